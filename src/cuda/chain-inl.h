@@ -223,21 +223,29 @@ class Chain {
     }
     // Several blocks at once, so that a warp does not wait for each of its reads.
     constexpr size_t kAtOnce = 8, kEach = kNoiseBlock / 32;
-    for (size_t first = Team::Warp(); first < blocks; first += kAtOnce * Team::Warps()) {
-      T scores[kAtOnce][kEach], max[kAtOnce];
+    size_t first = Team::Warp();
+    const size_t step = Team::Warps();
+    for (; ((first + (kAtOnce - 1) * step) + 1) * kNoiseBlock <= n; first += kAtOnce * step) {
+      T scores[kAtOnce * kEach], max[kAtOnce];
+      const T* const from = x + first * kNoiseBlock + Team::Lane();
+      ENTROPIC_UNROLL
+      for (size_t k = 0; k < kAtOnce; ++k) {
+        Team::Fetch(x, (first + (kAtOnce + k) * step) * kNoiseBlock, kNoiseBlock, n);
+      }
       ENTROPIC_UNROLL
       for (size_t k = 0; k < kAtOnce; ++k) {
         ENTROPIC_UNROLL
-        for (size_t h = 0; h < kEach; ++h) {
-          const size_t i = (first + k * Team::Warps()) * kNoiseBlock + 32 * h + Team::Lane();
-          scores[k][h] = i < n ? x[i] : -kInfinity<T>;
-        }
+        for (size_t h = 0; h < kEach; ++h) scores[k * kEach + h] = from[k * step * kNoiseBlock + 32 * h];
       }
+      Team::AllRead(scores);
       ENTROPIC_UNROLL
       for (size_t k = 0; k < kAtOnce; ++k) {
         max[k] = -kInfinity<T>;
         ENTROPIC_UNROLL
-        for (const T score : scores[k]) nan += score != score, max[k] = score > max[k] ? score : max[k];
+        for (size_t h = 0; h < kEach; ++h) {
+          const T score = scores[k * kEach + h];
+          nan += score != score, max[k] = score > max[k] ? score : max[k];
+        }
       }
       for (unsigned mask = 16; mask > 0; mask /= 2) {
         ENTROPIC_UNROLL
@@ -248,9 +256,22 @@ class Chain {
       }
       ENTROPIC_UNROLL
       for (size_t k = 0; k < kAtOnce; ++k) {
-        const size_t b = first + k * Team::Warps();
-        if (Team::Lane() == 0 && b < blocks) maxima[b] = max[k];
+        if (Team::Lane() == 0) maxima[first + k * step] = max[k];
       }
+    }
+    ENTROPIC_ROLLED
+    for (; first < blocks; first += step) {
+      T max = -kInfinity<T>;
+      for (size_t h = 0; h < kEach; ++h) {
+        const size_t i = first * kNoiseBlock + 32 * h + Team::Lane();
+        const T score = i < n ? x[i] : -kInfinity<T>;
+        nan += score != score, max = score > max ? score : max;
+      }
+      for (unsigned mask = 16; mask > 0; mask /= 2) {
+        const T other = Team::FromXor(max, mask);
+        max = other > max ? other : max;
+      }
+      if (Team::Lane() == 0) maxima[first] = max;
     }
     Team::Barrier();
     return Team::Sum(nan) > 0;

@@ -5,6 +5,7 @@
 
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -79,10 +80,11 @@ struct Device {
   std::vector<Fiber> fibers;
   std::vector<std::unique_ptr<char[]>> shared;  // a buffer for each block of the cluster
   std::size_t shared_bytes = 0;
-  bool all_begun = false;  // all blocks of the cluster have met at a barrier
+  std::vector<char> narrow;  // for each block, whether its team is only its first warp
+  bool all_begun = false;    // all blocks of the cluster have met at a barrier
   std::function<void()> kernel;
   unsigned threads, running, first_block, barriers = 0;
-  bool last_first = false;  // the order in which threads run up to a barrier; no result may depend on it
+  bool last_first = false;  // the order in which warps run up to a barrier; no result may depend on it
 };
 inline Device device;
 
@@ -147,8 +149,29 @@ inline void require_all_begun() {
   std::abort();
 }
 
+// Lets a warp of the cluster go on until it waits for its block: another warp that still reads what this one writes then gives
+// a wrong result. Returns whether it went on.
+inline bool run_warp(unsigned warp) {
+  const unsigned threads = device.threads, of_block = (threads + 31) / 32, block = warp / of_block * threads;
+  const unsigned first = block + warp % of_block * 32, last = std::min(first + 32, block + threads);
+  bool any = false;
+  do {
+    for (unsigned turn = first; turn < last; ++turn) {
+      const unsigned i = device.last_first ? last - 1 - (turn - first) : turn, in_block = i - block;
+      if (device.fibers[i].wait != Wait::none) continue;
+      device.running = i;
+      threadIdx = {in_block % blockDim.x, in_block / blockDim.x};
+      blockIdx = {device.first_block + i / threads};
+      resume(device.fibers[i]);
+      any = true;
+    }
+  } while (release(first, last, Wait::warp));
+  return any;
+}
+
 inline void run_cluster() {
   device.all_begun = false;
+  device.narrow.assign(device.shared.size(), false);
   for (Fiber& fiber : device.fibers) {
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack.get();
@@ -159,24 +182,11 @@ inline void run_cluster() {
     makecontext(&fiber.context, enter, 0);
   }
   const unsigned count = static_cast<unsigned>(device.fibers.size()), threads = device.threads;
+  const unsigned warps = count / threads * ((threads + 31) / 32);
   for (bool progress = true; progress;) {
     progress = false;
-    for (unsigned turn = 0; turn < count; ++turn) {
-      const unsigned i = device.last_first ? count - 1 - turn : turn;
-      if (device.fibers[i].wait != Wait::none) continue;
-      device.running = i;
-      const unsigned in_block = i % threads;
-      threadIdx = {in_block % blockDim.x, in_block / blockDim.x};
-      blockIdx = {device.first_block + i / threads};
-      resume(device.fibers[i]);
-      progress = true;
-    }
-    for (unsigned block = 0; block < count; block += threads) {
-      for (unsigned warp = 0; warp < threads; warp += 32) {
-        progress |= release(block + warp, block + (warp + 32 < threads ? warp + 32 : threads), Wait::warp);
-      }
-      progress |= release(block, block + threads, Wait::block);
-    }
+    for (unsigned turn = 0; turn < warps; ++turn) progress |= run_warp(device.last_first ? warps - 1 - turn : turn);
+    for (unsigned block = 0; block < count; block += threads) progress |= release(block, block + threads, Wait::block);
     const bool met = release(0, count, Wait::cluster);
     device.all_begun |= met, progress |= met;
   }

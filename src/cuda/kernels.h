@@ -88,8 +88,12 @@ void check_launch(int error);
 // Waits for what the stream has to do, and then for the bytes.
 void copy_to_host(void* to, const void* from, std::size_t bytes, Stream stream);
 
+// The threads that a large device runs at once. More would only wait; so a team takes one row after the other.
+#ifdef __CUDACC__
+inline constexpr std::size_t threads_at_once = std::size_t{1} << 17;
+#else
+inline std::size_t threads_at_once = std::size_t{1} << 17;  // only tests change it
 // Only tests set it: the threads of a row, instead of those for its length.
-#ifndef __CUDACC__
 inline Shape forced_shape = {0, 0, 0};
 #endif
 

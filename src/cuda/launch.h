@@ -1,6 +1,8 @@
 // From a call to a grid of threads: by nvcc on a device, by other compilers on the host (emulate.h).
 #pragma once
 
+#include <algorithm>
+
 #include "src/cuda/kernels.h"
 #include "src/cuda/rows-inl.h"
 
@@ -22,19 +24,22 @@ inline int attribute_of_device(cudaDeviceAttr attribute) {
 inline bool has_clusters() { return attribute_of_device(cudaDevAttrComputeCapabilityMajor) >= 9; }
 // The shared memory that a block of `threads` can have, so that a multiprocessor has 512 threads.
 inline std::size_t shared_memory_of(unsigned threads) {
-  const int most = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-  if (threads > 256) return static_cast<std::size_t>(most);
   constexpr int kReserved = 1024;
-  const int half = attribute_of_device(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / 2 - kReserved;
-  return static_cast<std::size_t>(half < most ? half : most);
+  const int most = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  const int all = attribute_of_device(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+  const int blocks = threads >= 512 ? 1 : 512 / static_cast<int>(threads);
+  return static_cast<std::size_t>(std::min(most, all / blocks - kReserved));
 }
 #else
 inline bool has_clusters() { return true; }
-inline std::size_t shared_memory_of(unsigned threads) { return threads > 256 ? 232448 : 115712; }
+inline std::size_t shared_memory_of(unsigned threads) { return threads >= 512 ? 232448 : 233472 / (512 / threads) - 1024; }
 #endif
 
-// The threads of a row; no bit of a result depends on them. A cluster's threads wait longer for each other than a block's, and
-// have no shared memory for arrays. So a cluster has long rows only where they are few.
+inline constexpr std::size_t kLongestInBlock = 49152;  // longer rows have no room in a block's shared memory
+
+// The threads of a row; no bit of a result depends on them. With fewer threads a row takes longer, but more rows are under way,
+// and one goes on while another waits: so rows have fewer if there are many. A cluster's threads wait longer for each other
+// than a block's, and have no shared memory for arrays. So a cluster has long rows only where they are few.
 inline Shape shape_of(std::size_t rows, std::size_t n, bool side_by_side) {
 #ifndef __CUDACC__
   if (forced_shape.threads > 0 && !side_by_side) return forced_shape;
@@ -42,15 +47,17 @@ inline Shape shape_of(std::size_t rows, std::size_t n, bool side_by_side) {
   constexpr std::size_t kManyRows = 96;  // their blocks keep most of the 132 multiprocessors of a large device busy
   if (side_by_side) return {1, 1, 128};
   if (n <= 1024) return {1, 32, 4};
+  if (n <= 8192 && rows >= 4 * kManyRows) return {1, n <= 2048 ? 64u : 128u, 1};
   if (n <= 16384) return {1, 256, 1};
-  if (n <= 49152 || rows >= kManyRows || !has_clusters()) return {1, 512, 1};
+  if (n <= kLongestInBlock || rows >= kManyRows || !has_clusters()) return {1, 512, 1};
   return {8, 256, 1};
 }
 
 // The number of clusters of a grid, or of blocks if a team has at most a block. A grid has as many teams as a large device runs
-// at once; each team takes further rows. A block of 512 threads has a multiprocessor alone.
+// at once; each team takes further rows. Kernels of blocks have so many registers that half of the threads
+// run at once.
 inline std::size_t clusters_of(const Shape& shape, std::size_t rows) {
-  const std::size_t threads = std::size_t{1} << (shape.threads > 256 ? 16 : 17);
+  const std::size_t threads = shape.threads > 32 ? threads_at_once / 2 : threads_at_once;
   const std::size_t most = shape.threads == 1 ? 512 : threads / (shape.blocks * shape.threads * shape.rows);
   const std::size_t wanted = (rows + shape.rows - 1) / shape.rows;
   return wanted < most ? wanted : most;
@@ -64,13 +71,17 @@ inline std::size_t memory_of_grid(std::size_t rows, std::size_t n, std::size_t o
 }
 
 // The bytes of shared memory of a block of a team of at least a block. If the team is a block, it has room for arrays of a row.
-inline std::size_t shared_bytes_of(const Shape& shape, std::size_t memory_of_team) {
+inline std::size_t shared_bytes_of(const Shape& shape, std::size_t memory_of_team, std::size_t n) {
   using HWY_NAMESPACE::Team;
   if (shape.threads <= 32) return 0;
+  constexpr std::size_t kNearOfLong = std::size_t{16} << 10;
   const std::size_t own = offsetof(Team::Memory, partial) + Team::PartialBytes(shape.blocks * shape.threads / 32);
   if (shape.blocks > 1) return own;
-  // Most operations use less than half of their memory at once; what has no room is elsewhere.
-  const std::size_t room = shared_memory_of(shape.threads) - own, wanted = (memory_of_team / 2 + 127) / 128 * 128;
+  // Most operations use less than half of their memory at once; what has no room is elsewhere. If the row has no room, the rest
+  // of the memory is better used as the first level of cache, which has the threads' stacks.
+  const std::size_t most = shared_memory_of(shape.threads), near = most > own ? most - own : 0;
+  const std::size_t room = n > kLongestInBlock ? std::min(near, kNearOfLong) : near;
+  const std::size_t wanted = (memory_of_team / 2 + 127) / 128 * 128;
   return own + (wanted < room ? wanted : room);
 }
 
@@ -103,20 +114,23 @@ void launch_as(const Shape& shape, std::size_t clusters, std::size_t shared, voi
 #endif
 }
 
-// The threads of a row for draws: a block reads a row once, then looks at a few scores, again and again. It would wait for
-// other blocks most of the time.
+// The threads of a row for draws: they read a row once, then look at a few scores, again and again. A cluster would wait for
+// its blocks most of the time.
 inline Shape draw_shape(std::size_t rows, std::size_t n) {
   const Shape shape = shape_of(rows, n, false);
 #ifndef __CUDACC__
   if (forced_shape.threads > 0) return shape;
 #endif
-  return shape.blocks > 1 ? Shape{1, 512, 1} : shape;
+  if (n <= 1024) return shape;
+  if (n <= 16384) return {1, rows >= 528 ? 64u : 256u, 1};
+  return {1, rows >= 192 ? 256u : 512u, 1};
 }
 
 template <class AnyCall, class... More>
 void launch(void (*kernel)(AnyCall, More...), const AnyCall& call, bool side_by_side, Stream stream, More... more) {
   const Shape shape = shape_of(call.rows, call.cols, side_by_side);
-  launch_as(shape, clusters_of(shape, call.rows), shared_bytes_of(shape, call.memory_of_team), kernel, call, stream, more...);
+  launch_as(shape, clusters_of(shape, call.rows), shared_bytes_of(shape, call.memory_of_team, call.cols), kernel, call, stream,
+            more...);
 }
 
 }  // namespace cuda

@@ -88,49 +88,48 @@ __global__ void __launch_bounds__(512, 2) ResidentSoftmaxLossKernel(cuda::LossCa
   const RowTag<float> d;
   const ExpScaled<RowTag<float>> exp(d, 1);
   const auto term = [&](float below) HWY_ATTR { return hn::GetLane(exp(d, hn::Set(d, below))); };
+  ResidentRow<S, kEach> row(call.in[0], static_cast<unsigned>(call.cols));
   Team::Begin();
-  for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
-    ResidentRow<S, kEach> row(static_cast<unsigned>(call.cols));
-    const auto finish = [&](double value, const auto& slope) HWY_ATTR {
-      if (Team::Rank() == 0) call.value[r] = value;
-      if (call.out.data != nullptr) row.Write({call.out, r}, slope);
-    };
-    const auto settle = [&](double value, float slope) HWY_ATTR { finish(value, [=](float, unsigned) { return slope; }); };
-    const int64_t given = call.classes[r];
-    const bool ignored = call.ignores && given == call.ignored, good = given >= 0 && static_cast<uint64_t>(given) < call.cols;
-    if (ignored || !good) {
-      settle(ignored ? 0 : kNaN<double>, ignored ? 0 : kNaN<float>);
-      continue;
-    }
-    const unsigned t = static_cast<unsigned>(given);
-    const EntriesOf<S> x(call.in[0], r);
-    const float own = x(t);
-    if (Team::IsWarp()) Team::Barrier();  // dx may be x; for more than a warp the maximum has a barrier
-    row.Load(x);
-    const float max = row.Max();
-    if (!IsFinite(max)) {
-      const auto [infinite, nan] = row.FindNonFinite();
-      const bool shared = !nan && infinite > 0;
-      const double others = static_cast<double>(infinite) - 1;
-      const double value = own == kInfinity<float> ? Log1pNumber(others) : kInfinity<double>;
-      settle(shared ? value : kNaN<double>, shared ? 0 : kNaN<float>);
-      continue;
-    }
-    row.Replace([&](float v) HWY_ATTR { return term(v - max); });
-    const double others = row.Sum([=](float v, unsigned i) { return i == t ? 0.0f : v; });
-    const double total = others + static_cast<double>(term(own - max));
-    if (total != total) {
-      settle(kNaN<double>, kNaN<float>);
-      continue;
-    }
-    double value = 0;
-    if (Team::Rank() == 0) {
-      value = static_cast<double>(max) - static_cast<double>(own) + (own == max ? Log1pNumber(others) : LogNumber(total));
-    }
-    const float inverse = static_cast<float>(1 / total);
-    const float of_own = own == -kInfinity<float> ? 0.0f : static_cast<float>(0 - others / total);
-    finish(value, [=](float v, unsigned i) { return i == t ? of_own : v * inverse; });
+  const size_t r = Team::Number();
+  if (r >= call.rows) return;
+  const auto finish = [&](double value, const auto& slope) HWY_ATTR {
+    if (Team::Rank() == 0) call.value[r] = value;
+    if (call.out.data != nullptr) row.Write(call.out, r, slope);
+  };
+  const auto settle = [&](double value, float slope) HWY_ATTR { finish(value, [=](float, unsigned) { return slope; }); };
+  const int64_t given = call.classes[r];
+  const bool ignored = call.ignores && given == call.ignored, good = given >= 0 && static_cast<uint64_t>(given) < call.cols;
+  row.Load(call.in[0], r);
+  const unsigned t = good ? static_cast<unsigned>(given) : 0;
+  const float own = EntriesOf<S>(call.in[0], r)(t);
+  if (Team::IsWarp()) Team::Barrier();  // dx may be x; for more than a warp the maximum has a barrier
+  const float max = row.Max();
+  if (ignored || !good) {
+    settle(ignored ? 0 : kNaN<double>, ignored ? 0 : kNaN<float>);
+    return;
   }
+  if (!IsFinite(max)) {
+    const auto [infinite, nan] = row.FindNonFinite();
+    const bool shared = !nan && infinite > 0;
+    const double others = static_cast<double>(infinite) - 1;
+    const double value = own == kInfinity<float> ? Log1pNumber(others) : kInfinity<double>;
+    settle(shared ? value : kNaN<double>, shared ? 0 : kNaN<float>);
+    return;
+  }
+  row.Replace([&](float v) HWY_ATTR { return term(v - max); });
+  const double others = row.Sum([=](float v, unsigned i) { return i == t ? 0.0f : v; });
+  const double total = others + static_cast<double>(term(own - max));
+  if (total != total) {
+    settle(kNaN<double>, kNaN<float>);
+    return;
+  }
+  double value = 0;
+  if (Team::Rank() == 0) {
+    value = static_cast<double>(max) - static_cast<double>(own) + (own == max ? Log1pNumber(others) : LogNumber(total));
+  }
+  const float inverse = static_cast<float>(1 / total);
+  const float of_own = own == -kInfinity<float> ? 0.0f : static_cast<float>(0 - others / total);
+  finish(value, [=](float v, unsigned i) { return i == t ? of_own : v * inverse; });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -14,6 +14,9 @@ namespace cuda {
 
 inline constexpr std::size_t kGroup = 16384, kMostGroups = 8;
 
+// The shared memory of a block for folds over its threads, and for the sums of 64 blocks of 256.
+inline constexpr std::size_t kResidentBytes = offsetof(HWY_NAMESPACE::Team::Memory, partial) + 64 * 16 * sizeof(float);
+
 // A warp has 1024 numbers, 32 in each thread: what a row costs beside its numbers is the same for each warp.
 inline Shape resident_shape(std::size_t n) {
   if (n <= 1024) return {1, 32, 4};
@@ -49,42 +52,119 @@ bool use_resident(const AnyCall& call, const Use& use) {
 
 namespace HWY_NAMESPACE {
 
-// kEach: the blocks of 256 that a warp has. A number beyond the end of the row is -inf.
+// kEach: the blocks of 256 that a warp has, one after the other. A number beyond the end of the row is -inf. Thread t of a warp
+// has the numbers 2t and 2t + 1 of each 64: two lanes of one of the four accumulators of Sums.
 template <class S, unsigned kEach>
 class ResidentRow {
  public:
   using T = Working<S>;
   static_assert(sizeof(T) == 4);
 
-  HWY_INLINE explicit ResidentRow(unsigned n)
-      : begin_(Team::BlockRank() * kGroupSize + Team::Thread() / 32 * 256 + Team::Lane()),
+  // `own`: the bytes of shared memory that are not for LoadAhead.
+  HWY_INLINE ResidentRow(const cuda::Rows& rows, unsigned n, unsigned own = cuda::kResidentBytes)
+      : begin_(Team::BlockRank() * kGroupSize + Team::Thread() / 32 * (256 * kEach) + 2 * Team::Lane()),
         n_(n),
-        step_(Team::Threads() / 32 * 256) {}
+        own_(own),
+        whole_(begin_ - 2 * Team::Lane() + 256 * kEach <= n),
+        paired_(whole_ && InPairs(rows)),
+        ahead_(paired_ && Team::SharedBytes() > own) {
+    if (Team::Blocks() > 1) Team::BeginExchanges();
+  }
 
-  HWY_INLINE void Load(const EntriesOf<S>& entries) {
+  // Reads row r. LoadAhead also asks for row `next`, if it is one, which then comes while the team works on r.
+  HWY_INLINE void Load(const cuda::Rows& rows, size_t r) {
+    const auto block = EntriesOf<S>(rows, r).From(begin_);  // what is added to its address is known to the compiler
+    if (paired_) {
+      LoadPairs([&](unsigned j, unsigned m) HWY_ATTR { return *block.NeighboursAt(256 * j + 64 * m); });
+    } else {
+      ForAll([&](unsigned j, unsigned m) HWY_ATTR {
+        const unsigned at = 256 * j + Offset(m);
+        values_[j][m] = begin_ + at < n_ ? block(at) : -kInfinity<T>;
+      });
+    }
+  }
+  HWY_INLINE void LoadAhead(const cuda::Rows& rows, size_t r, size_t next, size_t all) {
+    if (!ahead_) return Load(rows, r);
+    if (r < Team::Teams()) Ask(rows, r);
+    Team::AwaitCopies();
+    LoadPairs([&](unsigned j, unsigned m) HWY_ATTR { return *Near(j, m); });
+    if (next < all) Ask(rows, next);
+  }
+
+  // The largest number; NaN is left out.
+  HWY_INLINE T Max() {
+    T max = -kInfinity<T>;
+    ForAll([&](unsigned j, unsigned m) HWY_ATTR { max = fmaxf(values_[j][m], max); });
+    const auto of_warp = [](T value) HWY_ATTR {
+      ENTROPIC_UNROLL
+      for (unsigned mask = 16; mask > 0; mask /= 2) value = fmaxf(value, Team::FromXor(value, mask));
+      return value;
+    };
+    max = of_warp(max);
+    if (Team::IsWarp()) return max;
+    unsigned long long* const folds = Team::Shared().folds;
+    const unsigned lane = Team::Lane();
+    if (lane == 0) reinterpret_cast<T*>(folds)[Team::Thread() / 32] = max;
+    Team::BlockBarrier();
+    max = of_warp(lane < Team::Threads() / 32 ? reinterpret_cast<const T*>(folds)[lane] : -kInfinity<T>);
+    if (Team::Blocks() == 1) return max;
+    const double* const all = Team::Exchange(0, static_cast<double>(max), phases_);
+    return of_warp(lane < Team::Blocks() ? static_cast<T>(all[lane]) : -kInfinity<T>);
+  }
+
+  // The largest of this thread's numbers at even places, and at odd ones. NaN is left out.
+  HWY_INLINE void OwnMaxima(T (&max)[2]) const {
+    max[0] = max[1] = -kInfinity<T>;
+    ForAll([&](unsigned j, unsigned m) HWY_ATTR { max[m % 2] = fmaxf(values_[j][m], max[m % 2]); });
+  }
+
+  // Calls visit(i, v) for each number of this thread.
+  template <class Visit>
+  HWY_INLINE void ForOwn(const Visit& visit) const {
+    ForAll([&](unsigned j, unsigned m) HWY_ATTR {
+      const unsigned i = begin_ + 256 * j + Offset(m);
+      if (i < n_) visit(i, values_[j][m]);
+    });
+  }
+
+  // Counts the numbers with is(v), by a block: in this warp, in the warps before it, and in the row.
+  struct Chosen {
+    unsigned of_warp, before, all;
+  };
+  template <class Is>
+  HWY_INLINE Chosen Choose(const Is& is) const {
+    Chosen chosen = {};
+    ForAll([&](unsigned j, unsigned m) HWY_ATTR { chosen.of_warp += is(values_[j][m]) ? 1 : 0; });
+    for (unsigned mask = 16; mask > 0; mask /= 2) chosen.of_warp += Team::FromXor(chosen.of_warp, mask);
+    chosen.before = Team::SumBeforeInBlock(chosen.of_warp, &chosen.all);
+    return chosen;
+  }
+  // Calls put(place, i, v) for each chosen number, where `place` counts them in their order. A bit for each would have to be
+  // kept until all are counted, and registers have no room for that.
+  template <class Is, class Put>
+  HWY_INLINE void PutChosen(const Chosen& chosen, const Is& is, const Put& put) const {
+    if (chosen.of_warp == 0) return;
+    unsigned place = chosen.before;
+    const unsigned lower = (1u << Team::Lane()) - 1;
     ENTROPIC_UNROLL
     for (unsigned j = 0; j < kEach; ++j) {
-      const unsigned at = begin_ + j * step_;
-      const auto block = entries.From(at);  // what is added to its address is known to the compiler
-      if (IsFull(at)) {
-        ENTROPIC_UNROLL
-        for (unsigned m = 0; m < 8; ++m) values_[j][m] = block(32 * m);
-      } else {
-        ENTROPIC_UNROLL
-        for (unsigned m = 0; m < 8; ++m) values_[j][m] = at + 32 * m < n_ ? block(32 * m) : -kInfinity<T>;
+      ENTROPIC_UNROLL
+      for (unsigned m = 0; m < 8; m += 2) {
+        const bool even = is(values_[j][m]), odd = is(values_[j][m + 1]);
+        const unsigned evens = Team::Ballot(even), odds = Team::Ballot(odd);
+        if ((evens | odds) == 0) continue;
+        const unsigned mine = place + Team::Count(evens & lower) + Team::Count(odds & lower);
+        const unsigned i = begin_ + 256 * j + Offset(m);
+        if (even) put(mine, i, values_[j][m]);
+        if (odd) put(mine + even, i + 1, values_[j][m + 1]);
+        place += Team::Count(evens) + Team::Count(odds);
       }
     }
   }
 
-  // The largest number; NaN is left out.
-  HWY_INLINE T Max() const {
-    T max = -kInfinity<T>;
-    ForAll([&](unsigned j, unsigned m) HWY_ATTR { max = fmaxf(values_[j][m], max); });
-    return Team::Fold(max, -kInfinity<T>, [](T a, T b) { return a > b ? a : b; });
-  }
-
   // As FindNonFinite of a row in memory.
   HWY_INLINE NonFinite FindNonFinite() const {
+    Team::Barrier();  // a thread may still read the folds of the maximum
     size_t infinite = 0, nan = 0;
     ForAll([&](unsigned j, unsigned m)
                HWY_ATTR { infinite += values_[j][m] == kInfinity<T>, nan += values_[j][m] != values_[j][m]; });
@@ -100,16 +180,19 @@ class ResidentRow {
 
   // The sum of term(v, i), which is 0 beyond the end of the row, in the order of Sums.
   template <class Term>
-  HWY_INLINE double Sum(const Term& term) const {
-    T found[kEach];
+  HWY_INLINE double Sum(const Term& term) {
+    T found[kEach][2];
     ENTROPIC_UNROLL
     for (unsigned j = 0; j < kEach; ++j) {
-      const unsigned at = begin_ + j * step_;
+      const unsigned at = begin_ + 256 * j;
       T acc[2] = {};
       ENTROPIC_UNROLL
-      for (unsigned m = 0; m < 8; ++m) acc[m % 2] = acc[m % 2] + term(values_[j][m], at + 32 * m);
-      const T sum = acc[0] + acc[1];
-      found[j] = sum + Team::FromXor(sum, 16);
+      for (unsigned m = 0; m < 8; ++m) acc[m % 2] = acc[m % 2] + term(values_[j][m], at + Offset(m));
+      ENTROPIC_UNROLL
+      for (unsigned e = 0; e < 2; ++e) {
+        const T sum = acc[e] + Team::FromXor(acc[e], 16);
+        found[j][e] = sum + Team::FromXor(sum, 8);
+      }
     }
     const unsigned lane = Team::Lane() % 16, first = Team::BlockRank() * kGroupSize;
     const unsigned blocks = first < n_ ? (HWY_MIN(n_ - first, kGroupSize) + 255) / 256 : 0;
@@ -117,7 +200,8 @@ class ResidentRow {
     if (Team::IsWarp()) {
       ENTROPIC_UNROLL
       for (unsigned j = 0; j < kEach; ++j) {
-        if (j < blocks) total += static_cast<double>(found[j]);
+        const T even = Team::FromLane(found[j][0], lane / 2), odd = Team::FromLane(found[j][1], lane / 2);
+        if (j < blocks) total += static_cast<double>(lane % 2 == 0 ? even : odd);
       }
       return Team::FoldHalfWarp(total);
     }
@@ -125,42 +209,60 @@ class ResidentRow {
     T* const partial = reinterpret_cast<T*>(memory.partial);
     ENTROPIC_UNROLL
     for (unsigned j = 0; j < kEach; ++j) {
-      if (Team::Lane() < 16) partial[(Team::Thread() / 32 + j * (Team::Threads() / 32)) * 16 + lane] = found[j];
+      T* const of_block = partial + (Team::Thread() / 32 * kEach + j) * 16;
+      if (Team::Lane() < 8) reinterpret_cast<Neighbours<T>*>(of_block)[Team::Lane()] = {{found[j][0], found[j][1]}};
     }
     Team::BlockBarrier();
     // One warp adds, because the others' instructions would take the time of other rows.
     if (Team::Thread() < 32) {
       for (unsigned b = 0; b < blocks; ++b) total += static_cast<double>(partial[b * 16 + lane]);
       total = Team::FoldHalfWarp(total);
-      if (Team::Lane() < Team::Blocks()) Team::In(Team::Lane(), memory.groups)[Team::BlockRank()] = total;
+      if (Team::Blocks() == 1 && Team::Thread() == 0) memory.groups[0] = total;
     }
-    Team::Barrier();
-    if (Team::Blocks() == 1) return memory.groups[0];
-    return Team::FoldHalfWarp(lane < Team::Blocks() ? memory.groups[lane] : 0.0);
+    if (Team::Blocks() == 1) {
+      Team::BlockBarrier();
+      return memory.groups[0];
+    }
+    const double* const all = Team::Exchange(1, total, phases_);
+    return Team::FoldHalfWarp(lane < Team::Blocks() ? all[lane] : 0.0);
   }
 
   // Writes of(v, i) for each number v of the row, whose index is i.
   template <class Of>
-  HWY_INLINE void Write(const EntriesOf<S>& entries, const Of& of) const {
-    ENTROPIC_UNROLL
-    for (unsigned j = 0; j < kEach; ++j) {
-      const unsigned at = begin_ + j * step_;
-      const auto block = entries.From(at);
-      if (IsFull(at)) {
+  HWY_INLINE void Write(const cuda::Rows& rows, size_t r, const Of& of) const {
+    const auto block = EntriesOf<S>(rows, r).From(begin_);
+    if (whole_ && InPairs(rows)) {
+      ENTROPIC_UNROLL
+      for (unsigned j = 0; j < kEach; ++j) {
         ENTROPIC_UNROLL
-        for (unsigned m = 0; m < 8; ++m) block.Put(32 * m, of(values_[j][m], at + 32 * m));
-      } else {
-        ENTROPIC_UNROLL
-        for (unsigned m = 0; m < 8; ++m) {
-          if (at + 32 * m < n_) block.Put(32 * m, of(values_[j][m], at + 32 * m));
+        for (unsigned m = 0; m < 8; m += 2) {
+          const unsigned at = 256 * j + Offset(m);
+          *block.NeighboursAt(at) = block.Narrowed(of(values_[j][m], begin_ + at), of(values_[j][m + 1], begin_ + at + 1));
         }
       }
+      return;
     }
+    ForAll([&](unsigned j, unsigned m) HWY_ATTR {
+      const unsigned at = 256 * j + Offset(m);
+      if (begin_ + at < n_) block.Put(at, of(values_[j][m], begin_ + at));
+    });
   }
 
  private:
   static constexpr unsigned kGroupSize = 16384;
 
+  static constexpr unsigned Offset(unsigned m) { return m / 2 * 64 + m % 2; }
+  template <class Pair>
+  HWY_INLINE void LoadPairs(const Pair& pair_at) {
+    ENTROPIC_UNROLL
+    for (unsigned j = 0; j < kEach; ++j) {
+      ENTROPIC_UNROLL
+      for (unsigned m = 0; m < 4; ++m) {
+        const Neighbours<S> pair = pair_at(j, m);
+        values_[j][2 * m] = EntriesOf<S>::Widened(pair.of[0]), values_[j][2 * m + 1] = EntriesOf<S>::Widened(pair.of[1]);
+      }
+    }
+  }
   template <class Visit>
   static HWY_INLINE void ForAll(const Visit& visit) {
     ENTROPIC_UNROLL
@@ -169,10 +271,30 @@ class ResidentRow {
       for (unsigned m = 0; m < 8; ++m) visit(j, m);
     }
   }
+  // Whether a pair of entries begins at a multiple of its size in each row.
+  static HWY_INLINE bool InPairs(const cuda::Rows& rows) {
+    return reinterpret_cast<uintptr_t>(rows.data) % sizeof(Neighbours<S>) == 0 && rows.stride % 2 == 0;
+  }
 
-  HWY_INLINE bool IsFull(unsigned at) const { return at - Team::Lane() + 256 <= n_; }
+  // This thread's own place in shared memory for a pair.
+  HWY_INLINE Neighbours<S>* Near(unsigned j, unsigned m) const {
+    return reinterpret_cast<Neighbours<S>*>(reinterpret_cast<unsigned char*>(&Team::Shared()) + own_) +
+           Team::Thread() / 32 * (128 * kEach) + Team::Lane() + 32 * (4 * j + m);
+  }
+  HWY_INLINE void Ask(const cuda::Rows& rows, size_t r) const {
+    const auto block = EntriesOf<S>(rows, r).From(begin_);
+    ENTROPIC_UNROLL
+    for (unsigned j = 0; j < kEach; ++j) {
+      ENTROPIC_UNROLL
+      for (unsigned m = 0; m < 4; ++m) Team::CopyAhead(Near(j, m), block.NeighboursAt(256 * j + 64 * m));
+    }
+  }
 
-  unsigned begin_, n_, step_;
+  unsigned begin_, n_, own_;
+  unsigned phases_ = 0;  // of the exchanges
+  bool whole_;           // no number of the warp is beyond the end
+  bool paired_;          // entries are read in pairs
+  bool ahead_;           // a row is asked for before its turn
   T values_[kEach][8];
 };
 
@@ -180,15 +302,13 @@ class ResidentRow {
 
 namespace cuda {
 
-// Launches a kernel of resident rows. A block needs the memory of folds over its threads, and of the sums of 64 blocks of 256.
+// Launches a kernel of resident rows, with a team for each, on which the kernels rely: that is faster than teams that take one
+// row after the other, even if they ask for the next ahead.
 template <class AnyCall>
 void launch_resident(void (*kernel)(AnyCall), const AnyCall& call, Stream stream) {
   const Shape shape = resident_shape(call.cols);
-  const std::size_t shared = offsetof(HWY_NAMESPACE::Team::Memory, partial) + 64 * 16 * sizeof(float);
-  const std::size_t wanted = (call.rows + shape.rows - 1) / shape.rows;
-  const std::size_t most =
-      (std::size_t{1} << 18) / (shape.blocks * shape.threads * shape.rows);  // what a large device runs at once
-  launch_as(shape, wanted < most ? wanted : most, shape.threads > 32 ? shared : 0, kernel, call, stream);
+  const std::size_t teams = (call.rows + shape.rows - 1) / shape.rows;
+  launch_as(shape, teams, shape.threads > 32 ? kResidentBytes : 0, kernel, call, stream);
 }
 
 }  // namespace cuda

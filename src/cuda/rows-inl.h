@@ -33,9 +33,10 @@ HWY_INLINE bool AtRow(Op& op, const cuda::ForParams<Op, const double>& per_row, 
   (std::make_index_sequence<cuda::ForParams<Op, double>::kCount>());
 }
 
-// 16 bytes, which a thread reads at once.
-struct alignas(16) Quad {
-  uint32_t of[4];
+// Two neighbours of a row, which a thread reads and writes at once.
+template <class S>
+struct alignas(2 * sizeof(S)) Neighbours {
+  S of[2];
 } __attribute__((may_alias));
 
 // The entries of a row in the type of the computation, one at a time, without a copy of the row. A device converts float16 by
@@ -71,6 +72,24 @@ class EntriesOf {
     } else
 #endif
       entries_[i] = static_cast<S>(value);
+  }
+  // The entries i and i + 1, of which the first begins at a multiple of both.
+  HWY_INLINE Neighbours<S>* NeighboursAt(size_t i) const { return reinterpret_cast<Neighbours<S>*>(entries_ + i); }
+  static HWY_INLINE Neighbours<S> Narrowed(T first, T second) {
+#ifdef __CUDA_ARCH__
+    Neighbours<S> both;
+    uint32_t bits;
+    if constexpr (std::is_same_v<S, float16>) {
+      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
+      memcpy(&both, &bits, sizeof both);
+      return both;
+    } else if constexpr (std::is_same_v<S, bfloat16>) {
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
+      memcpy(&both, &bits, sizeof both);
+      return both;
+    } else
+#endif
+      return {{static_cast<S>(first), static_cast<S>(second)}};
   }
   // The row as pieces of 16 bytes; null if it does not begin at a multiple of 16.
   HWY_INLINE const Quad* Quads() const {

@@ -84,7 +84,7 @@ void SamplingKernels<T>::sample(SampleCall call, Stream stream) {
   call.memory_of_team = TeamMemoryOfSampling<T>(call);
   const bool scaled = call.steps == 1 && call.step[0].kind == ChainStep::temperature;
   const Shape shape = draw_shape(call.rows, call.cols);
-  launch_as(shape, clusters_of(shape, call.rows), shared_bytes_of(shape, call.memory_of_team),
+  launch_as(shape, clusters_of(shape, call.rows), shared_bytes_of(shape, call.memory_of_team, call.cols),
             scaled ? SampleKernel<T, false> : SampleKernel<T, true>, call, stream);
 }
 

@@ -14,25 +14,24 @@ template <class S, unsigned kEach>
 __global__ void __launch_bounds__(512, 2) ResidentSoftmaxKernel(cuda::Call<Softmax> call) {
   const RowTag<float> d;
   const ExpScaled<RowTag<float>> exp(d, call.op.temperature);
+  ResidentRow<S, kEach> row(call.in[0], static_cast<unsigned>(call.cols));
   Team::Begin();
-  for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
-    ResidentRow<S, kEach> row(static_cast<unsigned>(call.cols));
-    row.Load({call.in[0], r});
-    const EntriesOf<S> out(call.out, r);
-    const float max = row.Max();
-    if (!IsFinite(max)) {
-      const auto [infinite, nan] = row.FindNonFinite();
-      const bool shared = !nan && infinite > 0;
-      const float share = shared ? static_cast<float>(1.0 / static_cast<double>(infinite)) : kNaN<float>;
-      row.Write(out, [&](float v, unsigned) HWY_ATTR { return shared && v != kInfinity<float> ? 0.0f : share; });
-      continue;
-    }
-    row.Replace([&](float v) HWY_ATTR { return hn::GetLane(exp(d, hn::Set(d, v - max))); });
-    // NaN if a score is NaN, and with it every product.
-    const double sum = row.Sum([](float v, unsigned) { return v; });
-    const float inverse = static_cast<float>(1 / sum);
-    row.Write(out, [&](float v, unsigned) HWY_ATTR { return v * inverse; });
+  const size_t r = Team::Number();
+  if (r >= call.rows) return;
+  row.Load(call.in[0], r);
+  const float max = row.Max();
+  if (!IsFinite(max)) {
+    const auto [infinite, nan] = row.FindNonFinite();
+    const bool shared = !nan && infinite > 0;
+    const float share = shared ? static_cast<float>(1.0 / static_cast<double>(infinite)) : kNaN<float>;
+    row.Write(call.out, r, [&](float v, unsigned) HWY_ATTR { return shared && v != kInfinity<float> ? 0.0f : share; });
+    return;
   }
+  row.Replace([&](float v) HWY_ATTR { return hn::GetLane(exp(d, hn::Set(d, v - max))); });
+  // NaN if a score is NaN, and with it every product.
+  const double sum = row.Sum([](float v, unsigned) { return v; });
+  const float inverse = static_cast<float>(1 / sum);
+  row.Write(call.out, r, [&](float v, unsigned) HWY_ATTR { return v * inverse; });
 }
 
 }  // namespace HWY_NAMESPACE

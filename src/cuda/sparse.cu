@@ -1,10 +1,43 @@
 // Kernels of sparsemax and entmax.
 
+#include <algorithm>
+
 #include "src/cuda/launch.h"
+#include "src/cuda/resident_sparse.h"
 #include "src/maps/entmax-inl.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
+
+template <class Op>
+std::size_t sparse_memory(std::size_t rows, std::size_t n) {
+  using namespace HWY_NAMESPACE;
+  const std::size_t team = TeamMemory<Op, float>(n);
+  return std::max({memory_of_grid(rows, n, team, false), teams_of_sparse(rows, n) * team,
+                   SideBySide<Op, float>(n) ? memory_of_grid(rows, n, team, true) : 0});
+}
+template <>
+std::size_t Kernels<Sparsemax, float>::memory(std::size_t rows, std::size_t n) {
+  return sparse_memory<Sparsemax>(rows, n);
+}
+template <>
+std::size_t Kernels<Entmax, float>::memory(std::size_t rows, std::size_t n) {
+  return sparse_memory<Entmax>(rows, n);
+}
+
+template <class Op>
+void map_sparse(Call<Op> call, Stream stream) {
+  call.memory_of_team = HWY_NAMESPACE::TeamMemory<Op, float>(call.cols);
+  if (!launch_sparse(call, stream)) launch_map<Op, float>(call, stream);
+}
+template <>
+void Kernels<Sparsemax, float>::map(Call<Sparsemax> call, Stream stream) {
+  map_sparse(call, stream);
+}
+template <>
+void Kernels<Entmax, float>::map(Call<Entmax> call, Stream stream) {
+  map_sparse(call, stream);
+}
 
 template struct Kernels<Sparsemax, float>;
 template struct Kernels<Sparsemax, double>;

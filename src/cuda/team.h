@@ -36,6 +36,8 @@ struct Team {
   struct Memory {
     double groups[kMostSums * kMostBlocks];
     unsigned long long folds[2 * kMostWarps];          // rows in registers have twice as many
+    unsigned long long arrived[2];                     // barriers of exchanges
+    unsigned narrow, counts[32];                       // of blocks that narrow to a warp
     alignas(16) unsigned char partial[kPartialBytes];  // results of warps, before they are summed
   };
   static constexpr HWY_INLINE size_t PartialBytes(size_t warps) {
@@ -66,6 +68,7 @@ struct Team {
     extern __shared__ __align__(16) unsigned char entropic_shared[];
     return *reinterpret_cast<Memory*>(entropic_shared);
   }
+  static HWY_INLINE unsigned SharedAddress(const void* at) { return static_cast<unsigned>(__cvta_generic_to_shared(at)); }
   static HWY_INLINE unsigned SharedBytes() {
     unsigned bytes;
     asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
@@ -82,7 +85,7 @@ struct Team {
   }
   static HWY_INLINE void Barrier() {
     if (IsOne()) return;
-    if (blockDim.x == 32) return __syncwarp();
+    if (Threads() == 32) return __syncwarp();
 #if __CUDA_ARCH__ >= 900
     if (Blocks() > 1) return cooperative_groups::this_cluster().sync();
 #endif
@@ -105,7 +108,7 @@ struct Team {
   static void Barrier() {
     if (blockDim.x == 1) return;
     if (Blocks() > 1) return entropic_emulate::wait(entropic_emulate::Wait::cluster);
-    blockDim.x == 32 ? __syncwarp() : __syncthreads();
+    Threads() == 32 ? __syncwarp() : __syncthreads();
   }
 #else  // nvcc's pass over the host's code, which runs none of this
   static HWY_INLINE unsigned Blocks() { return 1; }
@@ -123,6 +126,7 @@ struct Team {
 #if defined(__CUDACC__) && !defined(__CUDA_ARCH__)
   static HWY_INLINE unsigned Thread() { return 0; }
   static HWY_INLINE unsigned Threads() { return 1; }
+  static HWY_INLINE unsigned BlockThreads() { return 1; }
   template <class T>
   static HWY_INLINE T FromLane(T value, unsigned) {
     return value;
@@ -137,7 +141,8 @@ struct Team {
   static HWY_INLINE size_t Teams() { return 1; }
 #else
   static HWY_INLINE unsigned Thread() { return threadIdx.x; }
-  static HWY_INLINE unsigned Threads() { return blockDim.x; }  // threads of a block along a row
+  static HWY_INLINE unsigned BlockThreads() { return blockDim.x; }
+  static HWY_INLINE unsigned Threads() { return IsNarrow() ? 32 : blockDim.x; }  // threads of a block along a row
   template <class T>
   static HWY_INLINE T FromLane(T value, unsigned lane) {
     return __shfl_sync(kAll, value, lane);
@@ -153,6 +158,81 @@ struct Team {
   static HWY_INLINE size_t Teams() { return size_t{gridDim.x} / Blocks() * blockDim.y; }
 #endif
 
+  // Whether the team is only the block's first warp, while the others wait or do something else: for few numbers a warp is
+  // faster, because it waits for no other. In kernels of files that define ENTROPIC_NARROW.
+  static HWY_INLINE bool IsNarrow() {
+#if !defined(__CUDACC__)
+    return entropic_emulate::device.narrow[entropic_emulate::block_rank()];
+#elif defined(ENTROPIC_NARROW)
+    return Shared().narrow != 0;
+#else
+    return false;
+#endif
+  }
+  // All threads of a block call it. Between Narrow(true) and Narrow(false) only the first warp calls what waits for the team or
+  // asks for its size.
+  static HWY_INLINE void Narrow(bool narrow) {
+    BlockBarrier();
+    if (Thread() == 0) {
+#if defined(__CUDACC__)
+      Shared().narrow = narrow;
+#else
+      entropic_emulate::device.narrow[entropic_emulate::block_rank()] = narrow;
+#endif
+    }
+    BlockBarrier();
+  }
+  // Each warp of a block has a count. Returns the sum of the counts of the warps before it; `all` gets the sum of all. There is
+  // a barrier between two calls.
+  static HWY_INLINE unsigned SumBeforeInBlock(unsigned count, unsigned* all) {
+    const unsigned warp = Thread() / 32;
+    unsigned* const counts = Shared().counts;
+    if (Lane() == 0) counts[warp] = count;
+    BlockBarrier();
+    unsigned total = Lane() <= (BlockThreads() - 1) / 32 ? counts[Lane()] : 0, before = Lane() < warp ? total : 0;
+    for (unsigned mask = 16; mask > 0; mask /= 2) before += FromXor(before, mask), total += FromXor(total, mask);
+    *all = total;
+    return before;
+  }
+  // Asks for x[begin] to x[begin + count - 1], as far as they are below n, to come into the second level of cache: one thread
+  // for its warp. The compiler gives a thread few reads at a time, and each would wait for the memory.
+  template <class T>
+  static HWY_INLINE void Fetch(const T* x, size_t begin, size_t count, size_t n) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (Lane() != 0 || begin >= n || !__isGlobal(x)) return;
+    const uintptr_t first = reinterpret_cast<uintptr_t>(x + begin) / 16 * 16;
+    const unsigned bytes = static_cast<unsigned>(HWY_MIN(count, n - begin) * sizeof(T)) / 16 * 16;
+    if (bytes == 0) return;
+    asm volatile(
+        "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(reinterpret_cast<const void*>(first))),
+        "r"(bytes)
+        : "memory");
+#else
+    (void)x, (void)begin, (void)count, (void)n;
+#endif
+  }
+  // How far ahead of its reads a warp fetches, in pieces of what it reads at a time.
+  static constexpr size_t kAhead = 4;
+
+  // Makes the compiler keep `value` itself, not what it follows from.
+  static HWY_INLINE float Kept(float value) {
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+f"(value));
+#endif
+    return value;
+  }
+  // Makes the compiler read all numbers before it uses one.
+  static HWY_INLINE void AllRead(float (&v)[16]) {
+#if defined(__CUDA_ARCH__)
+    asm volatile(""
+                 : "+f"(v[0]), "+f"(v[1]), "+f"(v[2]), "+f"(v[3]), "+f"(v[4]), "+f"(v[5]), "+f"(v[6]), "+f"(v[7]), "+f"(v[8]),
+                   "+f"(v[9]), "+f"(v[10]), "+f"(v[11]), "+f"(v[12]), "+f"(v[13]), "+f"(v[14]), "+f"(v[15]));
+#else
+    (void)v;
+#endif
+  }
+  static HWY_INLINE void AllRead(double (&)[16]) {}
+
   // Every kernel calls it first: another block's memory is there only when that block has begun.
   static HWY_INLINE void Begin() {
     if (Blocks() > 1) Barrier();
@@ -165,6 +245,90 @@ struct Team {
 #else
     ++*number;
 #endif
+  }
+
+  // Raises a number of the block's to `value` if that is larger, which many threads may do at once.
+  static HWY_INLINE void RaiseTo(int* number, int value) {
+#if defined(__CUDA_ARCH__)
+    atomicMax(number, value);
+#else
+    *number = value > *number ? value : *number;
+#endif
+  }
+
+  // Copies into the block's shared memory while the thread goes on; AwaitCopies waits for all that it has begun.
+  template <class T>
+  static HWY_INLINE void CopyAhead(T* near, const T* from) {
+#if defined(__CUDA_ARCH__)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(SharedAddress(near)), "l"(__cvta_generic_to_global(from)),
+                 "n"(sizeof(T))
+                 : "memory");
+#else
+    *near = *from;
+#endif
+  }
+  static HWY_INLINE void AwaitCopies() {
+#if defined(__CUDA_ARCH__)
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+  }
+
+  // Exchange gives each block of a cluster a number of every block, in the order of the blocks; it takes that of the block's
+  // first warp. The threads wait for these numbers alone: a barrier of the cluster would also wait for all that they have
+  // written to memory. `slot` is 0 or 1. A slot may be used again after an exchange by the other one or a barrier. `phases` is
+  // 0 at first. BeginExchanges comes before Begin.
+  static HWY_INLINE void BeginExchanges() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (Thread() > 0) return;
+    for (auto& barrier : Shared().arrived) {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(SharedAddress(&barrier)) : "memory");
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+  }
+  static HWY_INLINE const double* Exchange(unsigned slot, double value, unsigned& phases) {
+    double* const numbers = Shared().groups + kMostBlocks * slot;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (Thread() < 32) {
+      const unsigned barrier = SharedAddress(Shared().arrived + slot);
+      if (Thread() == 0) {
+        asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                     "r"(static_cast<unsigned>(sizeof(double)) * Blocks())
+                     : "memory");
+      }
+      if (Thread() < Blocks()) {
+        asm volatile(
+            "{\n"
+            ".reg .b32 number, barrier;\n"
+            "mapa.shared::cluster.u32 number, %0, %2;\n"
+            "mapa.shared::cluster.u32 barrier, %1, %2;\n"
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [number], %3, [barrier];\n"
+            "}\n" ::"r"(SharedAddress(numbers + BlockRank())),
+            "r"(barrier), "r"(Thread()), "l"(__double_as_longlong(value))
+            : "memory");
+      }
+      // The other warps would take instructions from those of other rows if they asked too.
+      unsigned done = 0;
+      while (done == 0) {
+        asm volatile(
+            "{\n"
+            ".reg .pred done;\n"
+            "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
+            "selp.u32 %0, 1, 0, done;\n"
+            "}\n"
+            : "=r"(done)
+            : "r"(barrier), "r"(phases >> slot & 1)
+            : "memory");
+      }
+    }
+    BlockBarrier();
+    phases ^= 1u << slot;
+#else
+    (void)phases;
+    if (Thread() < Blocks()) In(Thread(), numbers)[BlockRank()] = value;
+    Barrier();
+#endif
+    return numbers;
   }
 
   static HWY_INLINE size_t Size() { return size_t{Threads()} * Blocks(); }
@@ -256,61 +420,20 @@ struct Team {
     return before;
   }
 
-  // Calls put(place, i) for each i < n with chosen(i), in order, and returns their number. chosen must not read what put
-  // writes, because each warp has a part of the row. It is called at least once for each i, and may be called again.
+  // Calls put(place, i) for each i < n with chosen(i, x[i]), in order, and returns their number. chosen must not read what put
+  // writes, because each warp has a part of the row. chosen is called at least once for each i, and may be called again.
+  template <class T, class Chosen, class Put>
+  static HWY_INLINE size_t Pack(const T* x, size_t n, const Chosen& chosen, const Put& put) {
+    return PackRead(
+        n, [&](size_t i) HWY_ATTR { return x[i]; }, chosen, put,
+        [&](size_t begin, size_t count, size_t end) HWY_ATTR { Fetch(x, begin, count, end); });
+  }
+  // The same with chosen(i).
   template <class Chosen, class Put>
   static HWY_INLINE size_t Pack(size_t n, const Chosen& chosen, const Put& put) {
-    if (IsOne()) {
-      size_t m = 0;
-      for (size_t i = 0; i < n; ++i) {
-        if (chosen(i)) put(m++, i);
-      }
-      return m;
-    }
-    Barrier();
-    const size_t part = (n + 32 * Warps() - 1) / (32 * Warps()) * 32;
-    const size_t begin = HWY_MIN(Warp() * part, n), end = HWY_MIN(begin + part, n);
-    // A thread asks for kAtOnce entries before it looks at the first: they do not wait for one another's reads. So none is
-    // behind a branch, and beyond the end the last one is asked for again. A bit of `which` stands for 2^shift entries of the
-    // part.
-    constexpr size_t kAtOnce = 8;
-    unsigned shift = 8;
-    while (part >> shift >= 64) ++shift;
-    uint64_t which = ~uint64_t{0};
-    // Calls visit(first, in, bit): bit k of `in` says whether the thread's entry at first + 32 k is chosen.
-    const auto walk = [&](const auto& visit) HWY_ATTR {
-      for (size_t base = begin; base < end; base += 32 * kAtOnce) {
-        const uint64_t bit = uint64_t{1} << ((base - begin) >> shift);
-        if ((which & bit) == 0) continue;
-        const size_t first = base + Lane();
-        bool is[kAtOnce];
-        ENTROPIC_UNROLL
-        for (unsigned k = 0; k < kAtOnce; ++k) is[k] = chosen(HWY_MIN(first + 32 * k, end - 1));
-        unsigned in = 0;
-        ENTROPIC_UNROLL
-        for (unsigned k = 0; k < kAtOnce; ++k) in |= unsigned{is[k] && first + 32 * k < end} << k;
-        visit(first, in, bit);
-      }
-    };
-    size_t mine = 0, all;
-    uint64_t with_chosen = 0;
-    walk([&](size_t, unsigned in, uint64_t bit) HWY_ATTR {
-      mine += Count(in);
-      if (in != 0) with_chosen |= bit;
-    });
-    which = OrOfWarp(with_chosen);  // where the second walk goes
-    size_t place = SumBefore(SumOfWarp(mine), &all);
-    walk([&](size_t first, unsigned in, uint64_t) HWY_ATTR {
-      ENTROPIC_ROLLED
-      for (unsigned k = 0; k < kAtOnce; ++k) {
-        const bool chosen_here = (in >> k & 1) != 0;
-        const unsigned bits = Ballot(chosen_here);
-        if (chosen_here) put(place + Count(bits & ((1u << Lane()) - 1)), first + 32 * k);
-        place += Count(bits);
-      }
-    });
-    Barrier();
-    return all;
+    return PackRead(
+        n, [](size_t i) { return i; }, [&](size_t i, size_t) HWY_ATTR { return chosen(i); }, put,
+        [](size_t, size_t, size_t) {});
   }
 
   // Packs chosen values into `packed`, which may be the array that is read: all values are read before any is written.
@@ -393,6 +516,67 @@ struct Team {
   }
 
  private:
+  template <class Read, class Chosen, class Put, class FetchRow>
+  static HWY_INLINE size_t PackRead(size_t n, const Read& read, const Chosen& chosen, const Put& put, const FetchRow& fetch) {
+    if (IsOne()) {
+      size_t m = 0;
+      for (size_t i = 0; i < n; ++i) {
+        if (chosen(i, read(i))) put(m++, i);
+      }
+      return m;
+    }
+    Barrier();
+    const size_t part = (n + 32 * Warps() - 1) / (32 * Warps()) * 32;
+    const size_t begin = HWY_MIN(Warp() * part, n), end = HWY_MIN(begin + part, n);
+    // A thread reads kAtOnce entries before it looks at the first, so that the reads do not wait for one another. A bit of
+    // `which` stands for 2^shift entries of the part.
+    constexpr size_t kAtOnce = 8;
+    unsigned shift = 8;
+    while (part >> shift >= 64) ++shift;
+    uint64_t which = ~uint64_t{0};
+    fetch(begin, kAhead * 32 * kAtOnce, end);
+    // Calls visit(first, in, bit): bit k of `in` says whether the thread's entry at first + 32 k is chosen.
+    const auto walk = [&](const auto& visit) HWY_ATTR {
+      for (size_t base = begin; base < end; base += 32 * kAtOnce) {
+        const uint64_t bit = uint64_t{1} << ((base - begin) >> shift);
+        if ((which & bit) == 0) continue;
+        fetch(base + kAhead * 32 * kAtOnce, 32 * kAtOnce, end);
+        const size_t first = base + Lane();
+        unsigned in = 0;
+        if (base + 32 * kAtOnce <= end) {
+          decltype(read(first)) values[kAtOnce];
+          ENTROPIC_UNROLL
+          for (unsigned k = 0; k < kAtOnce; ++k) values[k] = read(first + 32 * k);
+          ENTROPIC_UNROLL
+          for (unsigned k = 0; k < kAtOnce; ++k) in |= unsigned{chosen(first + 32 * k, values[k])} << k;
+        } else {
+          ENTROPIC_ROLLED
+          for (unsigned k = 0; first + 32 * k < end; ++k) in |= unsigned{chosen(first + 32 * k, read(first + 32 * k))} << k;
+        }
+        visit(first, in, bit);
+      }
+    };
+    size_t mine = 0, all;
+    uint64_t with_chosen = 0;
+    walk([&](size_t, unsigned in, uint64_t bit) HWY_ATTR {
+      mine += Count(in);
+      if (in != 0) with_chosen |= bit;
+    });
+    which = OrOfWarp(with_chosen);  // where the second walk goes
+    size_t place = SumBefore(SumOfWarp(mine), &all);
+    walk([&](size_t first, unsigned in, uint64_t) HWY_ATTR {
+      ENTROPIC_ROLLED
+      for (unsigned k = 0; k < kAtOnce; ++k) {
+        const bool chosen_here = (in >> k & 1) != 0;
+        const unsigned bits = Ballot(chosen_here);
+        if (chosen_here) put(place + Count(bits & ((1u << Lane()) - 1)), first + 32 * k);
+        place += Count(bits);
+      }
+    });
+    Barrier();
+    return all;
+  }
+
   // Two steps of SumBlocks that are the same whatever is summed. They are called, not inlined: there are hundreds of sums in a
   // kernel, and a kernel that is too long for the cache of instructions waits for them.
   //

@@ -267,6 +267,7 @@ HWY_NOINLINE HWY_FLATTEN void MassesByEdge(double b, const Filtered<float>* filt
     hn::Store(found.lift, d, lifts);
     hn::Store(found.least, d, leasts);
     hn::Store(hn::Add(found.sum, nan), d, sum);
+    AwaitReaders();
     for (size_t r = 0; r < count; ++r) {
       float* const u = filtered[first + r].survivors.z;
       const V edge = hn::Set(d, edges[r]), lift = hn::Set(d, lifts[r]), least = hn::Set(d, leasts[r]);

@@ -230,6 +230,7 @@ HWY_NOINLINE HWY_FLATTEN void PowerMasses(double b, const Filtered<T>* filtered,
       far |= search[r].asks();
     }
   }
+  AwaitReaders();
   for (size_t r = 0; r < rows; ++r) {
     const auto step = hn::Set(d, search[r].step() / static_cast<T>(b));
     ForEachVector(d, kCount, [&](size_t i, size_t count) HWY_ATTR {
@@ -280,38 +281,61 @@ class MassAfterStep {
   hn::Vec<D> c_, step_;
 };
 
+// The survivors' u of a row with at most n/2 of them become their masses, but for the factor 1/sum; returns the sum. `slopes`
+// has room for as many numbers.
 template <class T>
-HWY_INLINE void MapFilteredRow(double b, double temperature, const Filtered<T>& row, const T* x, size_t n, T max, T* p,
-                               Workspace workspace) {
-  using V = hn::Vec<RowTag<T>>;
+HWY_INLINE double SurvivorMasses(double b, const Filtered<T>& row, T* slopes) {
   const RowTag<T> d;
   T* const u = row.survivors.z;
   if (row.kept <= 64) {
     T sum;
-    PowerMasses<64>(b, &row, 1, &sum);
-    return WriteFew(row, sum, n, p, workspace.stream);
+    if (row.kept <= 16) {
+      PowerMasses<16>(b, &row, 1, &sum);
+    } else if (row.kept <= 32) {
+      PowerMasses<32>(b, &row, 1, &sum);
+    } else {
+      PowerMasses<64>(b, &row, 1, &sum);
+    }
+    return static_cast<double>(sum);
   }
   const T start = StartByWholePowers(b, -row.least, u, row.kept);
-  if (row.kept > n / 2) {
-    // The packed scores are not needed any more, and their memory gets the slopes.
-    const auto relative = Bent(b, temperature, max);
-    const auto load = [&](size_t i, size_t count) HWY_ATTR { return relative(LoadUpTo(d, x + i, count, -kInfinity<T>)); };
-    const LastStep last = ThresholdAndSlopes(b, start, n, row.kept, load, u);
-    if (last.sum != last.sum) return FillRow(d, kNaN<T>, n, p);
-    const MassAfterStep<RowTag<T>> mass(d, b, last);
-    return WriteRow(d, workspace.stream, n, p,
-                    [&](size_t i, size_t count) HWY_ATTR { return mass(d, load(i, count), LoadUpTo(d, u + i, count, T(0))); });
-  }
-  // So many of p are free until it is written.
   const auto load = [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, u + i); };
-  const LastStep last = ThresholdAndSlopes(b, start, row.kept, row.kept, load, p);
-  if (last.sum != last.sum) return FillRow(d, kNaN<T>, n, p);
+  const LastStep last = ThresholdAndSlopes(b, start, row.kept, row.kept, load, slopes);
   const MassAfterStep<RowTag<T>> mass(d, b, last);
   ForEachVector(d, row.kept, [&](size_t i, size_t count) HWY_ATTR {
-    const V v = mass(d, load(i, count), LoadUpTo(d, p + i, count, T(0)));
-    StoreUpTo(v, d, count, u + i);
+    StoreUpTo(mass(d, load(i, count), LoadUpTo(d, slopes + i, count, T(0))), d, count, u + i);
   });
-  Scatter(d, u, row.survivors.places, row.kept, last.sum, n, p, workspace.stream);
+  return last.sum;
+}
+
+// p of a row of which most scores may have mass; load(i, count) gives their u, -inf beyond the end. The packed scores are not
+// needed any more when their memory gets the slopes. In write(p_at, nan), p_at(i, count) gives p; nan: the row becomes NaN.
+template <class T, class Load, class Write>
+HWY_INLINE void MapDenseRow(double b, const Filtered<T>& row, size_t n, const Load& load, const Write& write) {
+  const RowTag<T> d;
+  T* const slopes = row.survivors.z;
+  const T start = StartByWholePowers(b, -row.least, slopes, row.kept);
+  const LastStep last = ThresholdAndSlopes(b, start, n, row.kept, load, slopes);
+  const MassAfterStep<RowTag<T>> mass(d, b, last);
+  write([&](size_t i, size_t count) HWY_ATTR { return mass(d, load(i, count), LoadUpTo(d, slopes + i, count, T(0))); },
+        last.sum != last.sum);
+}
+
+template <class T>
+HWY_INLINE void MapFilteredRow(double b, double temperature, const Filtered<T>& row, const T* x, size_t n, T max, T* p,
+                               Workspace workspace) {
+  const RowTag<T> d;
+  if (row.kept > 64 && row.kept > n / 2) {
+    const auto relative = Bent(b, temperature, max);
+    const auto load = [&](size_t i, size_t count) HWY_ATTR { return relative(LoadUpTo(d, x + i, count, -kInfinity<T>)); };
+    return MapDenseRow(b, row, n, load, [&](const auto& p_at, bool nan) HWY_ATTR {
+      if (nan) return FillRow(d, kNaN<T>, n, p);
+      WriteRow(d, workspace.stream, n, p, p_at);
+    });
+  }
+  const double sum = SurvivorMasses(b, row, p);  // so many of p are free until it is written
+  if (sum != sum) return FillRow(d, kNaN<T>, n, p);
+  Scatter(d, row.survivors.z, row.survivors.places, row.kept, sum, n, p, workspace.stream);
 }
 
 template <class T>

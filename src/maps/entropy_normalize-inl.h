@@ -478,6 +478,7 @@ template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double EntropyVjpRow(D d, const T* x, const T* q, const T* p, const T* g, size_t n, T* dx, double* scratch) {
   const D64 d64;
   const auto fill = [&](T value) HWY_ATTR {
+    AwaitReaders();
     FillRow(d, value, n, dx);
     return static_cast<double>(value);
   };

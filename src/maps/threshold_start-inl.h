@@ -126,15 +126,29 @@ HWY_INLINE void PowerSums(D d, double b, double c, size_t n, const Load& load, d
        [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(load(i, count), at), terms); });
 }
 
-// The step by which c falls for 64 numbers.
-template <template <class> class Root, class D, class T = hn::TFromD<D>>
-HWY_INLINE T StepOf64(D d, double b, T c, const T* u) {
+// The step by which c falls for 64 numbers u, which load(i) gives.
+template <template <class> class Root, class D, class Load, class T = hn::TFromD<D>>
+HWY_INLINE T StepOf64(D d, double b, T c, const Load& load) {
   const Root<D> root(d, b);
   const auto at = hn::Set(d, c);
   T sums[2];
   PowerSumsOf<64>(
-      d, [&](size_t i, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms); }, sums);
+      d, [&](size_t i, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(load(i), at), terms); }, sums);
   return BoundNorm::Step(b, sums[0], sums[1]);
+}
+
+// LeastThreshold from the maxima of the 64 parts.
+template <class D, class Load, class T = hn::TFromD<D>>
+HWY_INLINE T LeastThresholdOf64(D d, double b, const Load& load) {
+  T c = 1;
+  for (int i = 0; i < 2; ++i) {
+    if (b == 1) {
+      c -= StepOf64<Linear>(d, 1, c, load);
+    } else {
+      c -= StepOf64<RepeatedSquare>(d, b >= 0.5 ? 0.5 : b >= 0.25 ? 0.25 : b >= 0.125 ? 0.125 : 0.0625, c, load);
+    }
+  }
+  return -HWY_MIN(c * T(1 + 0x1p-12), T(1));
 }
 
 // A lower bound of -c, at least -1. The sum over a part of the row is less than the sum over all, so the c that makes it 1 is
@@ -146,15 +160,7 @@ HWY_INLINE T LeastThreshold(D d, double b, const Relative& relative, const T* x,
   if (n < 256) return T(-1);
   HWY_ALIGN T u[64];
   PartMaxima(d, x, n, relative, u);
-  T c = 1;
-  for (int i = 0; i < 2; ++i) {
-    if (b == 1) {
-      c -= StepOf64<Linear>(d, 1, c, u);
-    } else {
-      c -= StepOf64<RepeatedSquare>(d, b >= 0.5 ? 0.5 : b >= 0.25 ? 0.25 : b >= 0.125 ? 0.125 : 0.0625, c, u);
-    }
-  }
-  return -HWY_MIN(c * T(1 + 0x1p-12), T(1));
+  return LeastThresholdOf64(d, b, [&](size_t i) HWY_ATTR { return hn::LoadU(d, u + i); });
 }
 
 }  // namespace HWY_NAMESPACE

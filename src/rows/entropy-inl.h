@@ -111,8 +111,7 @@ HWY_NOINLINE RowSurvey<T> SurveyRow(D d, const T* x, size_t n, T max) {
   const auto absent = hn::Set(d, -kInfinity<T>), top = hn::Set(d, max), one = hn::Set(d, T(1));
   auto least = top;
   double sums[kAbsent ? 5 : 4];
-  RoughSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* acc) HWY_ATTR {
-    auto xi = LoadUpTo(d, x + i, count, max);
+  RoughSums(d, x, n, max, sums, [&](hn::Vec<D> xi, hn::Vec<D>* acc) HWY_ATTR {
     if constexpr (kAbsent) {
       const auto out = hn::Eq(xi, absent);
       xi = hn::IfThenElse(out, top, xi);

@@ -187,6 +187,10 @@ HWY_INLINE void WriteRow(D d, bool stream, size_t n, T* p, Value&& value) {
   if (i < n) StoreUpTo(value(i, n - i), d, n - i, p + i);
 }
 
+// Comes before a step that overwrites numbers which every warp of a device has read: one of them may still be reading. Here one
+// thread does everything.
+HWY_INLINE void AwaitReaders() {}
+
 // Begins to read the cache line of x[i], if x[i] is about the first of its line. The visitor of a walk along one row does this
 // for the row to come, which the processor does not foresee.
 template <class T>

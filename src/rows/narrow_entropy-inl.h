@@ -111,9 +111,7 @@ HWY_NOINLINE void MomentsNarrow(const float* x, size_t n, float shift, double& g
   using V = hn::Vec<RowTag<float>>;
   const V top = hn::Set(d, shift), lowest = hn::Set(d, static_cast<float>(-kNearReach / gamma));
   const ExpOfGamma exp(gamma);
-  RoughSums(d, n, sums, [&](size_t i, size_t count, V* acc) HWY_ATTR {
-    AddMoments<kFar>(exp, hn::Sub(LoadUpTo(d, x + i, count, shift), top), lowest, acc);
-  });
+  RoughSums(d, x, n, shift, sums, [&](V xi, V* acc) HWY_ATTR { AddMoments<kFar>(exp, hn::Sub(xi, top), lowest, acc); });
   gamma = exp.RoughGamma();
   double power = 1;
   for (size_t k = 0; k < 4; ++k, power *= gamma) sums[k] *= power;

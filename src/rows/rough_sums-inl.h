@@ -15,11 +15,11 @@ namespace HWY_NAMESPACE {
 
 // sums[k] = a sum over the row, for many k. Because registers are few, each sum and lane has one accumulator, which takes 16
 // terms before it is added in float64; Sums has four, which take four terms each. The order is that of 16 lanes, and of groups
-// of a long row, on every target. add(i, count, acc) adds the terms of the elements i .. i + count - 1 to the K accumulators,
-// by fused operations where a term is a product; lanes beyond count are ignored. Its results are only start values, or are
-// confirmed later.
-template <size_t K, class D, class Add>
-HWY_INLINE void RoughSums(D d, size_t n, double (&sums)[K], Add&& add) {
+// of a long row, on every target. add(xi, acc) adds the terms of some entries to the K accumulators, by fused
+// operations where a term is a product; in lanes beyond the end xi is `fill`, and their terms are ignored. Its results are only
+// start values, or are confirmed later.
+template <size_t K, class D, class Add, class T = hn::TFromD<D>>
+HWY_INLINE void RoughSums(D d, const T* x, size_t n, T fill, double (&sums)[K], Add&& add) {
   using V = hn::Vec<D>;
   constexpr size_t N = hn::MaxLanes(D());
   Totals totals[K];
@@ -34,11 +34,11 @@ HWY_INLINE void RoughSums(D d, size_t n, double (&sums)[K], Add&& add) {
       V acc[K];
       for (size_t k = 0; k < K; ++k) acc[k] = hn::Zero(d);
       size_t i = g * N;
-      for (; i + N <= rest; i += 16) add(base + i, N, acc);
+      for (; i + N <= rest; i += 16) add(LoadUpTo(d, x + base + i, N, fill), acc);
       if (i < rest) {
         V more[K];
         for (size_t k = 0; k < K; ++k) more[k] = acc[k];
-        add(base + i, rest - i, more);
+        add(LoadUpTo(d, x + base + i, rest - i, fill), more);
         const auto exists = hn::FirstN(d, rest - i);
         for (size_t k = 0; k < K; ++k) acc[k] = hn::IfThenElse(exists, more[k], acc[k]);
       }

@@ -42,6 +42,13 @@ struct Forced {
   }
 };
 
+// A device that runs no more threads at once, as long as this object lives: then a team takes several rows.
+struct FewTeams {
+  explicit FewTeams(std::size_t threads) : before(cuda::threads_at_once) { cuda::threads_at_once = threads; }
+  ~FewTeams() { cuda::threads_at_once = before; }
+  std::size_t before;
+};
+
 struct Memory {
   // Not a byte more, so that a sanitizer sees what goes beyond.
   explicit Memory(std::size_t bytes) : data(aligned(bytes), std::free), size(bytes) {

@@ -20,11 +20,11 @@ struct Survivors {
 template <bool kPlaces, class T, class Relative>
 HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x, size_t n, T bound,
                               const Survivors<T>& survivors) {
-  const auto z_of = [&](size_t i) HWY_ATTR { return hn::GetLane(relative(hn::LoadU(d, x + i))); };
+  const auto z_of = [&](T xi) HWY_ATTR { return hn::GetLane(relative(hn::Set(d, xi))); };
   const size_t kept = Team::Pack(
-      n, [&](size_t i) HWY_ATTR { return !(z_of(i) <= bound); },
+      x, n, [&](size_t, T xi) HWY_ATTR { return !(z_of(xi) <= bound); },
       [&](size_t place, size_t i) HWY_ATTR {
-        survivors.z[place] = z_of(i);
+        survivors.z[place] = z_of(x[i]);
         if constexpr (kPlaces) survivors.places[place] = static_cast<hwy::MakeSigned<T>>(i);
       });
   FillRow(d, -kInfinity<T>, 64, survivors.z + kept);
@@ -35,10 +35,10 @@ HWY_INLINE size_t PackAbove(const float* x, size_t n, float least, float shift, 
   const RowTag<float> d;
   float min = shift;
   const size_t kept = Team::Pack(
-      n,
-      [&](size_t i) HWY_ATTR {
-        min = x[i] < min ? x[i] : min;
-        return x[i] >= least;
+      x, n,
+      [&](size_t, float xi) HWY_ATTR {
+        min = xi < min ? xi : min;
+        return xi >= least;
       },
       [&](size_t place, size_t i) HWY_ATTR {
         if (place < most) packed[place] = x[i] - shift;

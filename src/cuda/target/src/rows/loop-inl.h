@@ -44,6 +44,8 @@ HWY_INLINE V MaxKeepNaN(V low, V x) {
   return hn::Max(low, x);  // the second if either is NaN
 }
 
+HWY_INLINE void AwaitReaders() { Team::Barrier(); }
+
 template <class T>
 HWY_INLINE void FetchLine(const T* /*x*/, size_t /*i*/) {}
 
@@ -80,20 +82,51 @@ HWY_INLINE void ForEachVector(D /*d*/, size_t n, Visit&& visit) {
   Team::Barrier();
 }
 
-// Calls take(x_i) for the numbers of this thread. It reads several before it takes the first, because a read takes as long as a
-// hundred operations.
+// 16 bytes, which a thread reads at once.
+struct alignas(16) Quad {
+  uint32_t of[4];
+} __attribute__((may_alias));
+
+// Calls take(x_i) for the numbers of this thread, in any order. It reads several before it takes the first, because a read
+// takes as long as hundreds of operations.
 template <class T, class Take>
 HWY_INLINE void ForOwn(const T* x, size_t n, const Take& take) {
-  constexpr size_t kAtOnce = 8;
+  constexpr size_t kAtOnce = 4, kEach = sizeof(Quad) / sizeof(T);
   const size_t step = Team::Size();
-  size_t i = Team::Rank();
-  for (; i + (kAtOnce - 1) * step < n; i += kAtOnce * step) {
-    T read[kAtOnce];
-    ENTROPIC_UNROLL
-    for (size_t k = 0; k < kAtOnce; ++k) read[k] = x[i + k * step];
-    ENTROPIC_UNROLL
-    for (size_t k = 0; k < kAtOnce; ++k) take(read[k]);
+  size_t i = 0;
+  if (reinterpret_cast<uintptr_t>(x) % sizeof(Quad) == 0) {
+    const Quad* const quads = reinterpret_cast<const Quad*>(x) + Team::Rank();
+    const auto take_quad = [&](const Quad& quad) HWY_ATTR {
+      T numbers[kEach];
+      memcpy(numbers, &quad, sizeof quad);
+      ENTROPIC_UNROLL
+      for (size_t e = 0; e < kEach; ++e) take(numbers[e]);
+    };
+    for (; i + kAtOnce * kEach * step <= n; i += kAtOnce * kEach * step) {
+      // This warp's quads of the next turn.
+      ENTROPIC_UNROLL
+      for (size_t k = 0; k < kAtOnce; ++k) {
+        Team::Fetch(x, i + ((kAtOnce + k) * step + Team::Rank()) * kEach, 32 * kEach, n);
+      }
+      Quad read[kAtOnce];
+      ENTROPIC_UNROLL
+      for (size_t k = 0; k < kAtOnce; ++k) read[k] = quads[i / kEach + k * step];
+      ENTROPIC_UNROLL
+      for (size_t k = 0; k < kAtOnce; ++k) take_quad(read[k]);
+    }
+    ENTROPIC_ROLLED
+    for (; i + kEach * step <= n; i += kEach * step) take_quad(quads[i / kEach]);
   }
+  i += Team::Rank();
+  constexpr size_t kSingly = 8;
+  for (; i + (kSingly - 1) * step < n; i += kSingly * step) {
+    T read[kSingly];
+    ENTROPIC_UNROLL
+    for (size_t k = 0; k < kSingly; ++k) read[k] = x[i + k * step];
+    ENTROPIC_UNROLL
+    for (size_t k = 0; k < kSingly; ++k) take(read[k]);
+  }
+  ENTROPIC_ROLLED
   for (; i < n; i += step) take(x[i]);
 }
 

@@ -7,20 +7,24 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-template <size_t K, class D, class Add>
-HWY_INLINE void RoughSums(D /*d*/, size_t n, double (&sums)[K], Add&& add) {
-  using T = hn::TFromD<D>;
+template <size_t K, class D, class Add, class T = hn::TFromD<D>>
+HWY_INLINE void RoughSums(D d, const T* x, size_t n, T /*fill*/, double (&sums)[K], Add&& add) {
   using V = hn::Vec<D>;
   const auto of_lane = [&](size_t block, size_t lane, T(&found)[K]) HWY_ATTR {
     V acc[K];
     for (size_t k = 0; k < K; ++k) acc[k].raw = 0;
     const size_t begin = block * 256 + lane;
     if (block * 256 + 256 <= n) {
+      // All are read before the first is added, so that the reads do not wait for one another.
+      T own[16];
       ENTROPIC_UNROLL
-      for (size_t t = 0; t < 16; ++t) add(begin + 16 * t, size_t{1}, acc);
+      for (size_t t = 0; t < 16; ++t) own[t] = x[begin + 16 * t];
+      Team::AllRead(own);
+      ENTROPIC_UNROLL
+      for (size_t t = 0; t < 16; ++t) add(hn::Set(d, own[t]), acc);
     } else {
       ENTROPIC_ROLLED
-      for (size_t i = begin; i < n; i += 16) add(i, size_t{1}, acc);
+      for (size_t i = begin; i < n; i += 16) add(hn::LoadU(d, x + i), acc);
     }
     for (size_t k = 0; k < K; ++k) found[k] = hn::GetLane(acc[k]);
   };
@@ -51,7 +55,9 @@ HWY_INLINE void RoughSums(D /*d*/, size_t n, double (&sums)[K], Add&& add) {
   }
   // In float64 there is room for one block of each warp.
   constexpr size_t kPerWarp = sizeof(T) == 4 ? 2 : 1;
+  const size_t ahead = Team::kAhead * Team::Threads() / 32 * kPerWarp;
   Team::SumBlocks<kPerWarp, kPerGroup, T>(blocks, sums, [&](size_t block, T(&found)[K]) HWY_ATTR {
+    Team::Fetch(x, (block + ahead) * 256, kPerWarp * 256, n);
     of_lane(kPerWarp == 2 ? block + Team::Lane() / 16 : block, Team::Lane() % 16, found);
   });
 }

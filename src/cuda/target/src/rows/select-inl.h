@@ -201,7 +201,7 @@ HWY_NOINLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
     if (!FindKthBin(x, n, k, bin)) return {kLowest, 0};
     if (bin.above + bin.inside == k) return {bin.least, n};
     const size_t m = Team::Pack(
-        n, [&](size_t i) HWY_ATTR { return x[i] >= bin.least && x[i] < bin.end; },
+        x, n, [&](size_t, T xi) HWY_ATTR { return xi >= bin.least && xi < bin.end; },
         [&](size_t place, size_t i) HWY_ATTR { scratch[place] = x[i]; });
     return CutAmong(d, scratch, m, k - bin.above, bin.least, RowMax(d, scratch, m), x, n);
   }
@@ -225,7 +225,7 @@ HWY_INLINE size_t Pack(D d, const T* e, size_t n, T low, T high, T* packed) {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double PackFew(D d, const T* e, size_t n, T low, T high, T* packed, size_t& m) {
   m = Team::Pack(
-      n, [&](size_t i) HWY_ATTR { return e[i] > low && e[i] <= high; },
+      e, n, [&](size_t, T ei) HWY_ATTR { return ei > low && ei <= high; },
       [&](size_t place, size_t i) HWY_ATTR { packed[place] = e[i]; });
   return Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return hn::Set(d, e[i] > high ? e[i] : T(0)); });
 }

@@ -32,12 +32,9 @@ HWY_INLINE Threshold SimplexThreshold(const T* z, size_t n, double start = -1) {
       }
       sum = totals[0];
     } else {
-      // Only the first warp; counts are exact in any order.
-      if (Team::Warp() == 0) {
-        for (size_t i = Team::Lane() % 16; i < n; i += 16) add(i, sum, count);
-        sum = Team::FoldHalfWarp(sum), count = Team::FoldHalfWarp(count);
-      }
-      sum = Team::OfFirst(sum), count = Team::OfFirst(count);
+      // Every warp, since to wait for another takes longer; counts are exact in any order.
+      for (size_t i = Team::Lane() % 16; i < n; i += 16) add(i, sum, count);
+      sum = Team::FoldHalfWarp(sum), count = Team::FoldHalfWarp(count);
     }
     search.Take(sum, count);
   }

@@ -1,0 +1,213 @@
+// Kernels of sparsemax and entmax for rows that stay in registers until their survivors are found, the few scores that can have
+// mass. The others are 0, which is written before the survivors' masses are known. The first warp finds these, while the other
+// warps read the next row.
+
+#define ENTROPIC_NARROW
+#include "src/cuda/resident_sparse.h"
+
+#include "src/cuda/launch.h"
+#include "src/cuda/resident-inl.h"
+#include "src/maps/entmax-inl.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+// How a map finds the masses of a row's survivors: Masses calls use(mass, factor) with the mass of a survivor's u but for a
+// factor. It returns false if one is NaN.
+struct BySimplex {
+  static constexpr bool kCanBeDense = false;
+  template <class Op>
+  static HWY_INLINE double Power(const Op& /*op*/) {
+    return 1;
+  }
+  template <class Use>
+  static HWY_INLINE bool Masses(double /*b*/, const Filtered<float>& row, float* /*slopes*/, const Use& use) {
+    const RowTag<float> d;
+    const Threshold tau = SimplexThreshold(row.survivors.z, row.kept, row.least);
+    if (tau.low != tau.low) return false;
+    const float high = static_cast<float>(tau.high);
+    const auto tau_high = hn::Set(d, high);
+    const auto tau_low = hn::Set(d, static_cast<float>((tau.high - static_cast<double>(high)) + tau.low));
+    use([&](auto u) HWY_ATTR { return hn::Max(hn::Sub(hn::Sub(u, tau_high), tau_low), hn::Zero(d)); }, 1);
+    return true;
+  }
+};
+struct BySquares {
+  static constexpr bool kCanBeDense = false;
+  static HWY_INLINE double Power(const Entmax& /*op*/) { return 0.5; }
+  template <class Use>
+  static HWY_INLINE bool Masses(double /*b*/, const Filtered<float>& row, float* /*slopes*/, const Use& use) {
+    const RowTag<float> d;
+    Threshold c;
+    if (row.kept <= 32) {
+      FewThresholds<32>(&row, 1, &c);
+    } else if (row.kept <= 64) {
+      FewThresholds<64>(&row, 1, &c);
+    } else {
+      c = SquareThreshold(row);
+    }
+    if (c.low != c.low) return false;
+    const SquareAbove<RowTag<float>> mass(d, c);
+    use([&](auto u) HWY_ATTR { return mass(d, u); }, 1);
+    return true;
+  }
+};
+struct ByPowers {
+  static constexpr bool kCanBeDense = true;
+  static HWY_INLINE double Power(const Entmax& op) { return op.alpha - 1; }
+  template <class Use>
+  static HWY_INLINE bool Masses(double b, const Filtered<float>& row, float* slopes, const Use& use) {
+    const double sum = SurvivorMasses(b, row, slopes);
+    if (sum != sum) return false;
+    use([](auto mass) { return mass; }, static_cast<float>(1 / sum));
+    return true;
+  }
+};
+
+// Where a block of threads has its arrays in shared memory: the largest of each 64th number of a row, and `near` survivors.
+struct SparseMemory {
+  unsigned maxima, survivors, end;
+  HWY_INLINE SparseMemory(unsigned threads, unsigned near)
+      : maxima(static_cast<unsigned>(offsetof(Team::Memory, partial) + Team::PartialBytes(threads / 32))),
+        survivors(maxima + 64 * sizeof(int)),
+        end(survivors + (3 * near + 64) * sizeof(float)) {}
+};
+
+template <class S, class Way, class Op>
+__global__ void __launch_bounds__(1024, 1) ResidentSparseKernel(cuda::Call<Op> call, unsigned near) {
+  using O = Ordered<float>;
+  constexpr unsigned kFew = 512;  // for so many survivors a warp alone is faster than a block
+  const RowTag<float> d;
+  const unsigned n = static_cast<unsigned>(call.cols), thread = Team::Thread(), threads = Team::BlockThreads();
+  const SparseMemory places(threads, near);
+  unsigned char* const shared = reinterpret_cast<unsigned char*>(&Team::Shared());
+  int* const maxima = reinterpret_cast<int*>(shared + places.maxima);
+  float* const z_near = reinterpret_cast<float*>(shared + places.survivors);
+  const auto clear = [&] {
+    if (thread < 64) maxima[thread] = O::From(-kInfinity<float>);
+  };
+  ResidentRow<S, 4> row(call.in[0], n, places.end);
+  clear();
+  Team::Narrow(true);
+  for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
+    row.LoadAhead(call.in[0], r, r + Team::Teams(), call.rows);
+    // A thread's numbers at even places are all in one of the 64 parts of PartMaxima, those at odd places in the next.
+    float own[2];
+    row.OwnMaxima(own);
+    for (unsigned e = 0; e < 2; ++e) Team::RaiseTo(maxima + 2 * Team::Lane() + e, O::From(own[e]));
+    Team::BlockBarrier();
+    float max = fmaxf(O::To(maxima[Team::Lane()]), O::To(maxima[Team::Lane() + 32]));
+    for (unsigned mask = 16; mask > 0; mask /= 2) max = fmaxf(max, Team::FromXor(max, mask));
+    if (!IsFinite(max)) {
+      Team::Narrow(false);
+      clear();
+      const auto [infinite, nan] = row.FindNonFinite();
+      const bool shares = !nan && infinite > 0;
+      const float share = shares ? static_cast<float>(1.0 / static_cast<double>(infinite)) : kNaN<float>;
+      row.Write(call.out, r, [&](float v, unsigned) HWY_ATTR { return shares && v != kInfinity<float> ? 0.0f : share; });
+      Team::Narrow(true);
+      continue;
+    }
+    const double b = Way::Power(call.op);
+    const auto relative = Bent(b, call.op.temperature, max);
+    Filtered<float> found;
+    found.least = LeastThresholdOf64(d, b, [&](size_t i) HWY_ATTR { return relative(hn::Set(d, O::To(maxima[i]))); });
+    row.Replace([&](float v) HWY_ATTR { return Team::Kept(hn::GetLane(relative(hn::Set(d, v)))); });
+    const auto survives = [&](float u) { return !(u <= found.least); };
+    const auto chosen = row.Choose(survives);
+    clear();
+    found.kept = chosen.all;
+    Arena memory(call.memory + Team::Number() * call.memory_of_team, call.memory_of_team);
+    float* slopes = z_near + 2 * near + 64;
+    found.survivors.z = z_near, found.survivors.places = reinterpret_cast<int32_t*>(z_near + near + 64);
+    if (chosen.all > near) found.survivors = Survivors<float>(memory, n), slopes = memory.take<float>(n);
+    float* const z = found.survivors.z;
+    row.PutChosen(chosen, survives, [&](unsigned place, unsigned i, float u) HWY_ATTR {
+      z[place] = u, found.survivors.places[place] = static_cast<int32_t>(i);
+    });
+    if (thread < 64) z[chosen.all + thread] = -kInfinity<float>;
+    const EntriesOf<S> out(call.out, r);
+    const auto fill_with_nan = [&](unsigned first, unsigned step) HWY_ATTR {
+      for (unsigned i = first; i < n; i += step) out.Put(i, kNaN<float>);
+    };
+    if constexpr (Way::kCanBeDense) {
+      if (chosen.all > 64 && chosen.all > n / 2) {
+        float* const u = memory.take<float>(n);
+        row.ForOwn([&](unsigned i, float own_u) { u[i] = own_u; });
+        Team::Narrow(false);
+        const auto load = [&](size_t i, size_t) HWY_ATTR { return hn::LoadU(d, u + i); };
+        MapDenseRow(b, found, n, load, [&](const auto& p_at, bool nan) HWY_ATTR {
+          for (size_t i = thread; i < n; i += threads) out.Put(i, nan ? kNaN<float> : hn::GetLane(p_at(i, size_t{1})));
+        });
+        Team::Narrow(true);
+        continue;
+      }
+    }
+    row.Write(call.out, r, [](float, unsigned) { return 0.0f; });
+    const auto put_masses = [&](unsigned first, unsigned step) HWY_ATTR {
+      const bool good = Way::Masses(b, found, slopes, [&](const auto& mass, float factor) HWY_ATTR {
+        for (unsigned k = first; k < chosen.all; k += step) {
+          out.Put(static_cast<size_t>(found.survivors.places[k]), hn::GetLane(mass(hn::LoadU(d, z + k))) * factor);
+        }
+      });
+      if (!good) fill_with_nan(first, step);
+    };
+    if (chosen.all <= kFew) {
+      Team::BlockBarrier();
+      if (thread < 32) put_masses(thread, 32);
+    } else {
+      Team::Narrow(false);
+      put_masses(thread, threads);
+      Team::Narrow(true);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+
+namespace cuda {
+
+static Shape sparse_shape(std::size_t n) { return {1, static_cast<unsigned>(32 * ((n + 1023) / 1024)), 1}; }
+
+std::size_t teams_of_sparse(std::size_t rows, std::size_t n) {
+  constexpr std::size_t kLongest = 32768;  // of 1024 threads
+#ifndef __CUDACC__
+  if (forced_shape.threads > 0) return 0;
+#endif
+  return n <= 1024 || n > kLongest ? 0 : std::min(rows, threads_at_once / sparse_shape(n).threads);
+}
+
+template <class Way, class Op>
+static bool launch_in_registers(const Call<Op>& call, Stream stream) {
+  using namespace HWY_NAMESPACE;
+  const std::size_t n = call.cols, teams = teams_of_sparse(call.rows, n);
+  bool plain = teams > 0 && call.out.stored == call.in[0].stored && !IsExtremeTemperature<float>(call.op.temperature);
+  for (const double* const values : call.per_row.of) plain &= values == nullptr;
+  if (!plain) return false;
+  const Shape shape = sparse_shape(n);
+  // More would take the first level of cache from what the threads have in memory.
+  const unsigned near = static_cast<unsigned>(std::max(n / 32, std::size_t{256}) / 32 * 32);
+  const auto launch_for = [&](auto entry) {
+    using S = decltype(entry);
+    const std::size_t own = SparseMemory(shape.threads, near).end, ahead = 1024 * sizeof(S) * (shape.threads / 32);
+    const bool asks_ahead = call.rows > teams && own + ahead <= shared_memory_of(1024);
+    launch_as(shape, teams, asks_ahead ? own + ahead : own, ResidentSparseKernel<S, Way, Op>, call, stream, near);
+  };
+  const Stored stored = call.in[0].stored;
+  stored == Stored::float16 ? launch_for(float16()) : stored == Stored::bfloat16 ? launch_for(bfloat16()) : launch_for(float());
+  return true;
+}
+
+bool launch_sparse(const Call<Sparsemax>& call, Stream stream) {
+  return launch_in_registers<HWY_NAMESPACE::BySimplex>(call, stream);
+}
+bool launch_sparse(const Call<Entmax>& call, Stream stream) {
+  using namespace HWY_NAMESPACE;
+  const double alpha = call.op.alpha;
+  if (alpha == 2) return launch_in_registers<BySimplex>(call, stream);
+  if (alpha == 1.5) return launch_in_registers<BySquares>(call, stream);
+  return alpha >= kLeastAlpha<float> && alpha < 2 && launch_in_registers<ByPowers>(call, stream);
+}
+
+}  // namespace cuda
+}  // namespace entropic::inline ENTROPIC_ABI
