@@ -230,14 +230,9 @@ class Chain {
       const T* const from = x + first * kNoiseBlock + Team::Lane();
       ENTROPIC_UNROLL
       for (size_t k = 0; k < kAtOnce; ++k) {
-        Team::Fetch(x, (first + (kAtOnce + k) * step) * kNoiseBlock, kNoiseBlock, n);
-      }
-      ENTROPIC_UNROLL
-      for (size_t k = 0; k < kAtOnce; ++k) {
         ENTROPIC_UNROLL
         for (size_t h = 0; h < kEach; ++h) scores[k * kEach + h] = from[k * step * kNoiseBlock + 32 * h];
       }
-      Team::AllRead(scores);
       ENTROPIC_UNROLL
       for (size_t k = 0; k < kAtOnce; ++k) {
         max[k] = -kInfinity<T>;

@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(1024, 1) ResidentSparseKernel(cuda::Call<Op> c
     const auto relative = Bent(b, call.op.temperature, max);
     Filtered<float> found;
     found.least = LeastThresholdOf64(d, b, [&](size_t i) HWY_ATTR { return relative(hn::Set(d, O::To(maxima[i]))); });
-    row.Replace([&](float v) HWY_ATTR { return Team::Kept(hn::GetLane(relative(hn::Set(d, v)))); });
+    row.Replace([&](float v) HWY_ATTR { return hn::GetLane(relative(hn::Set(d, v))); });
     const auto survives = [&](float u) { return !(u <= found.least); };
     const auto chosen = row.Choose(survives);
     clear();

@@ -194,45 +194,6 @@ struct Team {
     *all = total;
     return before;
   }
-  // Asks for x[begin] to x[begin + count - 1], as far as they are below n, to come into the second level of cache: one thread
-  // for its warp. The compiler gives a thread few reads at a time, and each would wait for the memory.
-  template <class T>
-  static HWY_INLINE void Fetch(const T* x, size_t begin, size_t count, size_t n) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    if (Lane() != 0 || begin >= n || !__isGlobal(x)) return;
-    const uintptr_t first = reinterpret_cast<uintptr_t>(x + begin) / 16 * 16;
-    const unsigned bytes = static_cast<unsigned>(HWY_MIN(count, n - begin) * sizeof(T)) / 16 * 16;
-    if (bytes == 0) return;
-    asm volatile(
-        "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(reinterpret_cast<const void*>(first))),
-        "r"(bytes)
-        : "memory");
-#else
-    (void)x, (void)begin, (void)count, (void)n;
-#endif
-  }
-  // How far ahead of its reads a warp fetches, in pieces of what it reads at a time.
-  static constexpr size_t kAhead = 4;
-
-  // Makes the compiler keep `value` itself, not what it follows from.
-  static HWY_INLINE float Kept(float value) {
-#if defined(__CUDA_ARCH__)
-    asm volatile("" : "+f"(value));
-#endif
-    return value;
-  }
-  // Makes the compiler read all numbers before it uses one.
-  static HWY_INLINE void AllRead(float (&v)[16]) {
-#if defined(__CUDA_ARCH__)
-    asm volatile(""
-                 : "+f"(v[0]), "+f"(v[1]), "+f"(v[2]), "+f"(v[3]), "+f"(v[4]), "+f"(v[5]), "+f"(v[6]), "+f"(v[7]), "+f"(v[8]),
-                   "+f"(v[9]), "+f"(v[10]), "+f"(v[11]), "+f"(v[12]), "+f"(v[13]), "+f"(v[14]), "+f"(v[15]));
-#else
-    (void)v;
-#endif
-  }
-  static HWY_INLINE void AllRead(double (&)[16]) {}
-
   // Every kernel calls it first: another block's memory is there only when that block has begun.
   static HWY_INLINE void Begin() {
     if (Blocks() > 1) Barrier();
@@ -425,15 +386,13 @@ struct Team {
   template <class T, class Chosen, class Put>
   static HWY_INLINE size_t Pack(const T* x, size_t n, const Chosen& chosen, const Put& put) {
     return PackRead(
-        n, [&](size_t i) HWY_ATTR { return x[i]; }, chosen, put,
-        [&](size_t begin, size_t count, size_t end) HWY_ATTR { Fetch(x, begin, count, end); });
+        n, [&](size_t i) HWY_ATTR { return x[i]; }, chosen, put);
   }
   // The same with chosen(i).
   template <class Chosen, class Put>
   static HWY_INLINE size_t Pack(size_t n, const Chosen& chosen, const Put& put) {
     return PackRead(
-        n, [](size_t i) { return i; }, [&](size_t i, size_t) HWY_ATTR { return chosen(i); }, put,
-        [](size_t, size_t, size_t) {});
+        n, [](size_t i) { return i; }, [&](size_t i, size_t) HWY_ATTR { return chosen(i); }, put);
   }
 
   // Packs chosen values into `packed`, which may be the array that is read: all values are read before any is written.
@@ -516,8 +475,8 @@ struct Team {
   }
 
  private:
-  template <class Read, class Chosen, class Put, class FetchRow>
-  static HWY_INLINE size_t PackRead(size_t n, const Read& read, const Chosen& chosen, const Put& put, const FetchRow& fetch) {
+  template <class Read, class Chosen, class Put>
+  static HWY_INLINE size_t PackRead(size_t n, const Read& read, const Chosen& chosen, const Put& put) {
     if (IsOne()) {
       size_t m = 0;
       for (size_t i = 0; i < n; ++i) {
@@ -534,13 +493,11 @@ struct Team {
     unsigned shift = 8;
     while (part >> shift >= 64) ++shift;
     uint64_t which = ~uint64_t{0};
-    fetch(begin, kAhead * 32 * kAtOnce, end);
     // Calls visit(first, in, bit): bit k of `in` says whether the thread's entry at first + 32 k is chosen.
     const auto walk = [&](const auto& visit) HWY_ATTR {
       for (size_t base = begin; base < end; base += 32 * kAtOnce) {
         const uint64_t bit = uint64_t{1} << ((base - begin) >> shift);
         if ((which & bit) == 0) continue;
-        fetch(base + kAhead * 32 * kAtOnce, 32 * kAtOnce, end);
         const size_t first = base + Lane();
         unsigned in = 0;
         if (base + 32 * kAtOnce <= end) {

@@ -103,11 +103,6 @@ HWY_INLINE void ForOwn(const T* x, size_t n, const Take& take) {
       for (size_t e = 0; e < kEach; ++e) take(numbers[e]);
     };
     for (; i + kAtOnce * kEach * step <= n; i += kAtOnce * kEach * step) {
-      // This warp's quads of the next turn.
-      ENTROPIC_UNROLL
-      for (size_t k = 0; k < kAtOnce; ++k) {
-        Team::Fetch(x, i + ((kAtOnce + k) * step + Team::Rank()) * kEach, 32 * kEach, n);
-      }
       Quad read[kAtOnce];
       ENTROPIC_UNROLL
       for (size_t k = 0; k < kAtOnce; ++k) read[k] = quads[i / kEach + k * step];

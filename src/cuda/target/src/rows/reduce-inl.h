@@ -26,12 +26,12 @@ HWY_INLINE T RowMax(D d, const T* x, size_t n) {
   return MaxLane(d, hn::Set(d, max));
 }
 
-// Sums of the terms that visit(i, load(i), terms) finds. fetch(begin) comes before a block is read. A thread loads all its
+// Sums of the terms that visit(i, load(i), terms) finds. A thread loads all its
 // numbers of a block before the first visit. If a visit stores something, the compiler could not move later loads before it.
 //
 // A warp has a block of 256: thread t the lane t mod 16 of accumulators 0 and 2, or from thread 16 on of 1 and 3.
-template <size_t K, class D, class Fetch, class Load, class Visit>
-HWY_INLINE void SumsOfLoaded(D /*d*/, size_t n, double (&sums)[K], const Fetch& fetch, const Load& load, const Visit& visit) {
+template <size_t K, class D, class Load, class Visit>
+HWY_INLINE void SumsOfLoaded(D /*d*/, size_t n, double (&sums)[K], const Load& load, const Visit& visit) {
   using T = hn::TFromD<D>;
   using V = hn::Vec<D>;
   constexpr size_t kGroup = 16384;
@@ -71,7 +71,6 @@ HWY_INLINE void SumsOfLoaded(D /*d*/, size_t n, double (&sums)[K], const Fetch& 
     constexpr size_t kOwn = 8;
     T acc[2][K] = {};
     const size_t begin = block * 256 + Team::Lane();
-    fetch(block * 256);
     const auto add = [&](size_t a, size_t i, const auto& loaded) HWY_ATTR {
       V terms[K];
       visit(i, loaded, terms);
@@ -101,16 +100,14 @@ template <size_t K, class D, class Visit>
 HWY_INLINE void Sums(D d, size_t n, double (&sums)[K], Visit&& visit) {
   struct Nothing {};
   SumsOfLoaded(
-      d, n, sums, [](size_t) {}, [](size_t) { return Nothing(); },
+      d, n, sums, [](size_t) { return Nothing(); },
       [&](size_t i, Nothing, hn::Vec<D>* terms) HWY_ATTR { visit(i, size_t{1}, terms); });
 }
 
 template <size_t K, class D, class Visit, class T = hn::TFromD<D>>
 HWY_INLINE void SumsOfRow(D d, const T* x, size_t n, T /*fill*/, double (&sums)[K], Visit&& visit) {
-  const size_t ahead = Team::kAhead * Team::Threads() * 8;  // a warp's block so many turns later
   SumsOfLoaded(
-      d, n, sums, [&](size_t begin) HWY_ATTR { Team::Fetch(x, begin + ahead, 256, n); },
-      [&](size_t i) HWY_ATTR { return hn::LoadU(d, x + i); },
+      d, n, sums, [&](size_t i) HWY_ATTR { return hn::LoadU(d, x + i); },
       [&](size_t i, hn::Vec<D> xi, hn::Vec<D>* terms) HWY_ATTR { visit(i, size_t{1}, xi, terms); });
 }
 

@@ -15,11 +15,10 @@ HWY_INLINE void RoughSums(D d, const T* x, size_t n, T /*fill*/, double (&sums)[
     for (size_t k = 0; k < K; ++k) acc[k].raw = 0;
     const size_t begin = block * 256 + lane;
     if (block * 256 + 256 <= n) {
-      // All are read before the first is added, so that the reads do not wait for one another.
+      // Some are read before the first is added, so that the reads do not wait for one another; ptxas says how many.
       T own[16];
       ENTROPIC_UNROLL
       for (size_t t = 0; t < 16; ++t) own[t] = x[begin + 16 * t];
-      Team::AllRead(own);
       ENTROPIC_UNROLL
       for (size_t t = 0; t < 16; ++t) add(hn::Set(d, own[t]), acc);
     } else {
@@ -55,9 +54,7 @@ HWY_INLINE void RoughSums(D d, const T* x, size_t n, T /*fill*/, double (&sums)[
   }
   // In float64 there is room for one block of each warp.
   constexpr size_t kPerWarp = sizeof(T) == 4 ? 2 : 1;
-  const size_t ahead = Team::kAhead * Team::Threads() / 32 * kPerWarp;
   Team::SumBlocks<kPerWarp, kPerGroup, T>(blocks, sums, [&](size_t block, T(&found)[K]) HWY_ATTR {
-    Team::Fetch(x, (block + ahead) * 256, kPerWarp * 256, n);
     of_lane(kPerWarp == 2 ? block + Team::Lane() / 16 : block, Team::Lane() % 16, found);
   });
 }
