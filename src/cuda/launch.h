@@ -54,8 +54,8 @@ inline Shape shape_of(std::size_t rows, std::size_t n, bool side_by_side) {
 }
 
 // The number of clusters of a grid, or of blocks if a team has at most a block. A grid has as many teams as a large device runs
-// at once; each team takes further rows. Kernels of blocks have so many registers that half of the threads
-// run at once.
+// at once; each team takes further rows. Kernels of blocks have so many registers that half of the
+// threads run at once.
 inline std::size_t clusters_of(const Shape& shape, std::size_t rows) {
   const std::size_t threads = shape.threads > 32 ? threads_at_once / 2 : threads_at_once;
   const std::size_t most = shape.threads == 1 ? 512 : threads / (shape.blocks * shape.threads * shape.rows);

@@ -248,6 +248,14 @@ class ResidentRow {
     });
   }
 
+  // The result for a row whose largest score is not finite: scores of +inf share the mass, without one or with NaN all is NaN.
+  HWY_INLINE void WriteNonFinite(const cuda::Rows& rows, size_t r) const {
+    const auto [infinite, nan] = FindNonFinite();
+    const bool shared = !nan && infinite > 0;
+    const T share = shared ? static_cast<T>(1.0 / static_cast<double>(infinite)) : kNaN<T>;
+    Write(rows, r, [&](T v, unsigned) HWY_ATTR { return shared && v != kInfinity<T> ? T(0) : share; });
+  }
+
  private:
   static constexpr unsigned kGroupSize = 16384;
 

@@ -101,10 +101,7 @@ __global__ void __launch_bounds__(1024, 1) ResidentSparseKernel(cuda::Call<Op> c
     if (!IsFinite(max)) {
       Team::Narrow(false);
       clear();
-      const auto [infinite, nan] = row.FindNonFinite();
-      const bool shares = !nan && infinite > 0;
-      const float share = shares ? static_cast<float>(1.0 / static_cast<double>(infinite)) : kNaN<float>;
-      row.Write(call.out, r, [&](float v, unsigned) HWY_ATTR { return shares && v != kInfinity<float> ? 0.0f : share; });
+      row.WriteNonFinite(call.out, r);
       Team::Narrow(true);
       continue;
     }

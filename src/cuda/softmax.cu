@@ -20,13 +20,7 @@ __global__ void __launch_bounds__(512, 2) ResidentSoftmaxKernel(cuda::Call<Softm
   if (r >= call.rows) return;
   row.Load(call.in[0], r);
   const float max = row.Max();
-  if (!IsFinite(max)) {
-    const auto [infinite, nan] = row.FindNonFinite();
-    const bool shared = !nan && infinite > 0;
-    const float share = shared ? static_cast<float>(1.0 / static_cast<double>(infinite)) : kNaN<float>;
-    row.Write(call.out, r, [&](float v, unsigned) HWY_ATTR { return shared && v != kInfinity<float> ? 0.0f : share; });
-    return;
-  }
+  if (!IsFinite(max)) return row.WriteNonFinite(call.out, r);
   row.Replace([&](float v) HWY_ATTR { return hn::GetLane(exp(d, hn::Set(d, v - max))); });
   // NaN if a score is NaN, and with it every product.
   const double sum = row.Sum([](float v, unsigned) { return v; });
