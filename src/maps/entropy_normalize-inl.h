@@ -28,7 +28,7 @@ struct ShortEntropyRows {
 };
 template <class Op>
 struct SeveralEntropyRows {
-  static constexpr size_t kMost = NarrowRows::kRows;
+  static constexpr size_t kMost = kRowsAtOnce;
   // For long rows several at once are not faster.
   static size_t Count(const Op& /*op*/, size_t n) { return n < kLongRow ? kMost : 1; }
   static void Map(const Op& op, const float* const* x, size_t n, const float* max, float* const* p, size_t count,
@@ -103,14 +103,14 @@ HWY_NOINLINE void WideEntropyRow(D d, EntropyTarget target, const T* x, size_t n
   });
 }
 
-// Up to NarrowRows::kRows rows with finite maxima; p[r] may be x[r] if there is only one.
+// Up to kRowsAtOnce rows with finite maxima; p[r] may be x[r] if there is only one.
 HWY_INLINE void NarrowEntropyRows(EntropyTarget target, const float* const* x, size_t n, const float* max, float* const* p,
                                   size_t count, Workspace workspace) {
   const RowTag<float> d;
   Arena memory = workspace.memory;  // used again for rows that are not done
   const bool in_place = p[0] == x[0];
   float* const apart = in_place ? memory.take<float>(n) : nullptr;
-  NarrowRow rows[NarrowRows::kRows];
+  NarrowRow rows[kRowsAtOnce];
   for (size_t r = 0; r < count; ++r) {
     NarrowRow& row = rows[r];
     row.x = x[r], row.p = in_place ? apart : p[r];

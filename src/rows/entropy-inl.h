@@ -105,36 +105,53 @@ struct RowSurvey {
   bool nan;
 };
 
-// kAbsent: there may be scores of -inf.
+// The sums of a survey, some scores at a time. kAbsent: there may be scores of -inf.
 template <bool kAbsent, class D, class T = hn::TFromD<D>>
-HWY_NOINLINE RowSurvey<T> SurveyRow(D d, const T* x, size_t n, T max) {
-  const auto absent = hn::Set(d, -kInfinity<T>), top = hn::Set(d, max), one = hn::Set(d, T(1));
-  auto least = top;
-  double sums[kAbsent ? 5 : 4];
-  RoughSums(d, x, n, max, sums, [&](hn::Vec<D> xi, hn::Vec<D>* acc) HWY_ATTR {
+class SurveySums {
+ public:
+  using V = hn::Vec<D>;
+  static constexpr size_t kCount = kAbsent ? 5 : 4;
+
+  HWY_INLINE explicit SurveySums(T max) : max_(max) {}
+  HWY_INLINE void operator()(V x, V* acc, V* least) const {
+    const D d;
+    const V absent = hn::Set(d, -kInfinity<T>), top = hn::Set(d, max_), one = hn::Set(d, T(1));
     if constexpr (kAbsent) {
-      const auto out = hn::Eq(xi, absent);
-      xi = hn::IfThenElse(out, top, xi);
+      const auto out = hn::Eq(x, absent);
+      x = hn::IfThenElse(out, top, x);
       acc[4] = hn::Add(acc[4], hn::IfThenElseZero(out, one));
     }
-    least = hn::Min(xi, least);
-    const auto z = hn::Sub(xi, top), z2 = hn::Mul(z, z);
+    *least = hn::Min(x, *least);
+    const V z = hn::Sub(x, top), z2 = hn::Mul(z, z);
     acc[0] = hn::Add(acc[0], z);
     acc[1] = hn::Add(acc[1], z2);
     acc[2] = hn::MulAdd(z2, z, acc[2]);
-    acc[3] = hn::Add(acc[3], hn::IfThenElseZero(hn::Eq(xi, top), one));
-  });
-  const double out = kAbsent ? sums[kAbsent ? 4 : 0] : 0, finite = static_cast<double>(n) - out;
-  const double mean = sums[0] / finite, square = sums[1] / finite;
-  const T smallest = MinLane(d, least);
-  // Absent scores were counted as the maximum.
-  return {max,
-          smallest,
-          finite,
-          sums[3] - out,
-          square - mean * mean,
-          sums[2] / finite - mean * (3 * square - 2 * mean * mean),
-          sums[0] != sums[0]};
+    acc[3] = hn::Add(acc[3], hn::IfThenElseZero(hn::Eq(x, top), one));
+  }
+  HWY_INLINE RowSurvey<T> Row(const double (&sums)[kCount], T least, size_t n) const {
+    const double out = kAbsent ? sums[kCount - 1] : 0, finite = static_cast<double>(n) - out;
+    const double mean = sums[0] / finite, square = sums[1] / finite;
+    // Absent scores were counted as the maximum.
+    return {max_,
+            least,
+            finite,
+            sums[3] - out,
+            square - mean * mean,
+            sums[2] / finite - mean * (3 * square - 2 * mean * mean),
+            sums[0] != sums[0]};
+  }
+
+ private:
+  T max_;
+};
+
+template <bool kAbsent, class D, class T = hn::TFromD<D>>
+HWY_NOINLINE RowSurvey<T> SurveyRow(D d, const T* x, size_t n, T max) {
+  const SurveySums<kAbsent, D> survey(max);
+  hn::Vec<D> least = hn::Set(d, max);
+  double sums[SurveySums<kAbsent, D>::kCount];
+  RoughSums(d, x, n, max, sums, [&](hn::Vec<D> xi, hn::Vec<D>* acc) HWY_ATTR { survey(xi, acc, &least); });
+  return survey.Row(sums, MinLane(d, least), n);
 }
 
 template <class D, class T = hn::TFromD<D>>

@@ -104,45 +104,76 @@ HWY_INLINE void AddMoments(const ExpOfGamma& exp, V z, V lowest, V* acc) {
   acc[3] = hn::MulAdd(ez, z2, acc[3]);
 }
 
-// sums[k] = sum of e a^k for scores z = x - shift, a = gamma z; gamma becomes the rounded gamma of these sums.
+// The sums of e z^k for scores z = x - shift, one score at a time; Finish makes of them those of e a^k, where a = gamma z, and
+// gamma becomes the rounded gamma of these sums.
+template <bool kFar>
+class NarrowMoments {
+ public:
+  using V = hn::Vec<RowTag<float>>;
+  HWY_INLINE NarrowMoments(float shift, double gamma)
+      : exp_(gamma),
+        top_(hn::Set(RowTag<float>(), shift)),
+        lowest_(hn::Set(RowTag<float>(), static_cast<float>(-kNearReach / gamma))) {}
+  HWY_INLINE void operator()(V x, V* acc) const { AddMoments<kFar>(exp_, hn::Sub(x, top_), lowest_, acc); }
+  HWY_INLINE void Finish(double& gamma, double (&sums)[4]) const {
+    gamma = exp_.RoughGamma();
+    double power = 1;
+    for (size_t k = 0; k < 4; ++k, power *= gamma) sums[k] *= power;
+  }
+
+ private:
+  ExpOfGamma exp_;
+  V top_, lowest_;
+};
+
 template <bool kFar>
 HWY_NOINLINE void MomentsNarrow(const float* x, size_t n, float shift, double& gamma, double (&sums)[4]) {
-  const RowTag<float> d;
   using V = hn::Vec<RowTag<float>>;
-  const V top = hn::Set(d, shift), lowest = hn::Set(d, static_cast<float>(-kNearReach / gamma));
-  const ExpOfGamma exp(gamma);
-  RoughSums(d, x, n, shift, sums, [&](V xi, V* acc) HWY_ATTR { AddMoments<kFar>(exp, hn::Sub(xi, top), lowest, acc); });
-  gamma = exp.RoughGamma();
-  double power = 1;
-  for (size_t k = 0; k < 4; ++k, power *= gamma) sums[k] *= power;
+  const NarrowMoments<kFar> moments(shift, gamma);
+  RoughSums(RowTag<float>(), x, n, shift, sums, [&](V xi, V* acc) HWY_ATTR { moments(xi, acc); });
+  moments.Finish(gamma, sums);
 }
 
-// p = e / s, for an s and its logarithm, and the sums of e and e a. kFar: gamma z may be below -69, and a p that is not a
-// normal number becomes 0.
+// e = exp(gamma z) and e z for a score x = z + shift. kFar: gamma z may be below -69, and e becomes 0 where p = e / s, for an s
+// with this logarithm, is not a normal number.
+template <bool kFar>
+class NarrowMasses {
+ public:
+  using V = hn::Vec<RowTag<float>>;
+  HWY_INLINE NarrowMasses(float shift, double gamma, double log_s) : exp_(gamma), top_(hn::Set(RowTag<float>(), shift)) {
+    const double reach = kSmallestNormal - log_s;  // at this distance e / s = 2^-126
+    lowest_ = hn::Set(RowTag<float>(), static_cast<float>(-reach / gamma));
+  }
+  HWY_INLINE void operator()(V x, V* terms) const {
+    V z = hn::Sub(x, top_);
+    if constexpr (kFar) {
+      const auto out = hn::Lt(z, lowest_);
+      z = MaxKeepNaN(lowest_, z);
+      terms[0] = hn::IfThenZeroElse(out, exp_(z));
+    } else {
+      terms[0] = exp_(z);
+    }
+    terms[1] = hn::Mul(terms[0], z);
+  }
+
+ private:
+  ExpOfGamma exp_;
+  V top_, lowest_;
+};
+
+// p = e / s, and the sums of e and e a.
 template <bool kFar>
 HWY_NOINLINE void WriteNarrow(const float* x, size_t n, float shift, double gamma, double inverse_s, double log_s, float* p,
-                              double (&sums)[4]) {
+                              double (&sums)[2]) {
   const RowTag<float> d;
   using V = hn::Vec<RowTag<float>>;
-  // At this distance e / s = 2^-126.
-  const double reach = kSmallestNormal - log_s;
-  const V top = hn::Set(d, shift), scale = hn::Set(d, static_cast<float>(inverse_s));
-  const V lowest = hn::Set(d, static_cast<float>(-reach / gamma));
-  const ExpOfGamma exp(gamma);
-  double found[2];
-  SumsOfRow(d, x, n, shift, found, [&](size_t i, size_t count, V xi, V* terms) HWY_ATTR {
-    V z = hn::Sub(xi, top);
-    if constexpr (kFar) {
-      const auto out = hn::Lt(z, lowest);
-      z = MaxKeepNaN(lowest, z);
-      terms[0] = hn::IfThenZeroElse(out, exp(z));
-    } else {
-      terms[0] = exp(z);
-    }
+  const V scale = hn::Set(d, static_cast<float>(inverse_s));
+  const NarrowMasses<kFar> masses(shift, gamma, log_s);
+  SumsOfRow(d, x, n, shift, sums, [&](size_t i, size_t count, V xi, V* terms) HWY_ATTR {
+    masses(xi, terms);
     StoreUpTo(hn::Mul(terms[0], scale), d, count, p + i);
-    terms[1] = hn::Mul(terms[0], z);
   });
-  sums[0] = found[0], sums[1] = found[1] * gamma;
+  sums[1] *= gamma;
 }
 
 // A few scores that represent a row, to find an approximate gamma: all of the most important ones, and a sample of the others,
@@ -174,32 +205,26 @@ HWY_INLINE float MiddleOf16(const float* v) {
   return v[0];
 }
 
-// Condenses a long row, and surveys it. A sample of every 16th score or fewer, in vectors of 16, represents the bulk. The
-// threshold of the top is the median of the maxima of the sample's 16 columns: with m scores in a column about 0.7 / m of the
-// row is above it. The result is empty if that is more than a quarter of the row.
-inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, float* memory, RowSurvey<float>* row) {
+// A sample of a long row: every 16th score or fewer, in vectors of 16.
+HWY_INLINE size_t SampleSize(size_t n) { return 16 * HWY_MIN(n / 256, size_t{256}); }
+template <class I>
+HWY_INLINE I SampleIndex(I i, I size, I n) {
+  return i / 16 * (n / 16) / (size / 16) * 16 + i % 16;
+}
+
+// The top of a row has at most this many scores.
+HWY_INLINE size_t MostOfTop(size_t n) { return n / 4; }
+
+// Weighs the sample, in few.bulk, beside the top, and surveys the row but for its least score. `least`: the threshold of the
+// top. The result is empty if more than MostOfTop scores are above that, or none.
+HWY_INLINE Condensed WeighSample(Condensed few, size_t n, float least, float max, RowSurvey<float>* row) {
   const RowTag<float> d;
   constexpr float kAbsent = -kInfinity<float>;
-  const size_t blocks = HWY_MIN(n / 256, size_t{256}), bulk_count = 16 * blocks;
-  float* const bulk = memory;
-  ForEachVector(d, bulk_count, [&](size_t i, size_t count) HWY_ATTR {
-    StoreUpTo(LoadUpTo(d, x + i / 16 * (n / 16) / blocks * 16 + i % 16, count, kAbsent), d, count, bulk + i);
-  });
-  HWY_ALIGN float column_max[64];
-  PartMaxima(
-      d, bulk, bulk_count, [](auto part) HWY_ATTR { return part; }, column_max);
-  for (size_t i = 0; i < 16; ++i) {
-    for (size_t k = i + 16; k < 64; k += 16) column_max[i] = HWY_MAX(column_max[i], column_max[k]);
-  }
-  const float least = MiddleOf16(column_max);
-  Condensed few = {bulk + bulk_count, 0, bulk, bulk_count, 0};
-  const size_t most = n / 4;
-  few.top_count = PackAbove(x, n, HWY_MAX(least, -std::numeric_limits<float>::max()), max, most, few.top, &row->least);
-
+  float* const bulk = few.bulk;
   // Scores that are in the top are absent from the bulk.
   const auto limit = hn::Set(d, least), top = hn::Set(d, max), absent = hn::Set(d, kAbsent), one = hn::Set(d, 1.0f);
   double sums[4];
-  Sums(d, bulk_count, sums, [&](size_t i, size_t count, hn::Vec<RowTag<float>>* terms) HWY_ATTR {
+  Sums(d, few.bulk_count, sums, [&](size_t i, size_t count, hn::Vec<RowTag<float>>* terms) HWY_ATTR {
     const auto xi = LoadUpTo(d, bulk + i, count, max);
     const auto z = hn::Sub(xi, top);
     const auto finite = hn::Ne(xi, absent), below = hn::Lt(xi, limit);
@@ -216,14 +241,38 @@ inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, floa
   row->nan = sums[2] != sums[2];
   row->ties = 0;
   row->finite = static_cast<double>(n);
-  if (few.top_count > most || few.top_count == 0) return {memory, 0, nullptr, 0, 0};
+  if (few.top_count > MostOfTop(n) || few.top_count == 0) return {bulk, 0, nullptr, 0, 0};
   few.weight = sums[0] > 0 ? static_cast<double>(n - few.top_count) / sums[0] : 0;
   row->ties = Sum(d, few.top_count, [&](size_t i, size_t count) HWY_ATTR {
     return hn::IfThenElseZero(hn::Eq(LoadUpTo(d, few.top + i, count, -1.0f), hn::Zero(d)), one);
   });
-  if (row->least == kAbsent) {
+  return few;
+}
+
+// Condenses a long row, and surveys it. A sample represents the bulk. The threshold of the top is the median of the maxima of
+// the sample's 16 columns: with m scores in a column about 0.7 / m of the row is above it. The result is empty if the top is
+// too large.
+inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, float* memory, RowSurvey<float>* row) {
+  const RowTag<float> d;
+  constexpr float kAbsent = -kInfinity<float>;
+  const size_t size = SampleSize(n);
+  float* const bulk = memory;
+  ForEachVector(d, size, [&](size_t i, size_t count) HWY_ATTR {
+    StoreUpTo(LoadUpTo(d, x + SampleIndex(i, size, n), count, kAbsent), d, count, bulk + i);
+  });
+  HWY_ALIGN float column_max[64];
+  PartMaxima(
+      d, bulk, size, [](auto part) HWY_ATTR { return part; }, column_max);
+  for (size_t i = 0; i < 16; ++i) {
+    for (size_t k = i + 16; k < 64; k += 16) column_max[i] = HWY_MAX(column_max[i], column_max[k]);
+  }
+  const float least = MiddleOf16(column_max), lowest = HWY_MAX(least, -std::numeric_limits<float>::max());
+  Condensed few = {bulk + size, 0, bulk, size, 0};
+  few.top_count = PackAbove(x, n, lowest, max, MostOfTop(n), few.top, &row->least);
+  few = WeighSample(few, n, least, max, row);
+  if (few.top_count > 0 && row->least == kAbsent) {
     row->finite = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-      return hn::IfThenElseZero(hn::Ne(LoadUpTo(d, x + i, count, kAbsent), absent), one);
+      return hn::IfThenElseZero(hn::Ne(LoadUpTo(d, x + i, count, kAbsent), hn::Set(d, kAbsent)), hn::Set(d, 1.0f));
     });
   }
   return few;
@@ -258,9 +307,7 @@ inline HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, const Conden
 }
 
 // One row in the search for its entropy.
-struct NarrowRow {
-  const float* x;
-  float* p;       // the distribution; it must not be x
+struct SearchedRow {
   float* memory;  // Room(n) numbers, for scores that represent the row; it may be p if n > 32
   RowSurvey<float> survey;
   Condensed few;       // scores that represent the row, and later its relevant scores
@@ -272,6 +319,37 @@ struct NarrowRow {
   static constexpr size_t Room(size_t n) { return n / 2 + 16; }
 };
 
+// What the search asks of a row in memory. `far`: |gamma z| may be above kNearReach.
+struct NarrowRow : SearchedRow {
+  const float* x;
+  float* p;  // the distribution; it must not be x
+
+  // The moments of all scores; gamma becomes their rounded gamma.
+  HWY_INLINE void Moments(size_t n, bool far, double& gamma, double (&sums)[4]) const {
+    far ? MomentsNarrow<true>(x, n, survey.max, gamma, sums) : MomentsNarrow<false>(x, n, survey.max, gamma, sums);
+  }
+  // p for a sum s of e, with its logarithm, and the sums of e and e a.
+  HWY_INLINE void Write(size_t n, bool far, double gamma, double inverse_s, double log_s, double (&sums)[2]) const {
+    far ? WriteNarrow<true>(x, n, survey.max, gamma, inverse_s, log_s, p, sums)
+        : WriteNarrow<false>(x, n, survey.max, gamma, inverse_s, log_s, p, sums);
+  }
+  HWY_INLINE void ScaleBy(size_t n, double factor) const {
+    const RowTag<float> d;
+    const auto f = hn::Set(d, static_cast<float>(factor));
+    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      StoreUpTo(hn::Mul(LoadUpTo(d, p + i, count, 0.0f), f), d, count, p + i);
+    });
+  }
+  // Packs the scores from `least` on, relative to the maximum, into memory if there are at most `most`; returns their number.
+  HWY_INLINE size_t Pack(size_t n, float least, size_t most) const {
+    float lowest;
+    return PackAbove(x, n, least, survey.max, most, memory, &lowest);
+  }
+};
+
+// The rows of one search. With one lane in a vector, several rows at once are not faster.
+inline constexpr size_t kRowsAtOnce = hn::MaxLanes(D64()) == 1 ? 1 : 8;
+
 // Distributions of a given entropy in float32, with sums in float64, for rows where no difference of scores overflows and
 // gamma stays in float32's range.
 //
@@ -280,28 +358,26 @@ struct NarrowRow {
 // alone. For a long row gamma is first found on a few scores. Then comes a pass for the moments, whose third order step leaves
 // the third power of the error, or several passes, over only the relevant scores if these are few; and a pass that writes p and
 // confirms its entropy.
+//
+// Row is a SearchedRow that answers as NarrowRow does.
+template <class Row>
 class NarrowRows {
  public:
-  // With one lane in a vector, several rows at once are not faster.
-  static constexpr size_t kRows = hn::MaxLanes(D64()) == 1 ? 1 : 8;
+  // The rows must have memory, survey and few, and what Row needs to answer.
+  HWY_INLINE NarrowRows(Row* rows, size_t count, size_t n) : rows_(rows), count_(count), n_(n) {}
+  // Goes on with another's search, for copies of its rows.
+  HWY_INLINE NarrowRows(Row* rows, const NarrowRows& other) : NarrowRows(other) { rows_ = rows; }
 
-  HWY_INLINE NarrowRows(NarrowRow* rows, size_t count, size_t n) : rows_(rows), count_(count), n_(n) {}
-
-  // The rows must have x, p, memory, survey and few.
   HWY_NOINLINE void Map(EntropyTarget target) {
     Begin(target);
-    while (Ask()) Answer();
-    for (size_t r = 0; r < count_; ++r) rows_[r].done = stage_[r] == Search::kMet;
+    while (Ask()) {
+      for (size_t r = 0; r < count_; ++r) Answer(r);
+      Continue();
+    }
+    for (size_t r = 0; r < count_; ++r) rows_[r].done = IsMet(r);
   }
 
- private:
-  using L = Lanes<D64>;
-  using Search = GammaSearch<L>;
-  static constexpr size_t kLanes = hn::MaxLanes(D64()), kSearches = (kRows + kLanes - 1) / kLanes;
-
-  static HWY_INLINE L At(const double* values, size_t s) { return hn::Load(D64(), values + s * kLanes); }
-  static HWY_INLINE void Put(L x, double* values, size_t s) { hn::Store(x.v, D64(), values + s * kLanes); }
-
+  // The steps of Map, for code that answers in its own way.
   HWY_INLINE void Begin(EntropyTarget target) {
     HWY_ALIGN double finite[kRows], ties[kRows], variance[kRows], third[kRows], first[kRows];
     for (size_t r = 0; r < kRows; ++r) {
@@ -309,7 +385,7 @@ class NarrowRows {
       gamma_[r] = 1, log_s_[r] = restart_[r] = 0, sums_[0][r] = 1, sums_[1][r] = sums_[2][r] = sums_[3][r] = 0;
     }
     for (size_t r = 0; r < count_; ++r) {
-      NarrowRow& row = rows_[r];
+      SearchedRow& row = rows_[r];
       const RowSurvey<float>& survey = row.survey;
       const bool all_finite = survey.finite == static_cast<double>(n_);
       finite[r] = survey.finite, ties[r] = survey.ties, variance[r] = survey.variance, third[r] = survey.third;
@@ -328,29 +404,50 @@ class NarrowRows {
 
   // Finds the rows' questions, and returns whether there is one.
   HWY_INLINE bool Ask() {
-    bool asks = false;
+    bool asks = false, masses = false;
     for (size_t s = 0; s < kSearches; ++s) {
       Put(search_[s].stage(), stage_, s);
       Put(search_[s].gamma(), gamma_, s);
       asks |= !All(!search_[s].asks());
     }
-    return asks;
-  }
-
-  // Answers each row's question.
-  HWY_INLINE void Answer() {
-    bool moments = false, masses = false, restarts = false;
-    for (size_t r = 0; r < count_; ++r) {
-      const bool writes = stage_[r] == Search::kTry || stage_[r] == Search::kMasses;
-      masses |= writes, moments |= stage_[r] < Search::kMet && !writes;
-    }
+    for (size_t r = 0; r < count_; ++r) masses |= AsksForMasses(r);
     if (masses) {
       for (size_t s = 0; s < kSearches; ++s) Put(Exp(D64(), hn::Neg(At(log_s_, s).v)), inverse_s_, s);
     }
+    return asks;
+  }
+
+  // What a row asks for at its gamma: moments of the scores that represent it, or of all, or masses. For masses it also has the
+  // presumable sum s, as its logarithm and inverse.
+  enum class Question { none, few, moments, masses };
+  HWY_INLINE Question QuestionOf(size_t r) {
+    if (AsksForMasses(r)) return Question::masses;
+    if (stage_[r] == Search::kFew) return Question::few;
+    if (stage_[r] != Search::kMoments) return Question::none;
+    SearchedRow& row = rows_[r];
+    const bool begins = row.told && !row.matters && PackRest(rows_[r], r);
+    row.told = true, row.matters |= begins, restart_[r] = begins;
+    return row.matters ? Question::few : Question::moments;
+  }
+  // Whether it will ask for moments of the sample; unlike QuestionOf this changes nothing.
+  HWY_INLINE bool AsksForSample(size_t r) const { return stage_[r] == Search::kFew; }
+  HWY_INLINE double gamma(size_t r) const { return gamma_[r]; }
+  HWY_INLINE double log_s(size_t r) const { return log_s_[r]; }
+  HWY_INLINE double inverse_s(size_t r) const { return inverse_s_[r]; }
+
+  // Answers; the moments' gamma is rounded.
+  HWY_INLINE void TellMoments(size_t r, double gamma, const double (&sums)[4]) {
+    gamma_[r] = gamma;
+    for (size_t k = 0; k < 4; ++k) sums_[k][r] = sums[k];
+  }
+  HWY_INLINE void TellMasses(size_t r, const double (&sums)[2]) { sums_[0][r] = sums[0], sums_[1][r] = sums[1]; }
+
+  // Goes on after all answers.
+  HWY_INLINE void Continue() {
+    bool moments = false, masses = false, restarts = false;
     for (size_t r = 0; r < count_; ++r) {
-      if (stage_[r] == Search::kTry || stage_[r] == Search::kMasses) Write(r);
-      if (stage_[r] == Search::kFew) Tell(r, [&](auto& sums) HWY_ATTR { rows_[r].few.Moments(gamma_[r], sums); });
-      if (stage_[r] == Search::kMoments) restarts |= Moments(r);
+      masses |= AsksForMasses(r), moments |= stage_[r] < Search::kMet && !AsksForMasses(r);
+      restarts |= stage_[r] == Search::kMoments && restart_[r] > 0;
     }
     for (size_t s = 0; s < kSearches; ++s) {
       L log_s = At(log_s_, s);
@@ -367,64 +464,50 @@ class NarrowRows {
       for (size_t s = 0; s < kSearches; ++s) Put(search_[s].stage(), after, s);
       for (size_t r = 0; r < count_; ++r) {
         const double total = sums_[0][r] * inverse_s_[r];
-        if (stage_[r] < Search::kMet && after[r] == Search::kMet && std::abs(total - 1) > 1e-7) ScaleBy(rows_[r], 1 / total);
+        if (stage_[r] < Search::kMet && after[r] == Search::kMet && std::abs(total - 1) > 1e-7) rows_[r].ScaleBy(n_, 1 / total);
       }
     }
   }
 
-  template <class Moments>
-  HWY_INLINE void Tell(size_t r, const Moments& moments) {
-    double sums[4];
-    moments(sums);
-    for (size_t k = 0; k < 4; ++k) sums_[k][r] = sums[k];
-  }
+  // After the last question: whether p has the entropy.
+  HWY_INLINE bool IsMet(size_t r) const { return stage_[r] == Search::kMet; }
 
-  // Moments of all scores, or of the relevant ones; returns whether that begins now. gamma_ becomes their rounded gamma.
-  HWY_INLINE bool Moments(size_t r) {
-    NarrowRow& row = rows_[r];
-    const bool begins = row.told && !row.matters && PackRest(row, r);
-    row.told = true, row.matters |= begins, restart_[r] = begins;
-    Tell(r, [&](auto& sums) HWY_ATTR {
-      if (row.matters) {
-        row.few.Moments(gamma_[r], sums);
-      } else if (gamma_[r] * row.range < kNearReach) {
-        MomentsNarrow<false>(row.x, n_, row.survey.max, gamma_[r], sums);
-      } else {
-        MomentsNarrow<true>(row.x, n_, row.survey.max, gamma_[r], sums);
-      }
-    });
-    return begins;
-  }
+ private:
+  static constexpr size_t kRows = kRowsAtOnce;
+  using L = Lanes<D64>;
+  using Search = GammaSearch<L>;
+  static constexpr size_t kLanes = hn::MaxLanes(D64()), kSearches = (kRows + kLanes - 1) / kLanes;
 
-  HWY_INLINE void Write(size_t r) {
-    const NarrowRow& row = rows_[r];
-    double sums[4];
-    gamma_[r] * row.range < kNearReach
-        ? WriteNarrow<false>(row.x, n_, row.survey.max, gamma_[r], inverse_s_[r], log_s_[r], row.p, sums)
-        : WriteNarrow<true>(row.x, n_, row.survey.max, gamma_[r], inverse_s_[r], log_s_[r], row.p, sums);
-    sums_[0][r] = sums[0], sums_[1][r] = sums[1];
-  }
+  static HWY_INLINE L At(const double* values, size_t s) { return hn::Load(D64(), values + s * kLanes); }
+  static HWY_INLINE void Put(L x, double* values, size_t s) { hn::Store(x.v, D64(), values + s * kLanes); }
 
-  HWY_INLINE void ScaleBy(const NarrowRow& row, double factor) const {
-    const RowTag<float> d;
-    const auto f = hn::Set(d, static_cast<float>(factor));
-    ForEachVector(d, n_, [&](size_t i, size_t count) HWY_ATTR {
-      StoreUpTo(hn::Mul(LoadUpTo(d, row.p + i, count, 0.0f), f), d, count, row.p + i);
-    });
+  HWY_INLINE bool AsksForMasses(size_t r) const { return stage_[r] == Search::kTry || stage_[r] == Search::kMasses; }
+  HWY_INLINE bool IsFar(size_t r) const { return !(gamma_[r] * rows_[r].range < kNearReach); }
+
+  HWY_INLINE void Answer(size_t r) {
+    Row& row = rows_[r];
+    const Question question = QuestionOf(r);
+    if (question == Question::none) return;
+    if (question == Question::masses) {
+      double sums[2];
+      row.Write(n_, IsFar(r), gamma_[r], inverse_s_[r], log_s_[r], sums);
+      return TellMasses(r, sums);
+    }
+    double gamma = gamma_[r], sums[4];
+    question == Question::few ? row.few.Moments(gamma, sums) : row.Moments(n_, IsFar(r), gamma, sums);
+    TellMoments(r, gamma, sums);
   }
 
   // Scores with less than e^-17 / n of the largest mass are left out until the end, if they are most of the row.
-  HWY_INLINE bool PackRest(NarrowRow& row, size_t r) const {
+  HWY_INLINE bool PackRest(Row& row, size_t r) const {
     const double reach = (log_n_[r] + 17) / gamma_[r];
     if (!(reach < 0.6 * row.range)) return false;
-    float lowest;
     row.few = {row.memory, 0, nullptr, 0, 0};
-    row.few.top_count =
-        PackAbove(row.x, n_, static_cast<float>(row.survey.max - reach), row.survey.max, n_ / 2, row.few.top, &lowest);
+    row.few.top_count = row.Pack(n_, static_cast<float>(row.survey.max - reach), n_ / 2);
     return row.few.top_count > row.survey.ties && row.few.top_count <= n_ / 2;
   }
 
-  NarrowRow* rows_;
+  Row* rows_;
   size_t count_, n_;
   Search search_[kSearches];
   HWY_ALIGN double stage_[kRows], gamma_[kRows], log_s_[kRows], inverse_s_[kRows], sums_[4][kRows];
