@@ -228,6 +228,44 @@ TYPED_TEST(CudaOf, SparseRowsInRegistersHaveTheBitsOfTheCpu) {
   }
 }
 
+// Rows that stay in registers while the first warp searches; from 8192 scores on, few scores are searched before. Only rows
+// without a finite maximum, with NaN or without an entropy to reach are left to the other kernel, and those of several blocks
+// of which only a part matters.
+TYPED_TEST(CudaOf, EntropyRowsInRegistersHaveTheBitsOfTheCpu) {
+  using T = TypeParam;
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  if constexpr (sizeof(T) < 8) {
+    const Map kMaps[] = {EntropyNormalize{.entropy = 3.5}, EntropyNormalize{.perplexity = 2.5},
+                         EntropyNormalize{.entropy = 6.5}, EntropyClip{.min_entropy = 4, .max_entropy = 6},
+                         EntropyClip{.max_entropy = 40}};
+    unsigned turn = 0;
+    for (const std::size_t n : {1025, 2301, 4093, 8191, 8192, 9001, 16384, 16385, 40001, 131072}) {
+      turn += kIsHalf<T> ? 1 : 0;  // so that not always the same is left out
+      for (const Map& map : kMaps) {
+        ++turn;
+        if (n >= 8192 && turn % (kIsHalf<T> ? 5 : 3) != 0) continue;
+        const Forced forced(kByLength, turn % 2 == 0);
+        Grid<T> x = scores<T>(n, static_cast<unsigned>(n));
+        const auto number = [](T v) { return static_cast<float>(v); };
+        std::copy_n(x.row(0), n, x.row(7));
+        std::sort(x.row(7), x.row(7) + n, [&](T a, T b) { return number(a) < number(b); });  // the largest are in one block
+        for (std::size_t i = 0; i < n; ++i) x.row(8)[i] = T(9 * number(x.row(0)[i]) * std::abs(number(x.row(0)[i])));
+        const Memory memory(cuda::memory_for<T>(map, x.rows, n));
+        Grid<T> host(x.rows, n), device = x;
+        apply<T>(map, x, host);
+        cuda::apply<T>(map, device, device, memory);
+        const std::string what =
+            std::string(description_of(map).name) + " of " + std::to_string(n) + ", case " + std::to_string(turn);
+        expect_same(device.numbers, host.numbers, what);
+        const auto* const done = reinterpret_cast<const std::uint8_t*>(memory.data.get());
+        EXPECT_TRUE(done[0] == 1 && done[4] == 1 && done[7] == 1 && (n > 16384 || done[8] == 1)) << what;
+        EXPECT_TRUE(done[1] == 0 && done[2] == 0 && done[3] == 0) << what;
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // Five groups: their sums are added as the CPU adds them. float64 shows the last bit of the sum.
 TEST(Cuda, GroupsAreAddedInTheOrderOfTheCpu) {
   if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
@@ -326,6 +364,22 @@ TEST(Cuda, ParametersMayHaveAValueForEachRow) {
     cuda::apply<float>(Entmax{}, x, device, memory, {}, {&per_row, 1});
     for (std::size_t i = 0; i < n; ++i) host.row(4)[i] = NAN;
     expect_same(device.numbers, host.numbers, "entmax with an alpha that is none");
+  }
+  for (const std::size_t n : {2301, 9001}) {
+    const Grid<float> x = scores<float>(n, 8);
+    std::vector<double> entropy = {3, 4, 5, 6, 1, 2, 3, 4, 7};
+    const PerRow per_row = {"entropy", entropy};
+    Grid<float> host(x.rows, n), device(x.rows, n);
+    const EntropyNormalize op = {.entropy = 1};
+    const Memory memory(cuda::memory_for<float>(op, x.rows, n));
+    apply<float>(op, x, host, {&per_row, 1});
+    cuda::apply<float>(op, x, device, memory, {}, {&per_row, 1});
+    expect_same(device.numbers, host.numbers, "entropy_normalize by rows of " + std::to_string(n));
+
+    entropy[0] = -1;
+    cuda::apply<float>(op, x, device, memory, {}, {&per_row, 1});
+    for (std::size_t i = 0; i < n; ++i) host.row(0)[i] = NAN;
+    expect_same(device.numbers, host.numbers, "entropy_normalize to an entropy that is none");
   }
 }
 

@@ -39,6 +39,7 @@ struct Call {
   ForParams<Op, double> slopes = {};
   double *gamma = nullptr, *entropy = nullptr;
   int* status = nullptr;
+  const std::uint8_t* done = nullptr;  // which rows have their result already, or null
   std::uint8_t* memory = nullptr;
   std::size_t memory_of_team = 0;
 };

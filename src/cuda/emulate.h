@@ -31,7 +31,7 @@ inline dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace entropic_emulate {
 
-enum class Wait { none, warp, block, cluster, done };
+enum class Wait { none, warp, block, cluster, number, done };
 
 // What the address sanitizer has to be told: which stack comes next, and that it is there. `fake` keeps what it knows of the
 // stack that is left; null for one that is never entered again.
@@ -63,6 +63,8 @@ struct Fiber {
   bool entered;
   std::unique_ptr<char[]> stack;
   Wait wait;
+  const unsigned long long* number;  // what Wait::number waits for, until it is as much
+  unsigned long long until;
   uint64_t slot;  // the value that a shuffle reads
 };
 
@@ -102,6 +104,13 @@ __attribute__((noinline)) inline void wait(Wait what) {
   arrive(device.fibers[device.running].fake, &device.host_stack, &device.host_bytes);
 }
 
+// Waits until other blocks have raised a number.
+inline void wait_for(const unsigned long long* number, unsigned long long until) {
+  Fiber& me = device.fibers[device.running];
+  me.number = number, me.until = until;
+  wait(Wait::number);
+}
+
 inline void enter() {
   arrive(nullptr, &device.host_stack, &device.host_bytes);
   device.kernel();
@@ -130,8 +139,17 @@ inline bool release(unsigned first, unsigned last, Wait what) {
   return any;
 }
 
+// Lets the fibers continue whose number is there; returns whether any did.
+inline bool release_numbers() {
+  bool any = false;
+  for (Fiber& fiber : device.fibers) {
+    if (fiber.wait == Wait::number && *fiber.number >= fiber.until) fiber.wait = Wait::none, any = true;
+  }
+  return any;
+}
+
 [[noreturn]] inline void report_deadlock() {
-  constexpr const char* kNames[] = {"nothing", "its warp", "its block", "its cluster", "nothing, it is done"};
+  constexpr const char* kNames[] = {"nothing", "its warp", "its block", "its cluster", "a number", "nothing, it is done"};
   std::fprintf(stderr, "deadlock in the cluster of block %u: threads wait for each other at different barriers\n",
                device.first_block);
   for (std::size_t i = 0; i < device.fibers.size(); ++i) {
@@ -187,6 +205,7 @@ inline void run_cluster() {
     progress = false;
     for (unsigned turn = 0; turn < warps; ++turn) progress |= run_warp(device.last_first ? warps - 1 - turn : turn);
     for (unsigned block = 0; block < count; block += threads) progress |= release(block, block + threads, Wait::block);
+    progress |= release_numbers();
     const bool met = release(0, count, Wait::cluster);
     device.all_begun |= met, progress |= met;
   }

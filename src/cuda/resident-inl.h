@@ -108,7 +108,8 @@ class ResidentRow {
     Team::BlockBarrier();
     max = of_warp(lane < Team::Threads() / 32 ? reinterpret_cast<const T*>(folds)[lane] : -kInfinity<T>);
     if (Team::Blocks() == 1) return max;
-    const double* const all = Team::Exchange(0, static_cast<double>(max), phases_);
+    const double own[] = {static_cast<double>(max)};
+    const double* const all = Team::Exchange(0, own, phases_);
     return of_warp(lane < Team::Blocks() ? static_cast<T>(all[lane]) : -kInfinity<T>);
   }
 
@@ -160,6 +161,12 @@ class ResidentRow {
         place += Team::Count(evens) + Team::Count(odds);
       }
     }
+  }
+
+  // Numbers of every block of a cluster, see Team::Exchange; after Max, instead of Sum.
+  template <size_t K>
+  HWY_INLINE const double* Exchange(const double (&own)[K]) {
+    return Team::Exchange(1, own, phases_);
   }
 
   // As FindNonFinite of a row in memory.
@@ -223,7 +230,8 @@ class ResidentRow {
       Team::BlockBarrier();
       return memory.groups[0];
     }
-    const double* const all = Team::Exchange(1, total, phases_);
+    const double own[] = {total};
+    const double* const all = Team::Exchange(1, own, phases_);
     return Team::FoldHalfWarp(lane < Team::Blocks() ? all[lane] : 0.0);
   }
 

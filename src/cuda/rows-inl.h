@@ -332,6 +332,9 @@ template <class Op, class T, bool kShort>
 HWY_INLINE void MapTeamRows(const cuda::Call<Op>& call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Op& op, bool good, Arena memory) HWY_ATTR {
+    if constexpr (std::is_same_v<Op, EntropyNormalize> || std::is_same_v<Op, EntropyClip>) {
+      if (call.done != nullptr && call.done[r]) return;
+    }
     if (!good) return FillResult(call.out, r, n, kNaN<T>, memory);
     const T* const x = ReadRow<T>(call.in[0], r, n, memory);
     T* const p = ResultRow<T>(call.out, r, n, memory);

@@ -199,6 +199,15 @@ struct Team {
     if (Blocks() > 1) Barrier();
   }
 
+  // The compiler forgets what it knows of a value, and so keeps nothing in registers that it could calculate from it again.
+  static HWY_INLINE void Forget(float& value) {
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+f"(value));
+#else
+    (void)value;
+#endif
+  }
+
   // Adds 1 to a number of the block's, which many threads may do at once.
   static HWY_INLINE void Increment(unsigned* number) {
 #if defined(__CUDA_ARCH__)
@@ -234,61 +243,80 @@ struct Team {
 #endif
   }
 
-  // Exchange gives each block of a cluster a number of every block, in the order of the blocks; it takes that of the block's
-  // first warp. The threads wait for these numbers alone: a barrier of the cluster would also wait for all that they have
-  // written to memory. `slot` is 0 or 1. A slot may be used again after an exchange by the other one or a barrier. `phases` is
-  // 0 at first. BeginExchanges comes before Begin.
+  // Exchange gives each block of a cluster numbers of every block: block b's k-th is at [k Blocks() + b]. It takes those of the
+  // block's first warp. The threads wait for these numbers alone: a barrier of the cluster would also wait for all that they
+  // have written to memory. `slot` is 0 or 1. A slot may be used again after an exchange by the other one or a barrier.
+  // `phases` is 0 at first. BeginExchanges comes before Begin.
   static HWY_INLINE void BeginExchanges() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (Thread() > 0) return;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     for (auto& barrier : Shared().arrived) {
       asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(SharedAddress(&barrier)) : "memory");
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#else
+    for (auto& count : Shared().arrived) count = 0;
 #endif
   }
-  static HWY_INLINE const double* Exchange(unsigned slot, double value, unsigned& phases) {
-    double* const numbers = Shared().groups + kMostBlocks * slot;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  template <size_t K>
+  static HWY_INLINE const double* Exchange(unsigned slot, const double (&values)[K], unsigned& phases) {
+    // The other warps would take instructions from those of other rows if they asked too.
     if (Thread() < 32) {
-      const unsigned barrier = SharedAddress(Shared().arrived + slot);
-      if (Thread() == 0) {
-        asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                     "r"(static_cast<unsigned>(sizeof(double)) * Blocks())
-                     : "memory");
-      }
-      if (Thread() < Blocks()) {
+      ExchangeInWarp(slot, values, phases);
+    } else {
+      phases ^= 1u << slot;
+    }
+    BlockBarrier();
+    return ExchangedNumbers(slot);
+  }
+  // The same by the block's first warp alone.
+  template <size_t K>
+  static HWY_INLINE const double* ExchangeInWarp(unsigned slot, const double (&values)[K], unsigned& phases) {
+    static_assert(K * 8 <= kMostExchanged);
+    double* const numbers = ExchangedNumbers(slot);
+    const unsigned blocks = Blocks();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    const unsigned barrier = SharedAddress(Shared().arrived + slot);
+    if (Thread() == 0) {
+      asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                   "r"(static_cast<unsigned>(sizeof(double) * K) * blocks)
+                   : "memory");
+    }
+    if (Thread() < blocks) {
+      ENTROPIC_UNROLL
+      for (size_t k = 0; k < K; ++k) {
         asm volatile(
             "{\n"
             ".reg .b32 number, barrier;\n"
             "mapa.shared::cluster.u32 number, %0, %2;\n"
             "mapa.shared::cluster.u32 barrier, %1, %2;\n"
             "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [number], %3, [barrier];\n"
-            "}\n" ::"r"(SharedAddress(numbers + BlockRank())),
-            "r"(barrier), "r"(Thread()), "l"(__double_as_longlong(value))
-            : "memory");
-      }
-      // The other warps would take instructions from those of other rows if they asked too.
-      unsigned done = 0;
-      while (done == 0) {
-        asm volatile(
-            "{\n"
-            ".reg .pred done;\n"
-            "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
-            "selp.u32 %0, 1, 0, done;\n"
-            "}\n"
-            : "=r"(done)
-            : "r"(barrier), "r"(phases >> slot & 1)
+            "}\n" ::"r"(SharedAddress(numbers + k * blocks + BlockRank())),
+            "r"(barrier), "r"(Thread()), "l"(__double_as_longlong(values[k]))
             : "memory");
       }
     }
-    BlockBarrier();
-    phases ^= 1u << slot;
-#else
-    (void)phases;
-    if (Thread() < Blocks()) In(Thread(), numbers)[BlockRank()] = value;
-    Barrier();
+    unsigned done = 0;
+    while (done == 0) {
+      asm volatile(
+          "{\n"
+          ".reg .pred done;\n"
+          "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
+          "selp.u32 %0, 1, 0, done;\n"
+          "}\n"
+          : "=r"(done)
+          : "r"(barrier), "r"(phases >> slot & 1)
+          : "memory");
+    }
+#elif !defined(__CUDACC__)
+    if (Thread() < blocks) {
+      for (size_t k = 0; k < K; ++k) In(Thread(), numbers)[k * blocks + BlockRank()] = values[k];
+      In(Thread(), Shared().arrived)[slot] += K;
+    }
+    entropic_emulate::wait_for(&Shared().arrived[slot], K * blocks);
+    if (Thread() == 0) Shared().arrived[slot] = 0;
 #endif
+    phases ^= 1u << slot;
     return numbers;
   }
 
@@ -395,6 +423,66 @@ struct Team {
         n, [](size_t i) { return i; }, [&](size_t i, size_t) HWY_ATTR { return chosen(i); }, put);
   }
 
+  // The same with chosen(i, read(i)).
+  template <class Read, class Chosen, class Put>
+  static HWY_INLINE size_t PackRead(size_t n, const Read& read, const Chosen& chosen, const Put& put) {
+    if (IsOne()) {
+      size_t m = 0;
+      for (size_t i = 0; i < n; ++i) {
+        if (chosen(i, read(i))) put(m++, i);
+      }
+      return m;
+    }
+    Barrier();
+    const size_t part = (n + 32 * Warps() - 1) / (32 * Warps()) * 32;
+    const size_t begin = HWY_MIN(Warp() * part, n), end = HWY_MIN(begin + part, n);
+    // A thread reads kAtOnce entries before it looks at the first, so that the reads do not wait for one another. A bit of
+    // `which` stands for 2^shift entries of the part.
+    constexpr size_t kAtOnce = 8;
+    unsigned shift = 8;
+    while (part >> shift >= 64) ++shift;
+    uint64_t which = ~uint64_t{0};
+    // Calls visit(first, in, bit): bit k of `in` says whether the thread's entry at first + 32 k is chosen.
+    const auto walk = [&](const auto& visit) HWY_ATTR {
+      for (size_t base = begin; base < end; base += 32 * kAtOnce) {
+        const uint64_t bit = uint64_t{1} << ((base - begin) >> shift);
+        if ((which & bit) == 0) continue;
+        const size_t first = base + Lane();
+        unsigned in = 0;
+        if (base + 32 * kAtOnce <= end) {
+          decltype(read(first)) values[kAtOnce];
+          ENTROPIC_UNROLL
+          for (unsigned k = 0; k < kAtOnce; ++k) values[k] = read(first + 32 * k);
+          ENTROPIC_UNROLL
+          for (unsigned k = 0; k < kAtOnce; ++k) in |= unsigned{chosen(first + 32 * k, values[k])} << k;
+        } else {
+          ENTROPIC_ROLLED
+          for (unsigned k = 0; first + 32 * k < end; ++k) in |= unsigned{chosen(first + 32 * k, read(first + 32 * k))} << k;
+        }
+        visit(first, in, bit);
+      }
+    };
+    size_t mine = 0, all;
+    uint64_t with_chosen = 0;
+    walk([&](size_t, unsigned in, uint64_t bit) HWY_ATTR {
+      mine += Count(in);
+      if (in != 0) with_chosen |= bit;
+    });
+    which = OrOfWarp(with_chosen);  // where the second walk goes
+    size_t place = SumBefore(SumOfWarp(mine), &all);
+    walk([&](size_t first, unsigned in, uint64_t) HWY_ATTR {
+      ENTROPIC_ROLLED
+      for (unsigned k = 0; k < kAtOnce; ++k) {
+        const bool chosen_here = (in >> k & 1) != 0;
+        const unsigned bits = Ballot(chosen_here);
+        if (chosen_here) put(place + Count(bits & ((1u << Lane()) - 1)), first + 32 * k);
+        place += Count(bits);
+      }
+    });
+    Barrier();
+    return all;
+  }
+
   // Packs chosen values into `packed`, which may be the array that is read: all values are read before any is written.
   template <class T, class Chosen>
   static HWY_INLINE size_t PackInPlace(const T* x, size_t n, T* packed, const Chosen& chosen) {
@@ -475,65 +563,6 @@ struct Team {
   }
 
  private:
-  template <class Read, class Chosen, class Put>
-  static HWY_INLINE size_t PackRead(size_t n, const Read& read, const Chosen& chosen, const Put& put) {
-    if (IsOne()) {
-      size_t m = 0;
-      for (size_t i = 0; i < n; ++i) {
-        if (chosen(i, read(i))) put(m++, i);
-      }
-      return m;
-    }
-    Barrier();
-    const size_t part = (n + 32 * Warps() - 1) / (32 * Warps()) * 32;
-    const size_t begin = HWY_MIN(Warp() * part, n), end = HWY_MIN(begin + part, n);
-    // A thread reads kAtOnce entries before it looks at the first, so that the reads do not wait for one another. A bit of
-    // `which` stands for 2^shift entries of the part.
-    constexpr size_t kAtOnce = 8;
-    unsigned shift = 8;
-    while (part >> shift >= 64) ++shift;
-    uint64_t which = ~uint64_t{0};
-    // Calls visit(first, in, bit): bit k of `in` says whether the thread's entry at first + 32 k is chosen.
-    const auto walk = [&](const auto& visit) HWY_ATTR {
-      for (size_t base = begin; base < end; base += 32 * kAtOnce) {
-        const uint64_t bit = uint64_t{1} << ((base - begin) >> shift);
-        if ((which & bit) == 0) continue;
-        const size_t first = base + Lane();
-        unsigned in = 0;
-        if (base + 32 * kAtOnce <= end) {
-          decltype(read(first)) values[kAtOnce];
-          ENTROPIC_UNROLL
-          for (unsigned k = 0; k < kAtOnce; ++k) values[k] = read(first + 32 * k);
-          ENTROPIC_UNROLL
-          for (unsigned k = 0; k < kAtOnce; ++k) in |= unsigned{chosen(first + 32 * k, values[k])} << k;
-        } else {
-          ENTROPIC_ROLLED
-          for (unsigned k = 0; first + 32 * k < end; ++k) in |= unsigned{chosen(first + 32 * k, read(first + 32 * k))} << k;
-        }
-        visit(first, in, bit);
-      }
-    };
-    size_t mine = 0, all;
-    uint64_t with_chosen = 0;
-    walk([&](size_t, unsigned in, uint64_t bit) HWY_ATTR {
-      mine += Count(in);
-      if (in != 0) with_chosen |= bit;
-    });
-    which = OrOfWarp(with_chosen);  // where the second walk goes
-    size_t place = SumBefore(SumOfWarp(mine), &all);
-    walk([&](size_t first, unsigned in, uint64_t) HWY_ATTR {
-      ENTROPIC_ROLLED
-      for (unsigned k = 0; k < kAtOnce; ++k) {
-        const bool chosen_here = (in >> k & 1) != 0;
-        const unsigned bits = Ballot(chosen_here);
-        if (chosen_here) put(place + Count(bits & ((1u << Lane()) - 1)), first + 32 * k);
-        place += Count(bits);
-      }
-    });
-    Barrier();
-    return all;
-  }
-
   // Two steps of SumBlocks that are the same whatever is summed. They are called, not inlined: there are hundreds of sums in a
   // kernel, and a kernel that is too long for the cache of instructions waits for them.
   //
@@ -575,6 +604,9 @@ struct Team {
     }
     Barrier();
   }
+
+  static constexpr size_t kMostExchanged = kMostSums * kMostBlocks / 2;
+  static HWY_INLINE double* ExchangedNumbers(unsigned slot) { return Shared().groups + kMostExchanged * slot; }
 
   // Gives a warp's value to all blocks.
   template <class T>

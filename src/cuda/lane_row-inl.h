@@ -1,0 +1,176 @@
+// A row that its team keeps in registers by lanes: a thread has the 16 numbers of a lane of a block of 256. So it adds their
+// terms alone, in the order of Sums and in that of RoughSums. As in ResidentRow a warp has 1024 numbers, and a block of threads
+// at most a group of 16,384; but the first warp has none: it collects sums.
+#pragma once
+
+#include "src/cuda/resident-inl.h"
+#include "src/rows/exp_log-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+template <class S>
+class LaneRow {
+ public:
+  using D = RowTag<float>;
+  using V = hn::Vec<D>;
+
+  // `warp`: this warp's number among those that have the row.
+  HWY_INLINE LaneRow(unsigned n, unsigned warp)
+      : warp_(warp), first_(Team::BlockRank() * kGroup + warp * kOfWarp + Team::Lane() / 16 * 256 + Team::Lane() % 16), n_(n) {}
+
+  HWY_INLINE void Load(const cuda::Rows& rows, size_t r) {
+    const auto mine = EntriesOf<S>(rows, r).From(first_);
+    const bool whole = IsWhole();
+    ForAll([&](unsigned j, unsigned m) HWY_ATTR {
+      const unsigned at = Offset(j, m);
+      values_[j][m] = whole || first_ + at < n_ ? mine(at) : -kInfinity<float>;
+    });
+  }
+
+  // The largest number of this block, without NaN, and the least of what its threads tell: told by the warps of the row, and
+  // known to all after a barrier.
+  HWY_INLINE void TellMax() const {
+    float max = -kInfinity<float>;
+    ForAll([&](unsigned j, unsigned m) HWY_ATTR { max = fmaxf(values_[j][m], max); });
+    max = FoldOfWarp(max, [](float a, float b) { return fmaxf(a, b); });
+    if (Team::Lane() == 0) Folds()[warp_] = max;
+  }
+  static HWY_INLINE float MaxTold() {
+    return FoldOfWarp(Team::Lane() < Warps() ? Folds()[Team::Lane()] : -kInfinity<float>,
+                      [](float a, float b) { return fmaxf(a, b); });
+  }
+  HWY_INLINE void TellLeast(float least) const {
+    least = FoldOfWarp(least, [](float a, float b) { return fminf(a, b); });
+    if (Team::Lane() == 0) Folds()[warp_] = least;
+  }
+  static HWY_INLINE float LeastTold() {
+    return FoldOfWarp(Team::Lane() < Warps() ? Folds()[Team::Lane()] : kInfinity<float>,
+                      [](float a, float b) { return fminf(a, b); });
+  }
+
+  // Adds terms in the order of RoughSums, or of Sums. add(v, acc) adds those of a number to K sums; terms_of(v, terms) finds
+  // them. After a barrier the first warp collects the sums.
+  template <size_t K, class Add>
+  HWY_INLINE void AddRoughly(const Add& add) const {
+    ForBlocks([&](unsigned j) HWY_ATTR {
+      V acc[K];
+      for (V& sum : acc) sum = hn::Zero(D());
+      ForNumbers(j, [&](unsigned m) HWY_ATTR { add(hn::Set(D(), values_[j][m]), acc); });
+      Keep(j, acc);
+    });
+  }
+  template <size_t K, class TermsOf>
+  HWY_INLINE void AddTerms(const TermsOf& terms_of) const {
+    ForBlocks([&](unsigned j) HWY_ATTR {
+      V acc[4][K], sums[K];
+      for (auto& of_four : acc) {
+        for (V& sum : of_four) sum = hn::Zero(D());
+      }
+      ForNumbers(j, [&](unsigned m) HWY_ATTR {
+        V terms[K];
+        terms_of(hn::Set(D(), values_[j][m]), terms);
+        for (size_t k = 0; k < K; ++k) acc[m % 4][k] = hn::Add(acc[m % 4][k], terms[k]);
+      });
+      for (size_t k = 0; k < K; ++k) sums[k] = hn::Add(hn::Add(acc[0][k], acc[2][k]), hn::Add(acc[1][k], acc[3][k]));
+      Keep(j, sums);
+    });
+  }
+
+  // Writes of(v) for each number v.
+  template <class Of>
+  HWY_INLINE void Write(const cuda::Rows& rows, size_t r, const Of& of) const {
+    const auto mine = EntriesOf<S>(rows, r).From(first_);
+    const bool whole = IsWhole();
+    ForAll([&](unsigned j, unsigned m) HWY_ATTR {
+      const unsigned at = Offset(j, m);
+      if (whole || first_ + at < n_) mine.Put(at, hn::GetLane(of(hn::Set(D(), values_[j][m]))));
+    });
+  }
+
+ private:
+  static constexpr unsigned kOfWarp = 1024, kGroup = static_cast<unsigned>(cuda::kGroup);
+
+  static HWY_INLINE unsigned Warps() { return Team::BlockThreads() / 32 - 1; }
+  static HWY_INLINE float* Folds() { return reinterpret_cast<float*>(Team::Shared().folds); }
+  template <class F>
+  static HWY_INLINE float FoldOfWarp(float value, const F& fold) {
+    for (unsigned mask = 16; mask > 0; mask /= 2) value = fold(value, Team::FromXor(value, mask));
+    return value;
+  }
+
+  static constexpr unsigned Offset(unsigned j, unsigned m) { return 512 * j + 16 * m; }
+  // Whether no number of this warp is beyond the end.
+  HWY_INLINE bool IsWhole() const { return first_ - Team::Lane() / 16 * 256 - Team::Lane() % 16 + kOfWarp <= n_; }
+
+  template <class Visit>
+  static HWY_INLINE void ForBlocks(const Visit& visit) {
+    ENTROPIC_UNROLL
+    for (unsigned j = 0; j < 2; ++j) visit(j);
+  }
+  template <class Visit>
+  static HWY_INLINE void ForAll(const Visit& visit) {
+    ForBlocks([&](unsigned j) HWY_ATTR {
+      ENTROPIC_UNROLL
+      for (unsigned m = 0; m < 16; ++m) visit(j, m);
+    });
+  }
+  // Calls visit(m) for the numbers of a block that are not beyond the end.
+  template <class Visit>
+  HWY_INLINE void ForNumbers(unsigned j, const Visit& visit) const {
+    if (IsWhole()) {
+      ENTROPIC_UNROLL
+      for (unsigned m = 0; m < 16; ++m) visit(m);
+    } else {
+      ENTROPIC_UNROLL
+      for (unsigned m = 0; m < 16; ++m) {
+        if (first_ + Offset(j, m) < n_) visit(m);
+      }
+    }
+  }
+
+  template <size_t K>
+  HWY_INLINE void Keep(unsigned j, const V (&sums)[K]) const {
+    const unsigned block = warp_ * 4 + 2 * j + Team::Lane() / 16;
+    float* const partial = reinterpret_cast<float*>(Team::Shared().partial);
+    for (size_t k = 0; k < K; ++k) partial[(block * K + k) * 16 + Team::Lane() % 16] = hn::GetLane(sums[k]);
+  }
+
+  unsigned warp_, first_, n_;
+  float values_[2][16];
+};
+
+// By the first warp, after a barrier behind LaneRow's sums: the sums of all. `least` becomes the least of the blocks' leasts.
+// `exchanges` counts the exchanges of the blocks of a cluster, `phases` is theirs.
+template <size_t K>
+HWY_INLINE void CollectSums(unsigned n, double (&sums)[K], float* least, unsigned& exchanges, unsigned& phases) {
+  const unsigned half = Team::Lane() / 16, lane = Team::Lane() % 16, group = static_cast<unsigned>(cuda::kGroup);
+  const unsigned first = Team::BlockRank() * group, blocks = (HWY_MIN(n - first, group) + 255) / 256;
+  const float* const partial = reinterpret_cast<const float*>(Team::Shared().partial);
+  double own[K + 1];
+  for (size_t pair = 0; pair < K; pair += 2) {
+    double total = 0;
+    for (unsigned b = 0; b < blocks; ++b) {
+      if (pair + half < K) total += static_cast<double>(partial[(b * K + pair + half) * 16 + lane]);
+    }
+    total = Team::FoldHalfWarp(total);
+    own[pair] = Team::FromLane(total, 0);
+    if (pair + 1 < K) own[pair + 1] = Team::FromLane(total, 16);
+  }
+  own[K] = static_cast<double>(*least);
+  if (Team::Blocks() == 1) {
+    for (size_t k = 0; k < K; ++k) sums[k] = own[k];
+    return;
+  }
+  const double* const all = Team::ExchangeInWarp(exchanges++ % 2, own, phases);
+  for (size_t k = 0; k < K; ++k) sums[k] = Team::FoldHalfWarp(lane < Team::Blocks() ? all[k * Team::Blocks() + lane] : 0.0);
+  for (unsigned b = 0; b < Team::Blocks(); ++b) {
+    const float of_block = static_cast<float>(all[K * Team::Blocks() + b]);
+    *least = of_block < *least ? of_block : *least;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,420 @@
+// Kernels of entropy_normalize and entropy_clip for rows that stay in registers.
+//
+// The first warp of a block searches for gamma, and asks the other warps, which have the row in registers, for the sums that
+// the search needs. A long row is first solved on a few scores that represent it. That is done between two kernels that have
+// the row in registers, by a kernel of its own: so all rows are searched at once, while only some have room in registers at a
+// time. A long row is then read twice and written once.
+
+#define ENTROPIC_NARROW
+#include "src/cuda/resident_entropy.h"
+
+#include <new>
+
+#include "src/cuda/lane_row-inl.h"
+#include "src/cuda/launch.h"
+#include "src/cuda/resident-inl.h"
+#include "src/maps/entropy_normalize-inl.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace cuda {
+
+// The workspace: for each row whether it is done; for each long row its search, and its top.
+struct EntropyWork {
+  std::uint8_t *done, *searches;
+  float* tops;
+};
+
+}  // namespace cuda
+
+namespace HWY_NAMESPACE {
+
+// What a search asks of a row that is in registers, by the first warp.
+template <class S>
+struct RowInRegisters : SearchedRow {
+  EntriesOf<S> entries;
+  double scale = 1;  // of p, so that it sums to 1
+  bool lost = false;
+
+  HWY_INLINE RowInRegisters(const cuda::Rows& rows, size_t r) : entries(rows, r) { memory = nullptr, survey = {}, few = {}; }
+
+  HWY_INLINE void ScaleBy(size_t /*n*/, double factor) { scale = factor; }
+  // A cluster has no room for the scores; then MapKernel takes the row.
+  HWY_INLINE size_t Pack(size_t n, float least, size_t most) {
+    lost = Team::Blocks() > 1;
+    if (lost) return 0;
+    return Team::PackRead(
+        n, [&](size_t i) HWY_ATTR { return entries(i); }, [&](size_t, float x) HWY_ATTR { return x >= least; },
+        [&](size_t place, size_t i) HWY_ATTR {
+          if (place < most) memory[place] = entries(i) - survey.max;
+        });
+  }
+};
+
+// A search, which may go on in another kernel. Each block of a cluster does the same.
+template <class S>
+struct EntropySearch {
+  using Rows = NarrowRows<RowInRegisters<S>>;
+
+  RowInRegisters<S> row;
+  Rows rows;
+  EntropyTarget target = {};
+  float least_of_top = 0;  // a long row's threshold of the top, and how many scores are in it
+  unsigned top_count = 0;
+  bool begun = false;
+  unsigned exchanges = 0, phases = 0;  // of the blocks
+
+  HWY_INLINE EntropySearch(const cuda::Rows& in, size_t r, size_t n) : row(in, r), rows(&row, 1, n) {}
+  HWY_INLINE EntropySearch(const EntropySearch& other) : EntropySearch(other, &row) {}
+  HWY_INLINE EntropySearch& operator=(const EntropySearch& other) {
+    new (this) EntropySearch(other);
+    return *this;
+  }
+
+ private:
+  HWY_INLINE EntropySearch(const EntropySearch& other, RowInRegisters<S>* copy)
+      : row(other.row),
+        rows(copy, other.rows),
+        target(other.target),
+        least_of_top(other.least_of_top),
+        top_count(other.top_count),
+        begun(other.begun),
+        exchanges(other.exchanges),
+        phases(other.phases) {}
+};
+
+// What the first warp asks the others for: `survey` and the sums of a search; or how its search ended. `few`: the scores that
+// represent the row are to be asked first.
+struct EntropyQuestion {
+  enum Kind : int { begin, survey, moments, masses, met, few, lost } kind;
+  double gamma, log_s, inverse_s, scale;
+};
+
+// The shared memory of a block: partial sums, the question, and scores that matter.
+struct EntropyMemory {
+  static constexpr size_t kQuestion = offsetof(Team::Memory, partial) + 64 * 5 * 16 * sizeof(float);
+  static constexpr size_t kFew = (kQuestion + sizeof(EntropyQuestion) + 127) / 128 * 128;
+  static HWY_INLINE unsigned char* Begin() { return reinterpret_cast<unsigned char*>(&Team::Shared()); }
+  static HWY_INLINE EntropyQuestion& Question() { return *reinterpret_cast<EntropyQuestion*>(Begin() + kQuestion); }
+  static HWY_INLINE float* Few() { return reinterpret_cast<float*>(Begin() + kFew); }
+};
+
+// Takes the answer to what was asked, and finds what to ask next; the numbers of the last masses, with which the row is
+// written, stay in the question.
+template <class S>
+HWY_NOINLINE void AskNext(EntropySearch<S>& search, unsigned n, EntropyQuestion& question) {
+  using Question = typename EntropySearch<S>::Rows::Question;
+  using Kind = EntropyQuestion::Kind;
+  auto& row = search.row;
+  auto& rows = search.rows;
+  const float max = row.survey.max;
+  float least = max;
+  if (question.kind == Kind::survey) {
+    least = LaneRow<S>::LeastTold();
+    double sums[5];
+    CollectSums(n, sums, &least, search.exchanges, search.phases);
+    row.survey = SurveySums<true, RowTag<float>>(max).Row(sums, least, n);
+    if (row.survey.nan) row.survey.variance = -1;
+    rows.Begin(search.target);
+    search.begun = true;
+  } else if (question.kind == Kind::moments) {
+    double gamma = rows.gamma(0), sums[4];
+    CollectSums(n, sums, &least, search.exchanges, search.phases);
+    NarrowMoments<true>(max, gamma).Finish(gamma, sums);
+    rows.TellMoments(0, gamma, sums);
+    rows.Continue();
+  } else if (question.kind == Kind::masses) {
+    double sums[2];
+    CollectSums(n, sums, &least, search.exchanges, search.phases);
+    sums[1] *= rows.gamma(0);
+    rows.TellMasses(0, sums);
+    rows.Continue();
+  }
+  if (!search.begun && !row.lost) {
+    question.kind = Kind::survey;
+    return;
+  }
+  while (!row.lost && rows.Ask()) {
+    if (rows.AsksForSample(0)) {
+      question.kind = Kind::few;
+      return;
+    }
+    const Question next = rows.QuestionOf(0);
+    if (row.lost) break;
+    if (next != Question::few) {
+      question = {next == Question::masses ? Kind::masses : Kind::moments, rows.gamma(0), rows.log_s(0), rows.inverse_s(0), 1};
+      return;
+    }
+    double gamma = rows.gamma(0), sums[4];
+    row.few.Moments(gamma, sums);
+    rows.TellMoments(0, gamma, sums);
+    rows.Continue();
+  }
+  question.kind = !row.lost && rows.IsMet(0) ? Kind::met : Kind::lost;
+  question.scale = row.scale;
+}
+
+// The search of a row in registers, by the first warp. `kept` is what another kernel has left of it, and gets what is left to
+// another, or null.
+template <class S, class Op>
+HWY_NOINLINE void SearchRow(const cuda::Call<Op>& call, size_t r, float max, EntropySearch<S>* kept, std::uint8_t* done) {
+  using Kind = EntropyQuestion::Kind;
+  EntropySearch<S> search(call.in[0], r, call.cols);
+  if (kept != nullptr && kept->begun) search = *kept;
+  Op op = call.op;
+  search.row.lost = !AtRow(op, call.per_row, r);
+  search.row.memory = EntropyMemory::Few();
+  search.row.survey.max = max;
+  search.target = TargetOf(op);
+  search.exchanges = search.phases = 0;
+  EntropyQuestion question = {Kind::begin, 0, 0, 0, 1};
+  for (;;) {
+    AskNext(search, static_cast<unsigned>(call.cols), question);
+    if (Team::Thread() == 0) EntropyMemory::Question() = question;
+    Team::BlockBarrier();
+    if (question.kind != Kind::survey && question.kind != Kind::moments && question.kind != Kind::masses) break;
+    Team::BlockBarrier();
+  }
+  if (Team::Thread() > 0 || Team::BlockRank() > 0) return;
+  *done = question.kind == Kind::met;
+  if (kept != nullptr && question.kind == Kind::few) *kept = search;
+}
+
+// The other warps have the row, answer, and write.
+template <class S>
+HWY_INLINE void AnswerForRow(const LaneRow<S>& row, float max, const cuda::Rows& out, size_t r) {
+  using Kind = EntropyQuestion::Kind;
+  using V = hn::Vec<RowTag<float>>;
+  const RowTag<float> d;
+  const EntropyQuestion& question = EntropyMemory::Question();
+  for (;;) {
+    Team::BlockBarrier();
+    const Kind asked = question.kind;
+    Team::Forget(max);
+    if (asked == Kind::survey) {
+      const SurveySums<true, RowTag<float>> survey(max);
+      V least = hn::Set(d, max);
+      row.template AddRoughly<5>([&](V x, V* acc) HWY_ATTR { survey(x, acc, &least); });
+      row.TellLeast(hn::GetLane(least));
+    } else if (asked == Kind::moments) {
+      const NarrowMoments<true> moments(max, question.gamma);
+      row.template AddRoughly<4>([&](V x, V* acc) HWY_ATTR { moments(x, acc); });
+    } else if (asked == Kind::masses) {
+      const NarrowMasses<true> masses(max, question.gamma, question.log_s);
+      row.template AddTerms<2>([&](V x, V* terms) HWY_ATTR { masses(x, terms); });
+    } else {
+      break;
+    }
+    Team::BlockBarrier();
+  }
+  if (question.kind != Kind::met) return;
+  const NarrowMasses<true> masses(max, question.gamma, question.log_s);
+  const V inverse = hn::Set(d, static_cast<float>(question.inverse_s)), scale = hn::Set(d, static_cast<float>(question.scale));
+  row.Write(out, r, [&](V x) HWY_ATTR {
+    V terms[2];
+    masses(x, terms);
+    return hn::Mul(hn::Mul(terms[0], inverse), scale);
+  });
+}
+
+// The rows that are not done.
+template <class S, class Op>
+__global__ void __launch_bounds__(544, 2) ResidentEntropyKernel(cuda::Call<Op> call, cuda::EntropyWork work) {
+  const unsigned n = static_cast<unsigned>(call.cols);
+  const bool searches = Team::Thread() < 32;
+  if (Team::Blocks() > 1) Team::BeginExchanges();
+  Team::Narrow(false);
+  Team::Begin();
+  Team::Narrow(true);
+  const size_t r = Team::Number();
+  auto* const kept = n < kLongRow ? nullptr : reinterpret_cast<EntropySearch<S>*>(work.searches) + r;
+  if (kept != nullptr && work.done[r]) return;
+  LaneRow<S> row(n, Team::Thread() / 32 - 1);
+  if (!searches) row.Load(call.in[0], r);
+  float max;
+  if (kept != nullptr) {
+    max = kept->row.survey.max;
+  } else {
+    if (!searches) row.TellMax();
+    Team::BlockBarrier();
+    max = LaneRow<S>::MaxTold();
+  }
+  if (!IsFinite(max)) {
+    if (Team::Thread() == 0 && Team::BlockRank() == 0) work.done[r] = false;
+    return;
+  }
+  searches ? SearchRow(call, r, max, kept, work.done + r) : AnswerForRow(row, max, call.out, r);
+}
+
+// A long row's top: the row's largest scores, and where their threshold comes from, see Condense.
+template <class S>
+__global__ void __launch_bounds__(512, 2) TopOfRowsKernel(cuda::Call<EntropyNormalize> call, cuda::EntropyWork work) {
+  const unsigned n = static_cast<unsigned>(call.cols), warps = Team::BlockThreads() / 32, lane = Team::Lane();
+  ResidentRow<S, 4> row(call.in[0], n);
+  Team::Narrow(false);
+  Team::Begin();
+  const size_t r = Team::Number();
+  const EntriesOf<S> entries(call.in[0], r);
+  const unsigned size = static_cast<unsigned>(SampleSize(n));
+  float column = -kInfinity<float>;
+  for (unsigned i = Team::Thread(); i < size; i += Team::BlockThreads())
+    column = fmaxf(entries(SampleIndex(i, size, n)), column);
+  row.Load(call.in[0], r);
+  // Every block finds the threshold of the row. A thread has seen one of the sample's 16 columns.
+  float* const columns = reinterpret_cast<float*>(Team::Shared().partial);
+  column = fmaxf(column, Team::FromXor(column, 16));
+  if (lane < 16) columns[Team::Thread() / 32 * 16 + lane] = column;
+  const float max = row.Max();
+  EntropySearch<S>& kept = reinterpret_cast<EntropySearch<S>*>(work.searches)[r];
+  if (Team::Rank() == 0) {
+    work.done[r] = false;
+    kept = EntropySearch<S>(call.in[0], r, n);
+    kept.row.survey.max = max;
+  }
+  if (!IsFinite(max)) return;
+  for (unsigned w = 0; w < warps; ++w) column = fmaxf(columns[w * 16 + lane % 16], column);
+  float threshold = -kInfinity<float>;
+  {
+    unsigned above = 0, equal = 0;
+    for (unsigned other = 0; other < 16; ++other) {
+      const float value = Team::FromLane(column, other);
+      above += value > column, equal += value == column;
+    }
+    const unsigned middle = Team::Ballot(above < 8 && above + equal >= 8);
+    for (unsigned other = 16; other-- > 0;) {
+      const float value = Team::FromLane(column, other);
+      if ((middle >> other & 1) != 0) threshold = value;
+    }
+  }
+  const float bound = HWY_MAX(threshold, -std::numeric_limits<float>::max());
+  const auto is_top = [&](float v) { return v >= bound; };
+  auto chosen = row.Choose(is_top);
+  float least = max;
+  unsigned finite = 0;
+  row.ForOwn([&](unsigned, float v) HWY_ATTR { least = fminf(v, least), finite += v != -kInfinity<float>; });
+  for (unsigned mask = 16; mask > 0; mask /= 2) {
+    least = fminf(least, Team::FromXor(least, mask)), finite += Team::FromXor(finite, mask);
+  }
+  float* const leasts = columns + 16 * warps;
+  unsigned* const finites = reinterpret_cast<unsigned*>(leasts + warps);
+  if (lane == 0) leasts[Team::Thread() / 32] = least, finites[Team::Thread() / 32] = finite;
+  Team::BlockBarrier();
+  double numbers[3] = {static_cast<double>(chosen.all), 0, 0};
+  least = max, finite = 0;
+  for (unsigned w = 0; w < warps; ++w) least = fminf(least, leasts[w]), finite += finites[w];
+  numbers[1] = static_cast<double>(least), numbers[2] = static_cast<double>(finite);
+  if (Team::Blocks() > 1) {
+    const double* const all = row.Exchange(numbers);
+    unsigned count = 0;
+    double finite_of_row = 0;
+    for (unsigned b = 0; b < Team::Blocks(); ++b) {
+      const unsigned of_block = static_cast<unsigned>(all[b]);
+      count += of_block, chosen.before += b < Team::BlockRank() ? of_block : 0;
+      least = fminf(least, static_cast<float>(all[Team::Blocks() + b])), finite_of_row += all[2 * Team::Blocks() + b];
+    }
+    chosen.all = count, numbers[2] = finite_of_row;
+  }
+  const size_t most = MostOfTop(n);
+  float* const top = work.tops + r * most;
+  row.PutChosen(chosen, is_top, [&](unsigned place, unsigned, float v) HWY_ATTR {
+    if (place < most) top[place] = v - max;
+  });
+  if (Team::Rank() != 0) return;
+  kept.row.survey.least = least, kept.row.survey.finite = numbers[2];
+  kept.least_of_top = threshold, kept.top_count = chosen.all;
+}
+
+// The search of long rows on the few scores that represent them, as far as it goes.
+template <class S, class Op>
+__global__ void __launch_bounds__(256, 2) SampleSearchKernel(cuda::Call<Op> call, cuda::EntropyWork work) {
+  const RowTag<float> d;
+  Team::Narrow(false);
+  const unsigned n = static_cast<unsigned>(call.cols), size = static_cast<unsigned>(SampleSize(n));
+  const size_t r = Team::Number();
+  auto* const kept = reinterpret_cast<EntropySearch<S>*>(work.searches) + r;
+  Op op = call.op;
+  const bool good = AtRow(op, call.per_row, r);
+  EntropySearch<S> search = *kept;
+  if (!good || !IsFinite(search.row.survey.max) || work.done[r] || search.top_count == 0) return;
+  float* const sample = EntropyMemory::Few();
+  ForEachVector(d, size, [&](size_t i, size_t) HWY_ATTR {
+    sample[i] = search.row.entries(SampleIndex(static_cast<unsigned>(i), size, n));
+  });
+  Team::Barrier();
+  RowSurvey<float> survey = search.row.survey;
+  search.row.few = {work.tops + r * MostOfTop(n), search.top_count, sample, size, 0};
+  search.row.few = WeighSample(search.row.few, n, search.least_of_top, survey.max, &survey);
+  if (search.row.few.top_count == 0) return;
+  if (!search.begun) {
+    survey.finite = search.row.survey.finite;
+    survey.variance = survey.nan ? -1 : survey.variance;
+    search.row.survey = survey;
+    search.rows.Begin(TargetOf(op));
+    search.begun = true;
+  }
+  while (search.rows.Ask() && search.rows.AsksForSample(0)) {
+    double gamma = search.rows.gamma(0), sums[4];
+    (void)search.rows.QuestionOf(0);
+    search.row.few.Moments(gamma, sums);
+    search.rows.TellMoments(0, gamma, sums);
+    search.rows.Continue();
+  }
+  if (Team::Rank() == 0) *kept = search;
+}
+
+}  // namespace HWY_NAMESPACE
+
+namespace cuda {
+
+static bool is_long(std::size_t n) { return n >= HWY_NAMESPACE::kLongRow; }
+static std::size_t room(std::size_t bytes) { return (bytes + 127) / 128 * 128; }
+
+static std::size_t bytes_of_search() { return sizeof(HWY_NAMESPACE::EntropySearch<float>); }
+
+std::size_t memory_of_entropy(std::size_t rows, std::size_t n) {
+  if (n <= 1024 || n > kGroup * kMostGroups) return 0;
+  const std::size_t of_long = room(rows * bytes_of_search()) + room(rows * HWY_NAMESPACE::MostOfTop(n) * sizeof(float));
+  return room(rows) + (is_long(n) ? of_long : 0);
+}
+
+template <class Op>
+static void launch_in_registers(Call<Op>& call, Stream stream) {
+  using namespace HWY_NAMESPACE;
+  const std::size_t n = call.cols, rows = call.rows;
+  if (n <= 1024 || call.op.input == Input::probs) return;
+  use_resident(call, [&](auto entry, auto) {
+    using S = decltype(entry);
+    static_assert(sizeof(EntropySearch<S>) == sizeof(EntropySearch<float>));
+    EntropyWork work = {};
+    work.done = call.memory, call.memory += room(rows);
+    if (is_long(n)) {
+      work.searches = call.memory, call.memory += room(rows * bytes_of_search());
+      work.tops = reinterpret_cast<float*>(call.memory), call.memory += room(rows * MostOfTop(n) * sizeof(float));
+    }
+    const Shape shape = resident_shape(n);
+    const auto in_registers = [&] {
+      const std::size_t few = shape.blocks == 1 ? SearchedRow::Room(n) * sizeof(float) : 0;
+      const Shape with_search = {shape.blocks, shape.threads + 32, 1};
+      launch_as(with_search, rows, EntropyMemory::kFew + few, ResidentEntropyKernel<S, Op>, call, stream, work);
+    };
+    if (is_long(n)) {
+      Call<EntropyNormalize> plain = {};
+      plain.rows = rows, plain.cols = n, plain.in[0] = call.in[0];
+      launch_as(shape, rows, kResidentBytes, TopOfRowsKernel<S>, plain, stream, work);
+      const auto of_sample = [&] {
+        const std::size_t bytes = EntropyMemory::kFew + SampleSize(n) * sizeof(float);
+        launch_as({1, 256, 1}, rows, bytes, SampleSearchKernel<S, Op>, call, stream, work);
+      };
+      // An entropy in the interval is found by the first pass over the row; only without it the search begins.
+      if constexpr (std::is_same_v<Op, EntropyClip>) of_sample(), in_registers();
+      of_sample();
+    }
+    in_registers();
+    call.done = work.done;
+  });
+}
+
+void launch_entropy(Call<EntropyNormalize>& call, Stream stream) { launch_in_registers(call, stream); }
+void launch_entropy(Call<EntropyClip>& call, Stream stream) { launch_in_registers(call, stream); }
+
+}  // namespace cuda
+}  // namespace entropic::inline ENTROPIC_ABI
