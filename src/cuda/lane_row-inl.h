@@ -142,9 +142,8 @@ class LaneRow {
 };
 
 // By the first warp, after a barrier behind LaneRow's sums: the sums of all. `least` becomes the least of the blocks' leasts.
-// `exchanges` counts the exchanges of the blocks of a cluster, `phases` is theirs.
 template <size_t K>
-HWY_INLINE void CollectSums(unsigned n, double (&sums)[K], float* least, unsigned& exchanges, unsigned& phases) {
+HWY_INLINE void CollectSums(unsigned n, double (&sums)[K], float* least, Exchanges& exchanges) {
   const unsigned half = Team::Lane() / 16, lane = Team::Lane() % 16, group = static_cast<unsigned>(cuda::kGroup);
   const unsigned first = Team::BlockRank() * group, blocks = (HWY_MIN(n - first, group) + 255) / 256;
   const float* const partial = reinterpret_cast<const float*>(Team::Shared().partial);
@@ -163,7 +162,7 @@ HWY_INLINE void CollectSums(unsigned n, double (&sums)[K], float* least, unsigne
     for (size_t k = 0; k < K; ++k) sums[k] = own[k];
     return;
   }
-  const double* const all = Team::ExchangeInWarp(exchanges++ % 2, own, phases);
+  const double* const all = exchanges.ExchangeInWarp(own);
   for (size_t k = 0; k < K; ++k) sums[k] = Team::FoldHalfWarp(lane < Team::Blocks() ? all[k * Team::Blocks() + lane] : 0.0);
   for (unsigned b = 0; b < Team::Blocks(); ++b) {
     const float of_block = static_cast<float>(all[K * Team::Blocks() + b]);

@@ -5,6 +5,7 @@
 // under way before the first is used.
 #pragma once
 
+#include "src/cuda/exchange.h"
 #include "src/cuda/launch.h"
 #include "src/rows/exp_log-inl.h"
 
@@ -68,7 +69,7 @@ class ResidentRow {
         whole_(begin_ - 2 * Team::Lane() + 256 * kEach <= n),
         paired_(whole_ && InPairs(rows)),
         ahead_(paired_ && Team::SharedBytes() > own) {
-    if (Team::Blocks() > 1) Team::BeginExchanges();
+    Exchanges::Begin();
   }
 
   // Reads row r. LoadAhead also asks for row `next`, if it is one, which then comes while the team works on r.
@@ -109,7 +110,7 @@ class ResidentRow {
     max = of_warp(lane < Team::Threads() / 32 ? reinterpret_cast<const T*>(folds)[lane] : -kInfinity<T>);
     if (Team::Blocks() == 1) return max;
     const double own[] = {static_cast<double>(max)};
-    const double* const all = Team::Exchange(0, own, phases_);
+    const double* const all = exchanges_.Exchange(own);
     return of_warp(lane < Team::Blocks() ? static_cast<T>(all[lane]) : -kInfinity<T>);
   }
 
@@ -163,10 +164,10 @@ class ResidentRow {
     }
   }
 
-  // Numbers of every block of a cluster, see Team::Exchange; after Max, instead of Sum.
+  // Numbers of every block of a cluster, see Exchanges.
   template <size_t K>
   HWY_INLINE const double* Exchange(const double (&own)[K]) {
-    return Team::Exchange(1, own, phases_);
+    return exchanges_.Exchange(own);
   }
 
   // As FindNonFinite of a row in memory.
@@ -231,7 +232,7 @@ class ResidentRow {
       return memory.groups[0];
     }
     const double own[] = {total};
-    const double* const all = Team::Exchange(1, own, phases_);
+    const double* const all = exchanges_.Exchange(own);
     return Team::FoldHalfWarp(lane < Team::Blocks() ? all[lane] : 0.0);
   }
 
@@ -307,10 +308,10 @@ class ResidentRow {
   }
 
   unsigned begin_, n_, own_;
-  unsigned phases_ = 0;  // of the exchanges
-  bool whole_;           // no number of the warp is beyond the end
-  bool paired_;          // entries are read in pairs
-  bool ahead_;           // a row is asked for before its turn
+  Exchanges exchanges_;
+  bool whole_;   // no number of the warp is beyond the end
+  bool paired_;  // entries are read in pairs
+  bool ahead_;   // a row is asked for before its turn
   T values_[kEach][8];
 };
 

@@ -61,7 +61,7 @@ struct EntropySearch {
   float least_of_top = 0;  // a long row's threshold of the top, and how many scores are in it
   unsigned top_count = 0;
   bool begun = false;
-  unsigned exchanges = 0, phases = 0;  // of the blocks
+  Exchanges exchanges;
 
   HWY_INLINE EntropySearch(const cuda::Rows& in, size_t r, size_t n) : row(in, r), rows(&row, 1, n) {}
   HWY_INLINE EntropySearch(const EntropySearch& other) : EntropySearch(other, &row) {}
@@ -78,8 +78,7 @@ struct EntropySearch {
         least_of_top(other.least_of_top),
         top_count(other.top_count),
         begun(other.begun),
-        exchanges(other.exchanges),
-        phases(other.phases) {}
+        exchanges(other.exchanges) {}
 };
 
 // What the first warp asks the others for: `survey` and the sums of a search; or how its search ended. `few`: the scores that
@@ -111,20 +110,20 @@ HWY_NOINLINE void AskNext(EntropySearch<S>& search, unsigned n, EntropyQuestion&
   if (question.kind == Kind::survey) {
     least = LaneRow<S>::LeastTold();
     double sums[5];
-    CollectSums(n, sums, &least, search.exchanges, search.phases);
+    CollectSums(n, sums, &least, search.exchanges);
     row.survey = SurveySums<true, RowTag<float>>(max).Row(sums, least, n);
     if (row.survey.nan) row.survey.variance = -1;
     rows.Begin(search.target);
     search.begun = true;
   } else if (question.kind == Kind::moments) {
     double gamma = rows.gamma(0), sums[4];
-    CollectSums(n, sums, &least, search.exchanges, search.phases);
+    CollectSums(n, sums, &least, search.exchanges);
     NarrowMoments<true>(max, gamma).Finish(gamma, sums);
     rows.TellMoments(0, gamma, sums);
     rows.Continue();
   } else if (question.kind == Kind::masses) {
     double sums[2];
-    CollectSums(n, sums, &least, search.exchanges, search.phases);
+    CollectSums(n, sums, &least, search.exchanges);
     sums[1] *= rows.gamma(0);
     rows.TellMasses(0, sums);
     rows.Continue();
@@ -165,7 +164,7 @@ HWY_NOINLINE void SearchRow(const cuda::Call<Op>& call, size_t r, float max, Ent
   search.row.memory = EntropyMemory::Few();
   search.row.survey.max = max;
   search.target = TargetOf(op);
-  search.exchanges = search.phases = 0;
+  search.exchanges = Exchanges();
   EntropyQuestion question = {Kind::begin, 0, 0, 0, 1};
   for (;;) {
     AskNext(search, static_cast<unsigned>(call.cols), question);
@@ -221,7 +220,7 @@ template <class S, class Op>
 __global__ void __launch_bounds__(544, 2) ResidentEntropyKernel(cuda::Call<Op> call, cuda::EntropyWork work) {
   const unsigned n = static_cast<unsigned>(call.cols);
   const bool searches = Team::Thread() < 32;
-  if (Team::Blocks() > 1) Team::BeginExchanges();
+  Exchanges::Begin();
   Team::Narrow(false);
   Team::Begin();
   Team::Narrow(true);

@@ -243,83 +243,6 @@ struct Team {
 #endif
   }
 
-  // Exchange gives each block of a cluster numbers of every block: block b's k-th is at [k Blocks() + b]. It takes those of the
-  // block's first warp. The threads wait for these numbers alone: a barrier of the cluster would also wait for all that they
-  // have written to memory. `slot` is 0 or 1. A slot may be used again after an exchange by the other one or a barrier.
-  // `phases` is 0 at first. BeginExchanges comes before Begin.
-  static HWY_INLINE void BeginExchanges() {
-    if (Thread() > 0) return;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    for (auto& barrier : Shared().arrived) {
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(SharedAddress(&barrier)) : "memory");
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-#else
-    for (auto& count : Shared().arrived) count = 0;
-#endif
-  }
-  template <size_t K>
-  static HWY_INLINE const double* Exchange(unsigned slot, const double (&values)[K], unsigned& phases) {
-    // The other warps would take instructions from those of other rows if they asked too.
-    if (Thread() < 32) {
-      ExchangeInWarp(slot, values, phases);
-    } else {
-      phases ^= 1u << slot;
-    }
-    BlockBarrier();
-    return ExchangedNumbers(slot);
-  }
-  // The same by the block's first warp alone.
-  template <size_t K>
-  static HWY_INLINE const double* ExchangeInWarp(unsigned slot, const double (&values)[K], unsigned& phases) {
-    static_assert(K * 8 <= kMostExchanged);
-    double* const numbers = ExchangedNumbers(slot);
-    const unsigned blocks = Blocks();
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    const unsigned barrier = SharedAddress(Shared().arrived + slot);
-    if (Thread() == 0) {
-      asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                   "r"(static_cast<unsigned>(sizeof(double) * K) * blocks)
-                   : "memory");
-    }
-    if (Thread() < blocks) {
-      ENTROPIC_UNROLL
-      for (size_t k = 0; k < K; ++k) {
-        asm volatile(
-            "{\n"
-            ".reg .b32 number, barrier;\n"
-            "mapa.shared::cluster.u32 number, %0, %2;\n"
-            "mapa.shared::cluster.u32 barrier, %1, %2;\n"
-            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [number], %3, [barrier];\n"
-            "}\n" ::"r"(SharedAddress(numbers + k * blocks + BlockRank())),
-            "r"(barrier), "r"(Thread()), "l"(__double_as_longlong(values[k]))
-            : "memory");
-      }
-    }
-    unsigned done = 0;
-    while (done == 0) {
-      asm volatile(
-          "{\n"
-          ".reg .pred done;\n"
-          "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
-          "selp.u32 %0, 1, 0, done;\n"
-          "}\n"
-          : "=r"(done)
-          : "r"(barrier), "r"(phases >> slot & 1)
-          : "memory");
-    }
-#elif !defined(__CUDACC__)
-    if (Thread() < blocks) {
-      for (size_t k = 0; k < K; ++k) In(Thread(), numbers)[k * blocks + BlockRank()] = values[k];
-      In(Thread(), Shared().arrived)[slot] += K;
-    }
-    entropic_emulate::wait_for(&Shared().arrived[slot], K * blocks);
-    if (Thread() == 0) Shared().arrived[slot] = 0;
-#endif
-    phases ^= 1u << slot;
-    return numbers;
-  }
-
   static HWY_INLINE size_t Size() { return size_t{Threads()} * Blocks(); }
   static HWY_INLINE size_t Rank() { return size_t{BlockRank()} * Threads() + Thread(); }
   // Whether one thread has a row. nvcc knows it when it compiles a file: kernels for short rows are in files of their own,
@@ -604,9 +527,6 @@ struct Team {
     }
     Barrier();
   }
-
-  static constexpr size_t kMostExchanged = kMostSums * kMostBlocks / 2;
-  static HWY_INLINE double* ExchangedNumbers(unsigned slot) { return Shared().groups + kMostExchanged * slot; }
 
   // Gives a warp's value to all blocks.
   template <class T>

@@ -1,0 +1,103 @@
+// Exchanges of numbers between the blocks of a cluster.
+#pragma once
+
+#include "src/cuda/team.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+// An exchange gives each block numbers of every block: block b's k-th is at [k Team::Blocks() + b]. The threads wait for these
+// numbers alone: a barrier of the cluster would also wait for all that they have written to memory. Numbers stay until the next
+// exchange but one. All threads of a block count the exchanges, or only its first warp has the object.
+class Exchanges {
+ public:
+  // Comes before Team::Begin in every kernel with exchanges.
+  static HWY_INLINE void Begin() {
+    if (Team::Thread() > 0 || Team::Blocks() == 1) return;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    for (auto& barrier : Team::Shared().arrived) {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(Team::SharedAddress(&barrier)) : "memory");
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#else
+    for (auto& count : Team::Shared().arrived) count = 0;
+#endif
+  }
+
+  // The numbers of each block's first warp, for all threads.
+  template <size_t K>
+  HWY_INLINE const double* Exchange(const double (&own)[K]) {
+    const double* const numbers = Numbers();
+    // The other warps would take instructions from those of other rows if they asked too.
+    if (Team::Thread() < 32) {
+      ExchangeInWarp(own);
+    } else {
+      ++count_;
+    }
+    Team::BlockBarrier();
+    return numbers;
+  }
+
+  // By the first warp alone.
+  template <size_t K>
+  HWY_INLINE const double* ExchangeInWarp(const double (&own)[K]) {
+    static_assert(K * 8 <= kMost);
+    double* const numbers = Numbers();
+    unsigned long long* const arrived = Team::Shared().arrived + count_ % 2;
+    const unsigned thread = Team::Thread(), blocks = Team::Blocks();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    const unsigned barrier = Team::SharedAddress(arrived);
+    if (thread == 0) {
+      asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                   "r"(static_cast<unsigned>(sizeof(double) * K) * blocks)
+                   : "memory");
+    }
+    if (thread < blocks) {
+      ENTROPIC_UNROLL
+      for (size_t k = 0; k < K; ++k) {
+        asm volatile(
+            "{\n"
+            ".reg .b32 number, barrier;\n"
+            "mapa.shared::cluster.u32 number, %0, %2;\n"
+            "mapa.shared::cluster.u32 barrier, %1, %2;\n"
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [number], %3, [barrier];\n"
+            "}\n" ::"r"(Team::SharedAddress(numbers + k * blocks + Team::BlockRank())),
+            "r"(barrier), "r"(thread), "l"(__double_as_longlong(own[k]))
+            : "memory");
+      }
+    }
+    unsigned done = 0;
+    while (done == 0) {
+      asm volatile(
+          "{\n"
+          ".reg .pred done;\n"
+          "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
+          "selp.u32 %0, 1, 0, done;\n"
+          "}\n"
+          : "=r"(done)
+          : "r"(barrier), "r"(count_ / 2 % 2)
+          : "memory");
+    }
+#elif !defined(__CUDACC__)
+    if (thread < blocks) {
+      for (size_t k = 0; k < K; ++k) Team::In(thread, numbers)[k * blocks + Team::BlockRank()] = own[k];
+      *Team::In(thread, arrived) += K;
+    }
+    entropic_emulate::wait_for(arrived, K * blocks);
+    if (thread == 0) *arrived = 0;
+#endif
+    ++count_;
+    return numbers;
+  }
+
+ private:
+  static constexpr size_t kMost = Team::kMostSums * Team::kMostBlocks / 2;
+
+  // Two exchanges take turns with the numbers and the barriers.
+  HWY_INLINE double* Numbers() const { return Team::Shared().groups + kMost * (count_ % 2); }
+
+  unsigned count_ = 0;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
