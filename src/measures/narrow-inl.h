@@ -9,7 +9,7 @@
 
 #include <cmath>
 
-#include "src/rows/narrow_entropy-inl.h"
+#include "src/rows/narrow_moments-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
