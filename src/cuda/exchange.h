@@ -8,7 +8,8 @@ namespace HWY_NAMESPACE {
 
 // An exchange gives each block numbers of every block: block b's k-th is at [k Team::Blocks() + b]. The threads wait for these
 // numbers alone: a barrier of the cluster would also wait for all that they have written to memory. Numbers stay until the next
-// exchange but one. All threads of a block count the exchanges, or only its first warp has the object.
+// exchange but one; so other warps than the first must have read them at a barrier of the block before the next exchange. All
+// threads of a block count the exchanges, or only its first warp has the object.
 class Exchanges {
  public:
   // Comes before Team::Begin in every kernel with exchanges.

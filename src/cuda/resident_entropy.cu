@@ -8,7 +8,7 @@
 #define ENTROPIC_NARROW
 #include "src/cuda/resident_entropy.h"
 
-#include <new>
+#include <algorithm>
 
 #include "src/cuda/lane_row-inl.h"
 #include "src/cuda/launch.h"
@@ -64,29 +64,28 @@ struct EntropySearch {
   Exchanges exchanges;
 
   HWY_INLINE EntropySearch(const cuda::Rows& in, size_t r, size_t n) : row(in, r), rows(&row, 1, n) {}
-  HWY_INLINE EntropySearch(const EntropySearch& other) : EntropySearch(other, &row) {}
-  HWY_INLINE EntropySearch& operator=(const EntropySearch& other) {
-    new (this) EntropySearch(other);
-    return *this;
+  // What another kernel has left, or this one leaves to it.
+  HWY_INLINE void CopyFrom(const EntropySearch& other) {
+    *this = other;
+    rows = Rows(&row, rows);
+    exchanges = Exchanges();
   }
-
- private:
-  HWY_INLINE EntropySearch(const EntropySearch& other, RowInRegisters<S>* copy)
-      : row(other.row),
-        rows(copy, other.rows),
-        target(other.target),
-        least_of_top(other.least_of_top),
-        top_count(other.top_count),
-        begun(other.begun),
-        exchanges(other.exchanges) {}
 };
 
 // What the first warp asks the others for: `survey` and the sums of a search; or how its search ended. `few`: the scores that
 // represent the row are to be asked first.
 struct EntropyQuestion {
   enum Kind : int { begin, survey, moments, masses, met, few, lost } kind;
-  double gamma, log_s, inverse_s, scale;
+  float high, low;  // of gamma, see ExpOfGamma::Split
+  float lowest;     // see NarrowMoments and NarrowMasses
+  float inverse_s;  // what p is multiplied by: first 1 / s
+  float scale;
 };
+
+HWY_INLINE ExpOfGamma ExpOf(const EntropyQuestion& question) {
+  const RowTag<float> d;
+  return ExpOfGamma(hn::Set(d, question.high), hn::Set(d, question.low));
+}
 
 // The shared memory of a block: partial sums, the question, and scores that matter.
 struct EntropyMemory {
@@ -112,7 +111,6 @@ HWY_NOINLINE void AskNext(EntropySearch<S>& search, unsigned n, EntropyQuestion&
     double sums[5];
     CollectSums(n, sums, &least, search.exchanges);
     row.survey = SurveySums<true, RowTag<float>>(max).Row(sums, least, n);
-    if (row.survey.nan) row.survey.variance = -1;
     rows.Begin(search.target);
     search.begun = true;
   } else if (question.kind == Kind::moments) {
@@ -140,7 +138,12 @@ HWY_NOINLINE void AskNext(EntropySearch<S>& search, unsigned n, EntropyQuestion&
     const Question next = rows.QuestionOf(0);
     if (row.lost) break;
     if (next != Question::few) {
-      question = {next == Question::masses ? Kind::masses : Kind::moments, rows.gamma(0), rows.log_s(0), rows.inverse_s(0), 1};
+      const double gamma = rows.gamma(0);
+      const bool masses = next == Question::masses;
+      question.kind = masses ? Kind::masses : Kind::moments;
+      ExpOfGamma::Split(gamma, &question.high, &question.low);
+      question.lowest = masses ? NarrowMasses<true>::LowestOf(gamma, rows.log_s(0)) : NarrowMoments<true>::LowestOf(gamma);
+      question.inverse_s = static_cast<float>(rows.inverse_s(0));
       return;
     }
     double gamma = rows.gamma(0), sums[4];
@@ -149,7 +152,7 @@ HWY_NOINLINE void AskNext(EntropySearch<S>& search, unsigned n, EntropyQuestion&
     rows.Continue();
   }
   question.kind = !row.lost && rows.IsMet(0) ? Kind::met : Kind::lost;
-  question.scale = row.scale;
+  question.scale = static_cast<float>(row.scale);
 }
 
 // The search of a row in registers, by the first warp. `kept` is what another kernel has left of it, and gets what is left to
@@ -158,14 +161,13 @@ template <class S, class Op>
 HWY_NOINLINE void SearchRow(const cuda::Call<Op>& call, size_t r, float max, EntropySearch<S>* kept, std::uint8_t* done) {
   using Kind = EntropyQuestion::Kind;
   EntropySearch<S> search(call.in[0], r, call.cols);
-  if (kept != nullptr && kept->begun) search = *kept;
+  if (kept != nullptr && kept->begun) search.CopyFrom(*kept);
   Op op = call.op;
   search.row.lost = !AtRow(op, call.per_row, r);
   search.row.memory = EntropyMemory::Few();
   search.row.survey.max = max;
   search.target = TargetOf(op);
-  search.exchanges = Exchanges();
-  EntropyQuestion question = {Kind::begin, 0, 0, 0, 1};
+  EntropyQuestion question = {};
   for (;;) {
     AskNext(search, static_cast<unsigned>(call.cols), question);
     if (Team::Thread() == 0) EntropyMemory::Question() = question;
@@ -174,8 +176,9 @@ HWY_NOINLINE void SearchRow(const cuda::Call<Op>& call, size_t r, float max, Ent
     Team::BlockBarrier();
   }
   if (Team::Thread() > 0 || Team::BlockRank() > 0) return;
+  // Other threads may still read it. It changes only for a row that is met, and thus after barriers.
   *done = question.kind == Kind::met;
-  if (kept != nullptr && question.kind == Kind::few) *kept = search;
+  if (kept != nullptr && question.kind == Kind::few) kept->CopyFrom(search);
 }
 
 // The other warps have the row, answer, and write.
@@ -195,10 +198,10 @@ HWY_INLINE void AnswerForRow(const LaneRow<S>& row, float max, const cuda::Rows&
       row.template AddRoughly<5>([&](V x, V* acc) HWY_ATTR { survey(x, acc, &least); });
       row.TellLeast(hn::GetLane(least));
     } else if (asked == Kind::moments) {
-      const NarrowMoments<true> moments(max, question.gamma);
+      const NarrowMoments<true> moments(max, ExpOf(question), question.lowest);
       row.template AddRoughly<4>([&](V x, V* acc) HWY_ATTR { moments(x, acc); });
     } else if (asked == Kind::masses) {
-      const NarrowMasses<true> masses(max, question.gamma, question.log_s);
+      const NarrowMasses<true> masses(max, ExpOf(question), question.lowest);
       row.template AddTerms<2>([&](V x, V* terms) HWY_ATTR { masses(x, terms); });
     } else {
       break;
@@ -206,8 +209,8 @@ HWY_INLINE void AnswerForRow(const LaneRow<S>& row, float max, const cuda::Rows&
     Team::BlockBarrier();
   }
   if (question.kind != Kind::met) return;
-  const NarrowMasses<true> masses(max, question.gamma, question.log_s);
-  const V inverse = hn::Set(d, static_cast<float>(question.inverse_s)), scale = hn::Set(d, static_cast<float>(question.scale));
+  const NarrowMasses<true> masses(max, ExpOf(question), question.lowest);
+  const V inverse = hn::Set(d, question.inverse_s), scale = hn::Set(d, question.scale);
   row.Write(out, r, [&](V x) HWY_ATTR {
     V terms[2];
     masses(x, terms);
@@ -266,24 +269,19 @@ __global__ void __launch_bounds__(512, 2) TopOfRowsKernel(cuda::Call<EntropyNorm
   EntropySearch<S>& kept = reinterpret_cast<EntropySearch<S>*>(work.searches)[r];
   if (Team::Rank() == 0) {
     work.done[r] = false;
-    kept = EntropySearch<S>(call.in[0], r, n);
+    kept.CopyFrom(EntropySearch<S>(call.in[0], r, n));
     kept.row.survey.max = max;
   }
   if (!IsFinite(max)) return;
   for (unsigned w = 0; w < warps; ++w) column = fmaxf(columns[w * 16 + lane % 16], column);
-  float threshold = -kInfinity<float>;
-  {
-    unsigned above = 0, equal = 0;
-    for (unsigned other = 0; other < 16; ++other) {
-      const float value = Team::FromLane(column, other);
-      above += value > column, equal += value == column;
-    }
-    const unsigned middle = Team::Ballot(above < 8 && above + equal >= 8);
-    for (unsigned other = 16; other-- > 0;) {
-      const float value = Team::FromLane(column, other);
-      if ((middle >> other & 1) != 0) threshold = value;
-    }
+  unsigned above = 0, equal = 0;
+  for (unsigned other = 0; other < 16; ++other) {
+    const float value = Team::FromLane(column, other);
+    above += value > column, equal += value == column;
   }
+  // The 8th largest of the columns, as MiddleOf16 finds it.
+  const unsigned middle = Team::Ballot(above < 8 && above + equal >= 8);
+  const float threshold = Team::FromLane(column, Team::Count((middle & (0 - middle)) - 1));
   const float bound = HWY_MAX(threshold, -std::numeric_limits<float>::max());
   const auto is_top = [&](float v) { return v >= bound; };
   auto chosen = row.Choose(is_top);
@@ -332,20 +330,19 @@ __global__ void __launch_bounds__(256, 2) SampleSearchKernel(cuda::Call<Op> call
   auto* const kept = reinterpret_cast<EntropySearch<S>*>(work.searches) + r;
   Op op = call.op;
   const bool good = AtRow(op, call.per_row, r);
-  EntropySearch<S> search = *kept;
+  EntropySearch<S> search(call.in[0], r, n);
+  search.CopyFrom(*kept);
   if (!good || !IsFinite(search.row.survey.max) || work.done[r] || search.top_count == 0) return;
   float* const sample = EntropyMemory::Few();
   ForEachVector(d, size, [&](size_t i, size_t) HWY_ATTR {
     sample[i] = search.row.entries(SampleIndex(static_cast<unsigned>(i), size, n));
   });
-  Team::Barrier();
   RowSurvey<float> survey = search.row.survey;
   search.row.few = {work.tops + r * MostOfTop(n), search.top_count, sample, size, 0};
   search.row.few = WeighSample(search.row.few, n, search.least_of_top, survey.max, &survey);
   if (search.row.few.top_count == 0) return;
   if (!search.begun) {
     survey.finite = search.row.survey.finite;
-    survey.variance = survey.nan ? -1 : survey.variance;
     search.row.survey = survey;
     search.rows.Begin(TargetOf(op));
     search.begun = true;
@@ -357,7 +354,7 @@ __global__ void __launch_bounds__(256, 2) SampleSearchKernel(cuda::Call<Op> call
     search.rows.TellMoments(0, gamma, sums);
     search.rows.Continue();
   }
-  if (Team::Rank() == 0) *kept = search;
+  if (Team::Rank() == 0) kept->CopyFrom(search);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -367,48 +364,72 @@ namespace cuda {
 static bool is_long(std::size_t n) { return n >= HWY_NAMESPACE::kLongRow; }
 static std::size_t room(std::size_t bytes) { return (bytes + 127) / 128 * 128; }
 
-static std::size_t bytes_of_search() { return sizeof(HWY_NAMESPACE::EntropySearch<float>); }
+// Long rows whose searches have memory at the same time: enough to keep a device busy.
+constexpr std::size_t kRowsSearched = 1024;
+static std::size_t bytes_of_searches(std::size_t rows) {
+  return room(std::min(rows, kRowsSearched) * sizeof(HWY_NAMESPACE::EntropySearch<float>));
+}
+static std::size_t bytes_of_tops(std::size_t rows, std::size_t n) {
+  return room(std::min(rows, kRowsSearched) * HWY_NAMESPACE::MostOfTop(n) * sizeof(float));
+}
 
 std::size_t memory_of_entropy(std::size_t rows, std::size_t n) {
   if (n <= 1024 || n > kGroup * kMostGroups) return 0;
-  const std::size_t of_long = room(rows * bytes_of_search()) + room(rows * HWY_NAMESPACE::MostOfTop(n) * sizeof(float));
-  return room(rows) + (is_long(n) ? of_long : 0);
+  return room(rows) + (is_long(n) ? bytes_of_searches(rows) + bytes_of_tops(rows, n) : 0);
+}
+
+// The call of `count` rows from `first` on.
+template <class AnyCall>
+static AnyCall some_rows(const AnyCall& call, std::size_t first, std::size_t count) {
+  AnyCall part = call;
+  part.rows = count;
+  for (Rows* rows : {&part.in[0], &part.out}) {
+    const std::size_t bytes = rows->stored == Stored::as_worked_on ? sizeof(float) : sizeof(float16);
+    rows->data = static_cast<std::uint8_t*>(rows->data) + first * rows->stride * bytes;
+  }
+  for (const double*& values : part.per_row.of) values += values == nullptr ? 0 : first;
+  return part;
+}
+
+template <class S, class Op>
+static void launch_for(const Call<Op>& call, const EntropyWork& work, Stream stream) {
+  using namespace HWY_NAMESPACE;
+  static_assert(sizeof(EntropySearch<S>) == sizeof(EntropySearch<float>));
+  const std::size_t n = call.cols;
+  const Shape shape = resident_shape(n), with_search = {shape.blocks, shape.threads + 32, 1};
+  const std::size_t few = shape.blocks == 1 ? SearchedRow::Room(n) * sizeof(float) : 0;
+  const auto in_registers = [&] {
+    launch_as(with_search, call.rows, EntropyMemory::kFew + few, ResidentEntropyKernel<S, Op>, call, stream, work);
+  };
+  const auto of_sample = [&] {
+    const std::size_t bytes = EntropyMemory::kFew + SampleSize(n) * sizeof(float);
+    launch_as({1, 256, 1}, call.rows, bytes, SampleSearchKernel<S, Op>, call, stream, work);
+  };
+  if (is_long(n)) {
+    Call<EntropyNormalize> plain = {};
+    plain.rows = call.rows, plain.cols = n, plain.in[0] = call.in[0];
+    launch_as(shape, call.rows, kResidentBytes, TopOfRowsKernel<S>, plain, stream, work);
+    // An entropy in the interval is found by the first pass over the row; only without it the search begins.
+    if constexpr (std::is_same_v<Op, EntropyClip>) of_sample(), in_registers();
+    of_sample();
+  }
+  in_registers();
 }
 
 template <class Op>
 static void launch_in_registers(Call<Op>& call, Stream stream) {
-  using namespace HWY_NAMESPACE;
   const std::size_t n = call.cols, rows = call.rows;
   if (n <= 1024 || call.op.input == Input::probs) return;
   use_resident(call, [&](auto entry, auto) {
-    using S = decltype(entry);
-    static_assert(sizeof(EntropySearch<S>) == sizeof(EntropySearch<float>));
     EntropyWork work = {};
     work.done = call.memory, call.memory += room(rows);
-    if (is_long(n)) {
-      work.searches = call.memory, call.memory += room(rows * bytes_of_search());
-      work.tops = reinterpret_cast<float*>(call.memory), call.memory += room(rows * MostOfTop(n) * sizeof(float));
-    }
-    const Shape shape = resident_shape(n);
-    const auto in_registers = [&] {
-      const std::size_t few = shape.blocks == 1 ? SearchedRow::Room(n) * sizeof(float) : 0;
-      const Shape with_search = {shape.blocks, shape.threads + 32, 1};
-      launch_as(with_search, rows, EntropyMemory::kFew + few, ResidentEntropyKernel<S, Op>, call, stream, work);
-    };
-    if (is_long(n)) {
-      Call<EntropyNormalize> plain = {};
-      plain.rows = rows, plain.cols = n, plain.in[0] = call.in[0];
-      launch_as(shape, rows, kResidentBytes, TopOfRowsKernel<S>, plain, stream, work);
-      const auto of_sample = [&] {
-        const std::size_t bytes = EntropyMemory::kFew + SampleSize(n) * sizeof(float);
-        launch_as({1, 256, 1}, rows, bytes, SampleSearchKernel<S, Op>, call, stream, work);
-      };
-      // An entropy in the interval is found by the first pass over the row; only without it the search begins.
-      if constexpr (std::is_same_v<Op, EntropyClip>) of_sample(), in_registers();
-      of_sample();
-    }
-    in_registers();
     call.done = work.done;
+    if (!is_long(n)) return launch_for<decltype(entry)>(call, work, stream);
+    work.searches = call.memory, call.memory += bytes_of_searches(rows);
+    work.tops = reinterpret_cast<float*>(call.memory), call.memory += bytes_of_tops(rows, n);
+    for (std::size_t first = 0; first < rows; first += kRowsSearched, work.done += kRowsSearched) {
+      launch_for<decltype(entry)>(some_rows(call, first, std::min(kRowsSearched, rows - first)), work, stream);
+    }
   });
 }
 

@@ -25,10 +25,8 @@ struct BySimplex {
     const RowTag<float> d;
     const Threshold tau = SimplexThreshold(row.survivors.z, row.kept, row.least);
     if (tau.low != tau.low) return false;
-    const float high = static_cast<float>(tau.high);
-    const auto tau_high = hn::Set(d, high);
-    const auto tau_low = hn::Set(d, static_cast<float>((tau.high - static_cast<double>(high)) + tau.low));
-    use([&](auto u) HWY_ATTR { return hn::Max(hn::Sub(hn::Sub(u, tau_high), tau_low), hn::Zero(d)); }, 1);
+    const AboveThreshold<RowTag<float>> mass(d, tau);
+    use([&](auto u) HWY_ATTR { return mass(d, u); }, 1);
     return true;
   }
 };
@@ -39,13 +37,7 @@ struct BySquares {
   static HWY_INLINE bool Masses(double /*b*/, const Filtered<float>& row, float* /*slopes*/, const Use& use) {
     const RowTag<float> d;
     Threshold c;
-    if (row.kept <= 32) {
-      FewThresholds<32>(&row, 1, &c);
-    } else if (row.kept <= 64) {
-      FewThresholds<64>(&row, 1, &c);
-    } else {
-      c = SquareThreshold(row);
-    }
+    SquareThresholds(&row, 1, &c);
     if (c.low != c.low) return false;
     const SquareAbove<RowTag<float>> mass(d, c);
     use([&](auto u) HWY_ATTR { return mass(d, u); }, 1);

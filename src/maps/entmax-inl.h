@@ -166,6 +166,19 @@ class SquareAbove {
   hn::Vec<D> high_, low_;
 };
 
+// The thresholds of rows, in registers if the survivors are few.
+template <class T>
+HWY_INLINE void SquareThresholds(const Filtered<T>* filtered, size_t rows, Threshold* c) {
+  if (MostKept(filtered, rows) <= 32) return FewThresholds<32>(filtered, rows, c);
+  for (size_t r = 0; r < rows; ++r) {
+    if (filtered[r].kept <= 64) {
+      FewThresholds<64>(filtered + r, 1, c + r);
+    } else {
+      c[r] = SquareThreshold(filtered[r]);
+    }
+  }
+}
+
 // alpha = 1.5: a mass is a few operations, so a row is written as if all scores had some.
 template <class T>
 HWY_NOINLINE HWY_FLATTEN void MapRowsBySquares(double temperature, const T* const* x, size_t n, const T* max, T* const* p,
@@ -174,17 +187,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBySquares(double temperature, const T* cons
   Filtered<T> filtered[kSearches<T>] = {};
   FilterRows<false>(0.5, temperature, x, n, max, rows, workspace.memory, filtered);
   Threshold c[kSearches<T>];
-  if (MostKept(filtered, rows) <= 32) {
-    FewThresholds<32>(filtered, rows, c);
-  } else {
-    for (size_t r = 0; r < rows; ++r) {
-      if (filtered[r].kept <= 64) {
-        FewThresholds<64>(filtered + r, 1, c + r);
-      } else {
-        c[r] = SquareThreshold(filtered[r]);
-      }
-    }
-  }
+  SquareThresholds(filtered, rows, c);
   for (size_t r = 0; r < rows; ++r) {
     if (c[r].low != c[r].low) {
       FillRow(d, kNaN<T>, n, p[r]);

@@ -118,7 +118,6 @@ HWY_INLINE void NarrowEntropyRows(EntropyTarget target, const float* const* x, s
     row.few = {row.memory, 0, nullptr, 0, 0};
     if (n >= kLongRow) row.few = Condense(x[r], n, max[r], row.memory, &row.survey);
     if (row.few.top_count == 0) row.survey = Survey(d, x[r], n, max[r]);
-    row.survey.variance = row.survey.nan ? -1 : row.survey.variance;  // rows with NaN are not searched
   }
   NarrowRows(rows, count, n).Map(target);
   for (size_t r = 0; r < count; ++r) {

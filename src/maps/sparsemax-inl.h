@@ -34,9 +34,23 @@ struct KernelsOf<Sparsemax, T> {
   using Several = NotOffered;
 };
 
+// The mass max(z - tau, 0). It takes two steps, in which tau's upper part is exact in T: near the threshold the first
+// difference is exact, so p has a relative error of two roundings and the row sums to 1 for any n.
+template <class D, class T = hn::TFromD<D>>
+class AboveThreshold {
+ public:
+  HWY_INLINE AboveThreshold(D d, Threshold tau) : high_(hn::Set(d, static_cast<T>(tau.high))) {
+    const double high = static_cast<double>(static_cast<T>(tau.high));
+    low_ = hn::Set(d, static_cast<T>((tau.high - high) + tau.low));
+  }
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> z) const { return hn::Max(hn::Sub(hn::Sub(z, high_), low_), hn::Zero(d)); }
+
+ private:
+  hn::Vec<D> high_, low_;
+};
+
 // Only scores within 1 of the maximum can have mass. One sweep packs these few, the threshold is solved for them, and one sweep
-// writes. z - tau takes two steps, in which tau's upper part is exact in T: near the threshold the first difference is exact,
-// so p has a relative error of two roundings and the row sums to 1 for any n.
+// writes.
 template <class T>
 HWY_INLINE void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
   const RowTag<T> d;
@@ -46,13 +60,9 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x,
   const size_t kept = FilterAbove<false>(d, relative, x, n, least, survivors);
   const Threshold tau = SimplexThreshold(survivors.z, kept, least);
   if (tau.low != tau.low) return FillRow(d, kNaN<T>, n, p);
-  const T high = static_cast<T>(tau.high);
-  const auto tau_high = hn::Set(d, high);
-  const auto tau_low = hn::Set(d, static_cast<T>((tau.high - static_cast<double>(high)) + tau.low));
-  WriteRow(d, workspace.stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
-    const auto z = relative(LoadUpTo(d, x + i, count, max));
-    return hn::Max(hn::Sub(hn::Sub(z, tau_high), tau_low), hn::Zero(d));
-  });
+  const AboveThreshold<RowTag<T>> mass(d, tau);
+  WriteRow(d, workspace.stream, n, p,
+           [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
 }
 
 // sparsemax of a group of rows of at most ShortRows::kLongest: all entries start as survivors, and it ends when no row's

@@ -102,10 +102,10 @@ template <bool kFar>
 class NarrowMoments {
  public:
   using V = hn::Vec<RowTag<float>>;
-  HWY_INLINE NarrowMoments(float shift, double gamma)
-      : exp_(gamma),
-        top_(hn::Set(RowTag<float>(), shift)),
-        lowest_(hn::Set(RowTag<float>(), static_cast<float>(-kNearReach / gamma))) {}
+  HWY_INLINE NarrowMoments(float shift, double gamma) : NarrowMoments(shift, ExpOfGamma(gamma), LowestOf(gamma)) {}
+  HWY_INLINE NarrowMoments(float shift, const ExpOfGamma& exp, float lowest)
+      : exp_(exp), top_(hn::Set(RowTag<float>(), shift)), lowest_(hn::Set(RowTag<float>(), lowest)) {}
+  static HWY_INLINE float LowestOf(double gamma) { return static_cast<float>(-kNearReach / gamma); }
   HWY_INLINE void operator()(V x, V* acc) const { AddMoments<kFar>(exp_, hn::Sub(x, top_), lowest_, acc); }
   HWY_INLINE void Finish(double& gamma, double (&sums)[4]) const {
     gamma = exp_.RoughGamma();
@@ -132,9 +132,13 @@ template <bool kFar>
 class NarrowMasses {
  public:
   using V = hn::Vec<RowTag<float>>;
-  HWY_INLINE NarrowMasses(float shift, double gamma, double log_s) : exp_(gamma), top_(hn::Set(RowTag<float>(), shift)) {
-    const double reach = kSmallestNormal - log_s;  // at this distance e / s = 2^-126
-    lowest_ = hn::Set(RowTag<float>(), static_cast<float>(-reach / gamma));
+  HWY_INLINE NarrowMasses(float shift, double gamma, double log_s)
+      : NarrowMasses(shift, ExpOfGamma(gamma), LowestOf(gamma, log_s)) {}
+  HWY_INLINE NarrowMasses(float shift, const ExpOfGamma& exp, float lowest)
+      : exp_(exp), top_(hn::Set(RowTag<float>(), shift)), lowest_(hn::Set(RowTag<float>(), lowest)) {}
+  // At this distance e / s = 2^-126.
+  static HWY_INLINE float LowestOf(double gamma, double log_s) {
+    return static_cast<float>(-(kSmallestNormal - log_s) / gamma);
   }
   HWY_INLINE void operator()(V x, V* terms) const {
     V z = hn::Sub(x, top_);

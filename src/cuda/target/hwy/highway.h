@@ -21,7 +21,7 @@
 #define HWY_FLATTEN
 #define HWY_ATTR
 #define HWY_RESTRICT __restrict__
-#define HWY_ALIGN alignas(64)
+#define HWY_ALIGN alignas(16)
 #define HWY_ASSUME(holds) ((holds) ? (void)0 : __builtin_unreachable())
 #define HWY_LIKELY(x) (x)
 #define HWY_UNLIKELY(x) (x)
