@@ -266,6 +266,32 @@ TYPED_TEST(CudaOf, EntropyRowsInRegistersHaveTheBitsOfTheCpu) {
   }
 }
 
+// Rows whose top is too large for a sample to represent the rest; and half of the scores, none in the first block of a cluster,
+// do not matter, which the search finds out. A block packs the others; a cluster leaves the row to the other kernel.
+TEST(Cuda, EntropyRowsWithALargeTopHaveTheBitsOfTheCpu) {
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  for (const std::size_t n : {9001, 16384, 40001}) {
+    for (const bool last_first : {false, true}) {
+      const Forced forced(kByLength, last_first);
+      Grid<float> x(2, n), host(2, n), device(2, n);
+      x.numbers = support::normal_row<float>(2 * (n + 3), 1, -3, 4);
+      for (std::size_t i = 0; i < n; ++i) {
+        const float far = i >= (n > 16384 ? 16384 : n / 8) && i % 10 < 9 ? 1000 : 0;
+        x.row(0)[i] = i % 10 < 3 ? 0 : x.row(0)[i] - far;
+        x.row(1)[i] = i % 10 < 3 ? 0 : x.row(1)[i];
+      }
+      const EntropyNormalize op = {.entropy = std::log(0.3 * static_cast<double>(n)) + 0.15};
+      const Memory memory(cuda::memory_for<float>(op, 2, n));
+      apply<float>(op, x, host);
+      cuda::apply<float>(op, x, device, memory);
+      expect_same(device.numbers, host.numbers, "a large top of " + std::to_string(n));
+      const auto* const done = reinterpret_cast<const std::uint8_t*>(memory.data.get());
+      EXPECT_EQ(done[0], n <= 16384);
+      EXPECT_EQ(done[1], 1);
+    }
+  }
+}
+
 // Five groups: their sums are added as the CPU adds them. float64 shows the last bit of the sum.
 TEST(Cuda, GroupsAreAddedInTheOrderOfTheCpu) {
   if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";

@@ -139,10 +139,14 @@ inline bool release(unsigned first, unsigned last, Wait what) {
   return any;
 }
 
-// Lets the fibers continue whose number is there; returns whether any did.
+// Lets the fibers of one block continue whose number is there: another block then still has to read what it was sent. Returns
+// whether any did.
 inline bool release_numbers() {
+  const std::size_t count = device.fibers.size();
   bool any = false;
-  for (Fiber& fiber : device.fibers) {
+  for (std::size_t turn = 0; turn < count; ++turn) {
+    if (any && turn % device.threads == 0) break;
+    Fiber& fiber = device.fibers[device.last_first ? count - 1 - turn : turn];
     if (fiber.wait == Wait::number && *fiber.number >= fiber.until) fiber.wait = Wait::none, any = true;
   }
   return any;
