@@ -25,9 +25,11 @@ double unit_of_gradient(const Map& map, std::span<const double> x, std::span<con
             double h = 0;
             measure(Entropy{.input = op.input, .normalize = true}, MatrixView<const double>(x.data(), 1, x.size()),
                     std::span(&h, 1));
-            target = op.min_entropy && h < *op.min_entropy   ? *op.min_entropy
-                     : op.max_entropy && h > *op.max_entropy ? *op.max_entropy
-                                                             : -1;
+            // Within rounding the entropy may be either side of an end.
+            const double near = 1e-12 * (1 + h);
+            target = op.min_entropy && h < *op.min_entropy + near   ? *op.min_entropy
+                     : op.max_entropy && h > *op.max_entropy - near ? *op.max_entropy
+                                                                    : -1;
             if (target < 0) return 1.0;
           }
           double gamma = 0, reached = 0;
