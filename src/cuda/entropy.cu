@@ -7,23 +7,13 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
 
-// The workspace has the bytes of launch_entropy, and behind them those of the teams.
-template <class Op>
-std::size_t entropy_memory(std::size_t rows, std::size_t n) {
-  using namespace HWY_NAMESPACE;
-  const std::size_t team = TeamMemory<Op, float>(n);
-  const std::size_t teams = SideBySide<Op, float>(n)
-                                ? std::max(memory_of_grid(rows, n, team, true), memory_of_grid(rows, n, team, false))
-                                : memory_of_grid(rows, n, team, false);
-  return memory_of_entropy(rows, n) + teams;
-}
 template <>
 std::size_t Kernels<EntropyNormalize, float>::memory(std::size_t rows, std::size_t n) {
-  return entropy_memory<EntropyNormalize>(rows, n);
+  return memory_of_entropy(rows, n) + memory_of_map<EntropyNormalize, float>(rows, n);
 }
 template <>
 std::size_t Kernels<EntropyClip, float>::memory(std::size_t rows, std::size_t n) {
-  return entropy_memory<EntropyClip>(rows, n);
+  return memory_of_entropy(rows, n) + memory_of_map<EntropyClip, float>(rows, n);
 }
 template <>
 void Kernels<EntropyNormalize, float>::map(Call<EntropyNormalize> call, Stream stream) {

@@ -159,13 +159,19 @@ bool SideBySide(size_t n) {
 
 namespace cuda {
 
+// The workspace of MapKernel and VjpKernel.
 template <class Op, class T>
-std::size_t Kernels<Op, T>::memory(std::size_t rows, std::size_t n) {
+std::size_t memory_of_map(std::size_t rows, std::size_t n) {
   using namespace HWY_NAMESPACE;
   // For some gradients a warp has a row even if it is short.
   const std::size_t team = TeamMemory<Op, T>(n), alone = memory_of_grid(rows, n, team, false);
   const std::size_t short_rows = SideBySide<Op, T>(n) ? memory_of_grid(rows, n, team, true) : 0;
   return alone > short_rows ? alone : short_rows;
+}
+
+template <class Op, class T>
+std::size_t Kernels<Op, T>::memory(std::size_t rows, std::size_t n) {
+  return memory_of_map<Op, T>(rows, n);
 }
 
 template <class Op, class T>

@@ -11,10 +11,7 @@ namespace cuda {
 
 template <class Op>
 std::size_t sparse_memory(std::size_t rows, std::size_t n) {
-  using namespace HWY_NAMESPACE;
-  const std::size_t team = TeamMemory<Op, float>(n);
-  return std::max({memory_of_grid(rows, n, team, false), teams_of_sparse(rows, n) * team,
-                   SideBySide<Op, float>(n) ? memory_of_grid(rows, n, team, true) : 0});
+  return std::max(memory_of_map<Op, float>(rows, n), teams_of_sparse(rows, n) * HWY_NAMESPACE::TeamMemory<Op, float>(n));
 }
 template <>
 std::size_t Kernels<Sparsemax, float>::memory(std::size_t rows, std::size_t n) {
