@@ -10,6 +10,13 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+// fold of the values of a warp's threads.
+template <class T, class F>
+HWY_INLINE T FoldOfWarp(T value, const F& fold) {
+  for (unsigned mask = 16; mask > 0; mask /= 2) value = fold(value, Team::FromXor(value, mask));
+  return value;
+}
+
 template <class S>
 class LaneRow {
  public:
@@ -94,11 +101,6 @@ class LaneRow {
 
   static HWY_INLINE unsigned Warps() { return Team::BlockThreads() / 32 - 1; }
   static HWY_INLINE float* Folds() { return reinterpret_cast<float*>(Team::Shared().folds); }
-  template <class F>
-  static HWY_INLINE float FoldOfWarp(float value, const F& fold) {
-    for (unsigned mask = 16; mask > 0; mask /= 2) value = fold(value, Team::FromXor(value, mask));
-    return value;
-  }
 
   static constexpr unsigned Offset(unsigned j, unsigned m) { return 512 * j + 16 * m; }
   // Whether no number of this warp is beyond the end.

@@ -80,6 +80,8 @@ struct EntropyQuestion {
   float lowest;     // see NarrowMoments and NarrowMasses
   float inverse_s;  // what p is multiplied by: first 1 / s
   float scale;
+
+  HWY_INLINE bool AsksForSums() const { return kind == survey || kind == moments || kind == masses; }
 };
 
 HWY_INLINE ExpOfGamma ExpOf(const EntropyQuestion& question) {
@@ -172,7 +174,7 @@ HWY_NOINLINE void SearchRow(const cuda::Call<Op>& call, size_t r, float max, Ent
     AskNext(search, static_cast<unsigned>(call.cols), question);
     if (Team::Thread() == 0) EntropyMemory::Question() = question;
     Team::BlockBarrier();
-    if (question.kind != Kind::survey && question.kind != Kind::moments && question.kind != Kind::masses) break;
+    if (!question.AsksForSums()) break;
     Team::BlockBarrier();
   }
   if (Team::Thread() > 0 || Team::BlockRank() > 0) return;
@@ -247,6 +249,17 @@ __global__ void __launch_bounds__(544, 2) ResidentEntropyKernel(cuda::Call<Op> c
   searches ? SearchRow(call, r, max, kept, work.done + r) : AnswerForRow(row, max, call.out, r);
 }
 
+// The 8th largest of 16 numbers, of which lane l has that of l mod 16, as MiddleOf16 finds it.
+HWY_INLINE float MiddleOfLanes(float own) {
+  unsigned above = 0, equal = 0;
+  for (unsigned lane = 0; lane < 16; ++lane) {
+    const float other = Team::FromLane(own, lane);
+    above += other > own, equal += other == own;
+  }
+  const unsigned middle = Team::Ballot(above < 8 && above + equal >= 8);
+  return Team::FromLane(own, Team::Count((middle & (0 - middle)) - 1));
+}
+
 // A long row's top: the row's largest scores, and where their threshold comes from, see Condense.
 template <class S>
 __global__ void __launch_bounds__(512, 2) TopOfRowsKernel(cuda::Call<EntropyNormalize> call, cuda::EntropyWork work) {
@@ -274,41 +287,32 @@ __global__ void __launch_bounds__(512, 2) TopOfRowsKernel(cuda::Call<EntropyNorm
   }
   if (!IsFinite(max)) return;
   for (unsigned w = 0; w < warps; ++w) column = fmaxf(columns[w * 16 + lane % 16], column);
-  unsigned above = 0, equal = 0;
-  for (unsigned other = 0; other < 16; ++other) {
-    const float value = Team::FromLane(column, other);
-    above += value > column, equal += value == column;
-  }
-  // The 8th largest of the columns, as MiddleOf16 finds it.
-  const unsigned middle = Team::Ballot(above < 8 && above + equal >= 8);
-  const float threshold = Team::FromLane(column, Team::Count((middle & (0 - middle)) - 1));
+  const float threshold = MiddleOfLanes(column);
   const float bound = HWY_MAX(threshold, -std::numeric_limits<float>::max());
   const auto is_top = [&](float v) { return v >= bound; };
   auto chosen = row.Choose(is_top);
   float least = max;
   unsigned finite = 0;
   row.ForOwn([&](unsigned, float v) HWY_ATTR { least = fminf(v, least), finite += v != -kInfinity<float>; });
-  for (unsigned mask = 16; mask > 0; mask /= 2) {
-    least = fminf(least, Team::FromXor(least, mask)), finite += Team::FromXor(finite, mask);
-  }
+  least = FoldOfWarp(least, [](float a, float b) { return fminf(a, b); });
+  finite = FoldOfWarp(finite, [](unsigned a, unsigned b) { return a + b; });
   float* const leasts = columns + 16 * warps;
   unsigned* const finites = reinterpret_cast<unsigned*>(leasts + warps);
   if (lane == 0) leasts[Team::Thread() / 32] = least, finites[Team::Thread() / 32] = finite;
   Team::BlockBarrier();
-  double numbers[3] = {static_cast<double>(chosen.all), 0, 0};
   least = max, finite = 0;
   for (unsigned w = 0; w < warps; ++w) least = fminf(least, leasts[w]), finite += finites[w];
-  numbers[1] = static_cast<double>(least), numbers[2] = static_cast<double>(finite);
-  if (Team::Blocks() > 1) {
-    const double* const all = row.Exchange(numbers);
-    unsigned count = 0;
-    double finite_of_row = 0;
-    for (unsigned b = 0; b < Team::Blocks(); ++b) {
+  if (const unsigned blocks = Team::Blocks(); blocks > 1) {
+    const double own[] = {static_cast<double>(chosen.all), static_cast<double>(least), static_cast<double>(finite)};
+    const double* const all = row.Exchange(own);
+    chosen.all = finite = 0;
+    for (unsigned b = 0; b < blocks; ++b) {
       const unsigned of_block = static_cast<unsigned>(all[b]);
-      count += of_block, chosen.before += b < Team::BlockRank() ? of_block : 0;
-      least = fminf(least, static_cast<float>(all[Team::Blocks() + b])), finite_of_row += all[2 * Team::Blocks() + b];
+      chosen.all += of_block;
+      chosen.before += b < Team::BlockRank() ? of_block : 0;
+      least = fminf(least, static_cast<float>(all[blocks + b]));
+      finite += static_cast<unsigned>(all[2 * blocks + b]);
     }
-    chosen.all = count, numbers[2] = finite_of_row;
   }
   const size_t most = MostOfTop(n);
   float* const top = work.tops + r * most;
@@ -316,7 +320,7 @@ __global__ void __launch_bounds__(512, 2) TopOfRowsKernel(cuda::Call<EntropyNorm
     if (place < most) top[place] = v - max;
   });
   if (Team::Rank() != 0) return;
-  kept.row.survey.least = least, kept.row.survey.finite = numbers[2];
+  kept.row.survey.least = least, kept.row.survey.finite = static_cast<double>(finite);
   kept.least_of_top = threshold, kept.top_count = chosen.all;
 }
 
