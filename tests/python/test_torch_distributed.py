@@ -624,6 +624,23 @@ def wrong(rank, size, kind):
         return D.kl_divergence(p, q, input="probs", group=_groups[size])
     if kind == "temperature":
         return D.softmax(x, temperature=torch.tensor([[1.0], [0.0]]), group=_groups[size])
+    if kind == "target_of_one":
+        target = TARGET.clone()
+        if rank == 1:
+            target[2] = -7
+        return D.entmax_loss(x, target, group=_groups[size])
+    if kind == "token_of_one":
+        return D.token_statistics(x, TARGET if rank < 2 else torch.full_like(TARGET, N), group=_groups[size])
+    if kind == "temperature_of_one":
+        return D.softmax(x, temperature=float(rank), group=_groups[size])
+    if kind == "k_of_one":
+        return D.top_k_softmax(x, k=int(rank != 1), group=_groups[size])
+    if kind == "entropy_of_one":
+        return D.entropy_normalize(x, entropy=1.0 - rank, group=_groups[size])
+    if kind == "q_of_one":
+        return D.kl_divergence(x, x[:, 1:] if rank == 1 else x, group=_groups[size])
+    if kind == "draw_of_one":
+        return D.sample(x, temperature=-1.0 if rank == 0 else 1.0, seed=1, group=_groups[size])
     if kind == "extent":
         return D.softmax(x, group=_groups[size], first=CUTS[size][rank] + rank, n=N)
     return D.softmax(x, group=_groups[size])
@@ -636,11 +653,18 @@ def wrong(rank, size, kind):
         ("rows_given", "must have as many rows"),
         ("dtype", "same dtype"),
         ("argument", "int32"),
-        ("target", "target must be below 8192"),
+        ("target", "softmax_loss: target must be a class from 0 to 8191, got "),
+        ("target_of_one", "entmax_loss: target must be a class from 0 to 8191, got -7 in row 2 (rank 1)"),
+        ("token_of_one", "token_statistics: target must be a class from 0 to 8191, got 8192 in row 0 (rank 2)"),
+        ("temperature_of_one", "softmax: temperature must be above 0 and finite, got 0.0 (rank 0)"),
+        ("k_of_one", "top_k_softmax: k must be above 0, got 0 (rank 1)"),
+        ("entropy_of_one", "entropy_normalize: entropy must be at least 0 and finite, got -1.0 (rank 2)"),
+        ("q_of_one", "kl_divergence: q must have the shape of p"),
+        ("draw_of_one", "sample: temperature must be above 0 and finite, got -1.0 (rank 0)"),
         ("extent", "first"),
         ("probs", "entropy: x must have rows that are distributions, row 3 sums to 1.01"),
         ("negative", "kl_divergence: q must have rows that are distributions, row 4 has an entry that is negative"),
-        ("temperature", "softmax: temperature must be above 0.0 and at most inf, got 0.0"),
+        ("temperature", "softmax: temperature must be above 0 and finite, got 0.0"),
     ],
 )
 def test_an_error_on_one_rank_is_the_same_on_all(ranks, kind, text):

@@ -59,9 +59,20 @@ class Call:
         self.x, self.other = x, other
         self.rows = len(x)
         self.none = np.zeros((self.rows, 0))
-        self.target = np.zeros(0, np.int64) if target is None else target
         self.first, self.n = self.group.extent(self.rows, x.shape[1], x.dtype.itemsize, first, n)
+        self.target = np.zeros(0, np.int64) if target is None else self._classes(target)
         cost[2] = self.rows
+
+    def _classes(self, target):
+        """The classes, -1 in ignored rows. A wrong one is told to all ranks in the first round."""
+        wrong = (target < -1) | (target >= self.n)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            given = int(target[row]) + (target[row] < 0)
+            self.group.error = ValueError(
+                f"{self.spec['name']}: target must be a class from 0 to {self.n - 1}, got {given} in row {row}"
+            )
+        return np.where(wrong, -1, target)
 
     def map(self, name, *values, x=None):
         x = self.x if x is None else x

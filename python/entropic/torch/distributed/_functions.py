@@ -1,5 +1,6 @@
 """The functions that users call."""
 
+import functools
 import json
 import math
 
@@ -15,7 +16,7 @@ from entropic.torch import _token_statistics
 from entropic.torch._arguments import checked_dim, one_dim
 from entropic.torch._descriptions import MAPS, STATUSES
 from entropic.torch.distributed._calls import logarithm
-from entropic.torch.distributed._group import Group, start_counting
+from entropic.torch.distributed._group import Group, begun, start_counting
 from entropic.torch.distributed._operators import chain_probs, draw, operate, top_indices
 
 __all__ = [
@@ -70,6 +71,11 @@ class _Part:
     def numbers(self, values):
         return values.reshape(self.lead).to(torch.float64 if self.dtype == torch.float64 else torch.float32)
 
+    def reduced(self, values, keepdim):
+        """A number for each row in x's type."""
+        result = values.reshape(self.lead).to(self.dtype)
+        return result.unsqueeze(self.dim) if keepdim else result
+
     def run(self, kind, name, other=None, target=None, rows=None, **spec):
         spec = _spec_of({"kind": kind, "name": name, **spec})
         return operate(self.rows, other, target, rows, spec, *self.given, self.group)
@@ -97,20 +103,33 @@ def _name_of(group):
     return group if isinstance(group, str) else group.group_name
 
 
-def _part(name, x, dim, axis, group, first, n):
-    """The part; an invalid argument on one rank is an error on all."""
-    try:
-        return _Part(name, x, dim, axis, group, first, n)
-    except Exception as error:
-        if torch.compiler.is_compiling() or (first is not None and n is not None):
+def _together(function):
+    """The function; an exception before its first exchange, as of a wrong argument, is raised on all ranks.
+
+    The other ranks wait in the exchange of extents. With first and n there may be none, and the exception is this rank's alone.
+    """
+
+    @functools.wraps(function)
+    def run(*arguments, group=None, first=None, n=None, **keywords):
+        if torch.compiler.is_compiling():
+            return function(*arguments, group=group, first=first, n=n, **keywords)
+        begun[0] = False
+        try:
+            return function(*arguments, group=group, first=first, n=n, **keywords)
+        except Exception as error:
+            everyone = _name_of(group)
+            if begun[0] or everyone == "" or (first is not None and n is not None):
+                raise
+            name = function.__qualname__.split(".")[0]
+            start_counting()
+            Group(name, everyone, name).extent(0, 0, 0, -1, -1, error)
             raise
-        start_counting()
-        Group(name, _name_of(group), name).extent(0, 0, 0, -1, -1, error)
-        raise
+
+    return run
 
 
 def _map(name, x, params, dim, axis, group, first, n):
-    part = _part(name, x, dim, axis, group, first, n)
+    part = _Part(name, x, dim, axis, group, first, n)
     names = [param["name"] for param in MAPS[name]["params"]]
     rows = [part.of_rows(name, *one) for one in zip(names, params, strict=True) if isinstance(one[1], Tensor)]
     plain = ["rows" if isinstance(value, Tensor) else value for value in params]
@@ -125,10 +144,12 @@ def _tensor_number(name, argument, value, low, high, least):
         good = (value >= low) & (value <= high) if least else (value > low) & (value <= high)
         if not bool((good & value.isfinite()).all()):
             wrong = value[~(good & value.isfinite())].reshape(-1)[0].item()
-            raise ValueError(
-                f"{name}: {argument} must be {'at least' if least else 'above'} {low} and at most {high}, got {wrong!r}"
-            )
+            raise ValueError(f"{name}: {argument} must be {_range(low, high, least)}, got {wrong!r}")
     return value
+
+
+def _range(low, high, least):
+    return f"{'at least' if least else 'above'} {low:g} and {'finite' if high == math.inf else f'at most {high:g}'}"
 
 
 def _number(name, argument, value, low=0.0, high=math.inf, *, least=False, rows=False):
@@ -139,28 +160,30 @@ def _number(name, argument, value, low=0.0, high=math.inf, *, least=False, rows=
         raise TypeError(f"{name}: {argument} must be a number, got {type(value).__name__}")
     good = low <= value <= high if least else low < value <= high
     if not good or value == math.inf:
-        raise ValueError(
-            f"{name}: {argument} must be {'at least' if least else 'above'} {low} and at most {high}, got {value!r}"
-        )
+        raise ValueError(f"{name}: {argument} must be {_range(low, high, least)}, got {value!r}")
     return float(value)
 
 
+@_together
 def softmax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.softmax, of this rank's part of dim. Two rounds."""
     return _map("softmax", x, [_number("softmax", "temperature", temperature, rows=True)], dim, axis, group, first, n)
 
 
+@_together
 def sparsemax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.sparsemax, of this rank's part of dim. Two rounds where no part has more than 64 candidates."""
     return _map("sparsemax", x, [_number("sparsemax", "temperature", temperature, rows=True)], dim, axis, group, first, n)
 
 
+@_together
 def entmax(x, *, alpha=1.5, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entmax, of this rank's part of dim; alpha is one number."""
     params = [_number("entmax", one, value, rows=True) for one, value in (("alpha", alpha), ("temperature", temperature))]
     return _map("entmax", x, params, dim, axis, group, first, n)
 
 
+@_together
 def top_k_softmax(x, *, k, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.top_k_softmax, of this rank's part of dim. One round."""
     if isinstance(k, bool) or not isinstance(k, int):
@@ -171,6 +194,7 @@ def top_k_softmax(x, *, k, temperature=1.0, dim=None, axis=None, group=None, fir
     return _map("top_k_softmax", x, params, dim, axis, group, first, n)
 
 
+@_together
 def top_p_softmax(x, *, p, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.top_p_softmax, of this rank's part of dim. At most seven rounds, for any scores."""
     params = [
@@ -180,6 +204,7 @@ def top_p_softmax(x, *, p, temperature=1.0, dim=None, axis=None, group=None, fir
     return _map("top_p_softmax", x, params, dim, axis, group, first, n)
 
 
+@_together
 def min_p_softmax(x, *, p, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.min_p_softmax, of this rank's part of dim. Two rounds."""
     params = [
@@ -198,12 +223,14 @@ def _target_entropy(name, entropy, perplexity, rows=False):
     return perplexity.double().log() if isinstance(perplexity, Tensor) else math.log(perplexity)
 
 
+@_together
 def entropy_normalize(x, *, entropy=None, perplexity=None, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entropy_normalize, of this rank's part of dim. Usually three rounds."""
     goal = _target_entropy("entropy_normalize", entropy, perplexity, rows=True)
     return _map("entropy_normalize", x, [goal, None, "scores"], dim, axis, group, first, n)
 
 
+@_together
 def entropy_clip(x, *, min_entropy=None, max_entropy=None, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entropy_clip, of this rank's part of dim."""
     low = 0.0 if min_entropy is None else _number("entropy_clip", "min_entropy", min_entropy, least=True, rows=True)
@@ -213,6 +240,7 @@ def entropy_clip(x, *, min_entropy=None, max_entropy=None, dim=None, axis=None, 
     return _map("entropy_clip", x, [low, high, "scores"], dim, axis, group, first, n)
 
 
+@_together
 def gamma_for_entropy(
     x,
     *,
@@ -229,12 +257,12 @@ def gamma_for_entropy(
     """As entropic.torch.gamma_for_entropy: gamma, the entropy and the status of each row, on every rank."""
     name = "gamma_for_entropy"
     goal = _target_entropy(name, entropy, perplexity)
-    part = _part(name, x, dim, axis, group, first, n)
+    part = _Part(name, x, dim, axis, group, first, n)
     low, high = map(float, gamma_range)
     _, values = part.run("gamma", name, entropy=goal, low=low, high=high, iterations=int(max_iterations))
     status = np.array(STATUSES)[values.detach()[:, 2].to(torch.int64).cpu().numpy()].reshape(part.lead)
-    gamma = values[:, 0].reshape(part.lead)
-    return GammaResult(gamma, values.detach()[:, 1].reshape(part.lead), status)
+    gamma, reached = (values[:, i].reshape(part.lead).to(part.dtype) for i in (0, 1))
+    return GammaResult(gamma, reached.detach(), status)
 
 
 class _Divided(torch.autograd.Function):
@@ -258,43 +286,49 @@ class _Divided(torch.autograd.Function):
 
 def _divided(name, x, temperature, dim, axis, group, first, n):
     """The part, its rows of x / T, and T of each row if it is a tensor."""
-    part = _part(name, x, dim, axis, group, first, n)
+    part = _Part(name, x, dim, axis, group, first, n)
     rows = part.of_rows(name, "temperature", temperature)
     return part, _Divided.apply(part.rows, rows, name, part.given, part.group), rows
 
 
+@_together
 def log_softmax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.log_softmax, of this rank's part of dim. Two rounds."""
     temperature = _number("log_softmax", "temperature", temperature, rows=True)
     if isinstance(temperature, Tensor):
         part, scaled, _ = _divided("log_softmax", x, temperature, dim, axis, group, first, n)
         return part.back(log_softmax(scaled, group=group, first=first, n=n))
-    part = _part("log_softmax", x, dim, axis, group, first, n)
+    part = _Part("log_softmax", x, dim, axis, group, first, n)
     y, _ = part.run("statistics", "log_softmax", temperature=temperature, entropy=False, writes=True)
     return part.back(y)
 
 
+def _classes(target):
+    """Classes of rows. -1 stands for a row that is ignored, so a negative one, which is wrong, is told as one below."""
+    classes = target.reshape(-1).to(torch.int64)
+    return torch.where(classes < 0, classes - 1, classes)
+
+
 def _statistics(name, x, target, temperature, dim, axis, group, first, n, **more):
     temperature = _number(name, "temperature", temperature)
-    part = _part(name, x, dim, axis, group, first, n)
-    classes = None if target is None else target.reshape(-1).to(torch.int64).contiguous()
+    part = _Part(name, x, dim, axis, group, first, n)
+    classes = None if target is None else _classes(target)
     _, values = part.run("statistics", name, target=classes, temperature=temperature, entropy=True, writes=False, **more)
     return part, values
 
 
-def logsumexp(x, *, temperature=1.0, keepdim=False, dim=None, axis=None, group=None, first=None, n=None):
+@_together
+def logsumexp(x, *, temperature=1.0, keepdim=False, keepdims=False, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.logsumexp: the whole row's number, on every rank. Two rounds."""
     temperature = _number("logsumexp", "temperature", temperature, rows=True)
     if isinstance(temperature, Tensor):
         part, scaled, rows = _divided("logsumexp", x, temperature, dim, axis, group, first, n)
         value = logsumexp(scaled, group=group, first=first, n=n)
         # An infinite value does not depend on T.
-        result = part.numbers(value * torch.where(value.isinf(), 1.0, rows))
-        return result.unsqueeze(part.dim) if keepdim else result
-    part = _part("logsumexp", x, dim, axis, group, first, n)
+        return part.reduced(value * torch.where(value.isinf(), 1.0, rows), keepdim or keepdims)
+    part = _Part("logsumexp", x, dim, axis, group, first, n)
     _, values = part.run("statistics", "logsumexp", temperature=temperature, entropy=False, writes=False)
-    result = part.numbers(values[:, 2])
-    return result.unsqueeze(part.dim) if keepdim else result
+    return part.reduced(values[:, 2], keepdim or keepdims)
 
 
 def _checked_target(name, x, target):
@@ -306,7 +340,7 @@ def _checked_target(name, x, target):
 
 def _class_loss(name, x, target, alpha, ignore_index, dim, axis, group, first, n):
     soft = _checked_target(name, x, target)
-    part = _part(name, x, dim, axis, group, first, n)
+    part = _Part(name, x, dim, axis, group, first, n)
     classes = other = None
     if soft:
         if target.shape != x.shape:
@@ -317,9 +351,9 @@ def _class_loss(name, x, target, alpha, ignore_index, dim, axis, group, first, n
             raise ValueError(
                 f"{name}: target must have one class for each row, of shape {part.lead}, got {tuple(target.shape)}"
             )
-        classes = target.reshape(-1).to(torch.int64)
+        classes = _classes(target)
         if ignore_index is not None:
-            classes = torch.where(classes == ignore_index, -1, classes).contiguous()
+            classes = torch.where(target.reshape(-1) == ignore_index, -1, classes)
     if alpha is not None:
         _, values = part.run("loss", name, other=other, target=classes, alpha=alpha, soft=soft)
         loss = values[:, 0]
@@ -332,16 +366,19 @@ def _class_loss(name, x, target, alpha, ignore_index, dim, axis, group, first, n
     return part.numbers(loss)
 
 
+@_together
 def softmax_loss(x, target, *, ignore_index=None, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.softmax_loss: of a class, counted in the whole row, or of this rank's part of a distribution."""
     return _class_loss("softmax_loss", x, target, None, ignore_index, dim, axis, group, first, n)
 
 
+@_together
 def sparsemax_loss(x, target, *, ignore_index=None, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.sparsemax_loss, of parts."""
     return _class_loss("sparsemax_loss", x, target, 2.0, ignore_index, dim, axis, group, first, n)
 
 
+@_together
 def entmax_loss(x, target, *, alpha=1.5, ignore_index=None, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entmax_loss, of parts; alpha is one number."""
     alpha = _number("entmax_loss", "alpha", alpha)
@@ -372,6 +409,7 @@ def _scores_of(name, x, given):
     return (_Logarithm.apply(x) if given == "probs" else x), more
 
 
+@_together
 def entropy(x, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entropy: the whole row's number, on every rank. Two rounds; input is scores unless said otherwise."""
     x, more = _scores_of("entropy", x, input)
@@ -381,23 +419,26 @@ def entropy(x, *, input="scores", dim=None, axis=None, group=None, first=None, n
 
 def _divergence(name, p, q, given, dim, axis, group, first, n):
     (p, more), (q, _) = _scores_of(name, p, given), _scores_of(name, q, given)
-    part = _part(name, p, dim, axis, group, first, n)
+    part = _Part(name, p, dim, axis, group, first, n)
     if q.shape != p.shape:
         raise ValueError(f"{name}: q must have the shape of p, {tuple(p.shape)}, got {tuple(q.shape)}")
     _, values = part.run("two", name, other=part.laid(q.to(part.rows.dtype)), **more)
     return part.numbers(values[:, 0])
 
 
+@_together
 def kl_divergence(p, q, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.kl_divergence, of parts of both; input is scores unless said otherwise. Three rounds."""
     return _divergence("kl_divergence", p, q, input, dim, axis, group, first, n)
 
 
+@_together
 def js_divergence(p, q, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.js_divergence, of parts of both; input is scores unless said otherwise. Three rounds."""
     return _divergence("js_divergence", p, q, input, dim, axis, group, first, n)
 
 
+@_together
 def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.token_statistics; tokens and indices are of the whole row. Two rounds, and one for top."""
     part, values = _statistics("token_statistics", logits, target, temperature, dim, axis, group, first, n)
@@ -434,20 +475,23 @@ class Sampler:
     def _spec(self, draws=1, position=0):
         return _spec_of({"name": "Sampler", "steps": self.steps, "seed": self.seed, "position": int(position), "draws": draws})
 
+    @_together
     def probs(self, x, *, dim=None, axis=None, group=None, first=None, n=None):
         """This rank's part of the distribution that the steps leave."""
-        part = _part("Sampler", x, dim, axis, group, first, n)
+        part = _Part("Sampler", x, dim, axis, group, first, n)
         return part.back(chain_probs(part.rows.detach(), self._spec(), *part.given, part.group))
 
+    @_together
     def sample(self, x, *, size=None, stream=0, position=0, dim=None, axis=None, group=None, first=None, n=None):
         """Indices of the whole row, on every rank."""
-        part = _part("Sampler", x, dim, axis, group, first, n)
+        part = _Part("Sampler", x, dim, axis, group, first, n)
         draws = 1 if size is None else int(size)
         spec = self._spec(draws, position)
         found = draw(part.rows.detach(), _streams("Sampler", part, stream), spec, *part.given, part.group)
         return found.reshape(part.lead if size is None else (*part.lead, draws))
 
 
+@_together
 def sample(
     x,
     *,

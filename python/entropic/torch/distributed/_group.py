@@ -25,6 +25,8 @@ class Traffic(NamedTuple):
 
 # Of the last call on this process: rounds, bytes, rows.
 cost = [0, 0, 1]
+# Whether the current call of a function has exchanged anything yet.
+begun = [False]
 # The shapes on which all ranks have agreed: group, rows, n, dtype.
 _agreed: set[tuple[object, ...]] = set()
 
@@ -45,6 +47,7 @@ class Group:
         self.size = 1 if self.alone else self.group.size()
         self.rank = 0 if self.alone else self.group.rank()
         self.operation = name
+        self.error = None  # what is wrong with this rank's arguments, told in the first round
         # NCCL cannot exchange words in the memory of the host.
         self.device = "cpu"
         if not self.alone and "cpu" not in {device.type for device in self.group._device_types}:
@@ -52,6 +55,7 @@ class Group:
 
     def join(self, words, join, rows):
         """The words of all parts, as one array of int64."""
+        begun[0] = True
         cost[0] += 1
         cost[1] += words.nbytes
         if self.alone:
@@ -141,7 +145,7 @@ class Group:
                     at += len(words)
             begun = True  # words of later rounds may be as large
 
-    def run(self, part, rows, error=None):
+    def run(self, part, rows):
         """Questions and answers until the part has no further question."""
         asked = part.question()
         begun = False
@@ -149,11 +153,11 @@ class Group:
             join, words = asked
             told = np.zeros(rows * words, np.int64)
             part.answer(told)
-            if error is not None and not begun and rows > 0 and words > 0:
+            if self.error is not None and not begun and rows > 0 and words > 0:
                 told[:] = _FAILED
             joined = np.ascontiguousarray(self.join(told, join, rows)).reshape(-1)
             if not begun and join != "sum" and joined.size and (joined >= _FAILED).any():
-                self.raise_first(error)
+                self.raise_first(self.error)
             begun = True
             part.take(joined)
             asked = part.question()

@@ -63,6 +63,13 @@ def _(x, other, target, params, y, values, gy, gvalues, spec, first, n, group):
     return torch.empty_like(x), torch.empty_like(x) if two else x.new_empty(0, 0)
 
 
+def _refuse(ctx, *grads):
+    raise RuntimeError("entropic.torch.distributed: there are no second derivatives")
+
+
+operate_vjp.register_autograd(_refuse)
+
+
 def _setup(ctx, inputs, output):
     x, other, target, params, *ctx.rest = inputs
     ctx.save_for_backward(x, other, target, params, *output)
