@@ -7,7 +7,7 @@ from words import assignments
 
 def signature(description):
     keywords = [*map(argument, description["params"]), *DIM]
-    keywords += [Argument("keepdim", "False", "bool")] if description["reduces"] else []
+    keywords += [Argument("keepdim", "False", "bool"), Argument("keepdims", "False", "bool")] if description["reduces"] else []
     return Signature([Argument("x", type="Tensor")], keywords)
 
 
@@ -22,7 +22,7 @@ def init_signature(description):
 def function(description):
     name = description["name"]
     if description["reduces"]:
-        body = f"return _call_reduction({name!r}, x, {values(description)}, dim, axis, keepdim)"
+        body = f"return _call_reduction({name!r}, x, {values(description)}, dim, axis, keepdim or keepdims)"
     else:
         tensors = [f"isinstance({one['name']}, Tensor)" for one in description["params"] if one["kind"].endswith("float")]
         numbers = f", not ({' or '.join(tensors)})" if tensors else ""
@@ -50,7 +50,8 @@ def stubs(description):
 
 def doc(description):
     name = description["name"]
-    result = "keepdim : bool, default False\n    Keep dim, with size 1.\n" if description["reduces"] else ""
+    result = "keepdim : bool, default False\n    Keep dim, with size 1; keepdims is another name for it.\n"
+    result = result if description["reduces"] else ""
     shape = "One number per row" if description["reduces"] else "Of x's shape and dtype, contiguous"
     return f"""{description["summary"]}
 

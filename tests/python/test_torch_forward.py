@@ -24,6 +24,7 @@ ROWS = torch.tensor([[1.3], [1.5], [2.2]], dtype=torch.float64)
 CLASSES, LABELS = torch.tensor([1, 2, 0]), (random(3, 5, seed=3) > 0).double()
 WEIGHTS = 0.5 + random(5, seed=3).softmax(-1)
 HEADS = random(2, 4, 3), random(2, 5, 3, seed=1), random(2, 5, 2, seed=2)
+SCALE = torch.tensor(0.7, dtype=torch.float64)
 MASSES = random(4), random(2, 5, seed=1), random(4, 5, seed=2).abs()
 
 MAPS = {
@@ -72,7 +73,15 @@ CASES = {
     "gumbel_softmax": (lambda x: et.gumbel_softmax(x, seed=3), (X,)),
     "attention": (lambda *x: et.attention(*x, causal=True, map="entmax"), HEADS),
     "attention's entropy": (lambda *x: et.attention(*x, map="entmax", return_entropy=True)[1], HEADS),
+    "attention's scale": (lambda q, s: et.attention(q, *HEADS[1:], scale=s), (HEADS[0], SCALE)),
+    "attention's scale in its entropy": (lambda s: et.attention(*HEADS, scale=s, return_entropy=True)[1], (SCALE,)),
+    "scaled_dot_product_attention's scale": (lambda s: et.scaled_dot_product_attention(*HEADS, scale=s), (SCALE,)),
     "linear_attention": (lambda *x: et.linear_attention(*x, causal=True), HEADS),
+    "linear_attention's scale": (lambda s: et.linear_attention(*HEADS, scale=s), (SCALE,)),
+    "linear_loss": (
+        lambda h, w, b: et.linear_loss(h, w, CLASSES, bias=b, reduction="none"),
+        (X, random(4, 5, seed=4), Y[0, :4]),
+    ),
     "wasserstein_1d": (lambda u, v, w: et.wasserstein_1d(u, v, u_weights=w.exp(), order=2), (X[0], Y[1], X[2])),
     "wasserstein_histogram": (lambda p, q: et.wasserstein_histogram(p.softmax(-1), q.softmax(-1)), (X, Y)),
     "sinkhorn": (lambda a, b, c: et.sinkhorn(a.softmax(-1), b.softmax(-1), c, epsilon=0.3, tolerance=1e-13).plan, MASSES),
@@ -215,3 +224,32 @@ def test_no_operator_loses_a_tangent():
     with fw.dual_level():
         x = fw.make_dual(X, Y)
         assert fw.unpack_dual(OPERATORS["softmax"](x, None, 1.0, 1)).tangent is not None
+
+
+@pytest.mark.parametrize("ask", [torch.func.grad, torch.func.jacfwd])
+def test_numbers_without_a_derivative_are_refused(ask):
+    functions = {
+        "kappa": lambda v: et.attention(*HEADS, scale="entropy_invariant", kappa=v).sum(),
+        "train_length": lambda v: et.attention(*HEADS, scale="entropy_invariant", train_length=v).sum(),
+        "epsilon": lambda v: et.sinkhorn(P[0], P[1], torch.ones(5, 5), epsilon=v).cost,
+    }
+    for argument, function in functions.items():
+        with pytest.raises(TypeError, match=f"{argument} (requires grad|has a tangent), and there is no gradient in it"):
+            ask(function)(torch.tensor(3.0))
+
+
+def test_an_epsilon_has_a_tangent():
+    def function(epsilon):
+        return et.sinkhorn_divergence(X, Y, epsilon=epsilon, tolerance=1e-12)
+
+    want = torch.func.grad(function)(SCALE)
+    assert want != 0
+    close(torch.func.jvp(function, (SCALE,), (torch.ones_like(SCALE),))[1], want)
+    with fw.dual_level():
+        close(fw.unpack_dual(function(fw.make_dual(SCALE, torch.ones_like(SCALE)))).tangent, want)
+
+
+def test_a_scale_is_mapped():
+    scales = torch.tensor([0.5, 0.7], dtype=torch.float64)
+    want = torch.stack([et.attention(*HEADS, scale=scale) for scale in scales])
+    close(torch.func.vmap(lambda scale: et.attention(*HEADS, scale=scale))(scales), want)

@@ -59,6 +59,38 @@ def test_gradients(name, kind, normalize):
     assert torch.autograd.gradgradcheck(function, x)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in TABLE])
+def test_second_derivatives_beside_an_absent_score(name):
+    """They are those of the row without it."""
+    kept = torch.tensor([0, 2, 3])
+    x = torch.tensor([1.0, -torch.inf, 0.5, -0.3], dtype=torch.float64)
+    q = torch.tensor([0.3, -torch.inf, 0.2, 1.0], dtype=torch.float64)
+    others = (q,) if name in TWO else ()
+    for alpha in [0.5, 1.0, 2.0, 3.0] if name in ("renyi_entropy", "tsallis_entropy") else [None]:
+        more = {} if alpha is None else {"alpha": alpha}
+
+        def second(x, *others, more=more):
+            x = x.requires_grad_()
+            (dx,) = torch.autograd.grad(getattr(et, name)(x, *others, input="scores", **more), x, create_graph=True)
+            return torch.autograd.grad(dx.square().sum(), x)[0]
+
+        found = second(x.clone(), *others)
+        assert found[1] == 0
+        torch.testing.assert_close(found[kept], second(x[kept], *(q[kept] for q in others)))
+
+
+def test_second_derivatives_where_a_probability_is_rounded_to_0():
+    for dtype, top in ((torch.float64, 1001.0), (torch.float32, 201.0)):
+        z, t = torch.tensor([top, 0.0, top - 0.5], dtype=dtype), torch.tensor([0.2, 0.3, 0.5], dtype=dtype)
+        for function in (
+            lambda z, t=t: et.kl_divergence(t.log(), z, input="scores"),
+            lambda z: et.renyi_entropy(z, alpha=0.5, input="scores"),
+        ):
+            hessian = torch.func.hessian(function)(z)
+            near = torch.func.hessian(function)(torch.where(z == 0, top - 30.0, z))
+            torch.testing.assert_close(hessian, near, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 1 + 1e-7, 3.0, float("inf")])
 @pytest.mark.parametrize("name", ["renyi_entropy", "tsallis_entropy"])
 def test_orders(name, alpha):

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from entropic import _checks, _convert
-from entropic.torch._compat import get_proxy_mode, in_transform, is_fake
+from entropic.torch._compat import get_proxy_mode, in_transform, is_differentiated, is_fake
 from entropic.torch.backends.cpu import CODES
 
 Tensor = torch.Tensor
@@ -91,9 +91,10 @@ def autocast(*tensors):
 
 
 def no_gradient(name, argument, value):
-    """Refuses a tensor that requires a gradient if there is none."""
-    if isinstance(value, Tensor) and value.requires_grad:
-        raise TypeError(f"{name}: {argument} requires grad, and there is no gradient in it; pass {argument}.detach()")
+    """Refuses a tensor in which a derivative is asked for if there is none."""
+    if isinstance(value, Tensor) and is_differentiated(value):
+        asks = "requires grad" if value.requires_grad else "has a tangent"
+        raise TypeError(f"{name}: {argument} {asks}, and there is no gradient in it; pass {argument}.detach()")
 
 
 misfit = functools.partial(_checks.misfit, may_be="a number or a tensor")

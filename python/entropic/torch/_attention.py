@@ -10,7 +10,16 @@ from entropic._maps import MAPS, map_and_params
 from entropic.torch import _descriptions
 from entropic.torch._arguments import autocast, from_array, misfit, no_gradient, one_device
 from entropic.torch._builder import Operator, is_alone, wants_gradient
-from entropic.torch._compat import function_modes, has_memory, in_forward_mode, in_transform, is_dtensor, tracing
+from entropic.torch._compat import (
+    function_modes,
+    has_memory,
+    in_forward_mode,
+    in_transform,
+    is_differentiated,
+    is_dtensor,
+    stands_for_several,
+    tracing,
+)
 from entropic.torch._eager import ready
 from entropic.torch._modules import Configured
 from entropic.torch._spec import OpSpec, Tensor
@@ -387,7 +396,10 @@ def _scaled(function, q, scale):
     """(q, scale); a scale that is a tensor is multiplied into q, so that it gets its gradient."""
     if isinstance(scale, Tensor) and scale.is_complex():
         raise TypeError(f"{function}: scale must be a tensor of real numbers, got dtype {scale.dtype}")
-    if not isinstance(scale, Tensor) or (scale.dim() == 0 and not scale.requires_grad):
+    if not isinstance(scale, Tensor):
+        return q, scale
+    compiling = torch.compiler.is_compiling()
+    if scale.dim() == 0 and not is_differentiated(scale) and (compiling or not stands_for_several(scale)):
         return q, scale
     return (q * scale).to(q.dtype), 1.0
 

@@ -67,3 +67,23 @@ def carries_tangent(x):
             return True
         x = torch._C._functorch.get_unwrapped(x)
     return False
+
+
+def is_differentiated(x):
+    """Whether a derivative in a tensor may be asked for: it requires a gradient or carries a tangent, in any transform."""
+    if torch.compiler.is_compiling():
+        return x.requires_grad
+    if in_forward_mode() and (carries_tangent(x) or forward_ad.unpack_dual(x).tangent is not None):
+        return True
+    while torch._C._functorch.is_functorch_wrapped_tensor(x) and not x.requires_grad:
+        x = torch._C._functorch.get_unwrapped(x)
+    return x.requires_grad
+
+
+def stands_for_several(x):
+    """Whether vmap maps over it, so that it is not one number."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        if torch._C._functorch.is_batchedtensor(x):
+            return True
+        x = torch._C._functorch.get_unwrapped(x)
+    return False

@@ -6,14 +6,14 @@ import torch
 import entropic
 from entropic import _checks, _further_transport
 from entropic.torch._arguments import checked_dim, one_dim, readable
-from entropic.torch._builder import wants_gradient
+from entropic.torch._compat import is_differentiated
 from entropic.torch._spec import Tensor
 from entropic.torch._transport import floats, minimum, numbers, optimal_transport, refuse_as_numpy, solve
 
 
 def _learned(name, argument, value):
     """A tensor of one number that may require a gradient; None for anything else."""
-    if not isinstance(value, Tensor) or not wants_gradient(value):
+    if not isinstance(value, Tensor) or not is_differentiated(value):
         return None
     if value.numel() != 1:
         raise ValueError(f"{name}: {argument} must be a number or a tensor of one, got shape {tuple(value.shape)}")
@@ -258,7 +258,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     if many is not None:
         return many
     learned = _learned("sinkhorn_divergence", "epsilon", epsilon)
-    epsilon = epsilon if learned is None else learned.detach()
+    epsilon = epsilon if learned is None else learned.detach().item()
     epsilon, tolerance = numbers("sinkhorn_divergence", epsilon=epsilon, tolerance=tolerance)
     max_iterations = _checks.integer("sinkhorn_divergence", "max_iterations", max_iterations)
     order, x, y, a, b = _arguments("sinkhorn_divergence", order, x, y, a, b)

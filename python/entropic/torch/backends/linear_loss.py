@@ -113,23 +113,23 @@ def _vjp(
 ):
     """The loss and the gradients. `of`: whether those in hidden and in weight are wanted."""
     shares = _factors(hidden, target, sample_weight, loss, options, reduction)
-    factors = (shares * grad).unsqueeze(1)
+    factors, counts = (shares * grad).unsqueeze(1), (shares != 0).unsqueeze(1)
     values = [hidden.new_empty(0, dtype=shares.dtype)]
     of_hidden, of_rows = [hidden.new_empty(0, hidden.shape[1])], [hidden.new_empty(0, len(row_names), dtype=torch.float64)]
     of_weight = torch.zeros_like(weight, dtype=result_type(hidden))
     of_bias = None if bias is None else torch.zeros_like(bias, dtype=result_type(hidden))
     for part in parts(hidden, weight):
-        some, factor = None if rows is None else rows[part], factors[part]
+        some, factor, counted = None if rows is None else rows[part], factors[part], counts[part]
         scores = _scores(hidden[part], weight, bias)
         value, d, slopes = _loss(loss, options, z_loss, scores, target[part], some, row_names, True)
         del scores
         values.append(value)
-        d = torch.where(factor == 0, 0.0, d) if sample_weight is not None else d  # a row of weight 0 may be NaN
+        d = torch.where(counted, d, 0.0) if sample_weight is not None else d  # a row of weight 0 may be NaN
         # It multiplies rows of hidden, which have fewer numbers than d.
         with torch.autocast(hidden.device.type, enabled=False):
             if of[0]:
                 of_hidden.append(((d @ weight) * factor).to(hidden.dtype))
-            by = torch.where(factor == 0, 0.0, hidden[part] * factor).to(hidden.dtype)
+            by = torch.where(counted, hidden[part] * factor, 0.0).to(hidden.dtype)
             if of[1] and (parts is _whole or of_weight.dtype != d.dtype):
                 of_weight = of_weight + d.mT @ by
             elif of[1]:

@@ -34,11 +34,14 @@ class _Distribution:
         self.log = _where(self.present, log, 0.0)
         self.through = "softmax" if softmax else "logs"
 
-    def gradient(self, g):
-        """The gradient of a function whose partial derivatives in p are g, where p > 0."""
+    def gradient(self, g, weighted=None):
+        """The gradient of a function whose partial derivatives in p are g, where p > 0. `weighted` is p g, if that is known for
+        p that are rounded to 0 too."""
         if self.through == "probs":
             return g
-        weighted = _where(self.present, self.p * g, 0.0)
+        if weighted is None:
+            weighted = self.p * torch.where(self.p == 0, 0.0, g)  # where g may be infinite
+        weighted = _where(self.present, weighted, 0.0)
         if self.through == "logs":
             return weighted
         mean = weighted.sum(self.dim, keepdim=True)
@@ -50,8 +53,8 @@ def _entropy(p, values, dim):
 
 
 def _perplexity(p, values, dim):
-    h, (g,) = _entropy(p, values, dim)
-    return h.exp(), (g * h.exp().unsqueeze(dim),)
+    value = _entropy(p, values, dim)[0].exp()
+    return value, (_where(p.present, (-p.log - 1) * value.unsqueeze(dim), math.inf),)
 
 
 class _Order:
@@ -71,10 +74,10 @@ def _excess(p, order, dim):
     return (p.p * p.log * mean_exp(order.minus_1 * p.log)).sum(dim, keepdim=True)
 
 
-def _near(p, order):
+def _near(p, order, divisor=1.0):
     z = order.minus_1 * p.log
     at_0 = torch.where(order.minus_1 > 0, 1 / torch.where(order.minus_1 > 0, order.minus_1, 1.0), math.inf)
-    return torch.where(p.present, -z.exp() - p.log * mean_exp(z), at_0.to(z.dtype))
+    return torch.where(p.present, (-z.exp() - p.log * mean_exp(z)) / divisor, at_0.to(z.dtype))
 
 
 def _or_at_0(p, order, g):
@@ -95,7 +98,7 @@ def _renyi_entropy(p, values, dim):
     g = _or_at_0(p, order, -alpha / order.apart * ((alpha - 1) * p.log - log_sum).exp())
     top = (p.p == largest).to(p.p.dtype)
     g = torch.where(order.infinite, -top / (largest * top.sum(dim, keepdim=True)), g)
-    g = torch.where(order.none, 0.0, torch.where(order.near_1, _near(p, order) / (1 + more), g))
+    g = torch.where(order.none, 0.0, torch.where(order.near_1, _near(p, order, 1 + more), g))
     return value.squeeze(dim), (g,)
 
 
@@ -144,7 +147,7 @@ def _cross_entropy(p, q, values, dim):
     value = _where(~_missing(p, q), -p.p * q.log, math.inf).sum(dim)
     neither = ~p.present & ~q.present
     dq = torch.where(p.present, -p.p / torch.where(q.present, q.p, torch.zeros_like(q.p)), torch.zeros_like(p.p))
-    return value, (torch.where(q.present | neither, -q.log, torch.full_like(q.log, math.inf)), dq)
+    return value, (torch.where(q.present | neither, -q.log, torch.full_like(q.log, math.inf)), (dq, -p.p))
 
 
 def _kl_divergence(p, q, values, dim):
@@ -156,7 +159,7 @@ def _kl_divergence(p, q, values, dim):
     dp = torch.where(_missing(p, q), torch.full_like(dp, math.inf), dp)
     dp = torch.where(_missing(q, p), torch.full_like(dp, -math.inf), dp)
     dq = torch.where(q.present, (q.p - p.p) / _where(q.present, q.p, 1.0), nothing)
-    return value, (dp, torch.where(_missing(p, q), torch.full_like(dq, -math.inf), dq))
+    return value, (dp, (torch.where(_missing(p, q), torch.full_like(dq, -math.inf), dq), q.p - p.p))
 
 
 def _js_divergence(p, q, values, dim):
@@ -220,7 +223,7 @@ def _measure(description, tensors, params, dim):
     name = description["name"]
     rows = [_Distribution(working(x), params, dim) for x in tensors]
     value, partials = MEASURES[name](*rows, params, dim)
-    gradients = [row.gradient(g) for row, g in zip(rows, partials, strict=True)]
+    gradients = [row.gradient(*(g if isinstance(g, tuple) else (g,))) for row, g in zip(rows, partials, strict=True)]
     unit = 1.0 if name == "perplexity" else _unit(params)
     value, gradients = value / unit, [g / unit for g in gradients]
     if name == "js_distance":
@@ -266,7 +269,7 @@ def _binary_entropy(x, values, dim):
 def _binary_entropy_pullback(x, grad, values, dim):
     if values["input"] == "scores":
         steep = torch.sigmoid(x) * torch.sigmoid(-x)
-        return grad * torch.where(steep > 0, -x * steep, 0)
+        return grad * -torch.where(steep > 0, x, 0) * steep
     if values["input"] == "probs":
         return _times(grad, torch.log1p(-x) - torch.log(x))
     p = x.exp()
