@@ -385,7 +385,7 @@ struct Reduction : Function<Reduction> {
       if (!saved[k].is_floating_point()) continue;
       const Tensor& slope = saved[next++];
       if (!slope.defined()) continue;
-      // Where nobody asks again what is kept may be overwritten.
+      // If the graph is not kept, the saved slope may be overwritten.
       const bool last = !torch::autograd::get_current_graph_task_keep_graph() && slope.scalar_type() == grad.scalar_type();
       const at::AutoDispatchBelowADInplaceOrView here;
       results[k] = last ? slope.detach().mul_(grad) : at::mul(slope, grad).to(slope.scalar_type());

@@ -28,6 +28,27 @@ template <class... Args>
   throw RowError(operation, argument, fmt::format(text, std::forward<Args>(args)...), row);
 }
 
+// The values of the parameters that a rule names, as the end of its message.
+template <class Op>
+std::string values_in(const Op& op, std::string_view rule) {
+  std::string all;
+  for_each_param<Op>([&]<class Value>(const Param<Op, Value>& param) {
+    if (rule.find(param.name) == std::string_view::npos) return;
+    const auto add = [&](const auto& value) {
+      all += fmt::format("{}{} {}", all.empty() ? ", got " : ", ", param.name, value);
+    };
+    const Value value = op.*param.member;
+    if constexpr (std::is_enum_v<Value>) {
+      add(param.names[static_cast<std::size_t>(value)]);
+    } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+      if (value) add(*value);
+    } else if constexpr (std::is_arithmetic_v<Value>) {
+      add(value);
+    }
+  });
+  return all;
+}
+
 // Checks that every parameter of op is in its declared range, and that they satisfy op's own rules. If the values belong to one
 // row, the message names it: `row`.
 template <class Op>
@@ -58,7 +79,9 @@ void check_params(const Op& op, std::optional<std::size_t> row = {}) {
     }
   });
   if constexpr (requires { op.check(); }) {
-    if (const std::string_view wrong = op.check(); !wrong.empty()) fail("{}: {}{}", Op::kDescription.name, wrong, where);
+    if (const std::string_view wrong = op.check(); !wrong.empty()) {
+      fail("{}: {}{}{}", Op::kDescription.name, wrong, row ? fmt::format(" in row {}", *row) : "", values_in(op, wrong));
+    }
   }
 }
 
@@ -102,6 +125,12 @@ void check_shape(std::string_view operation, std::string_view name, const Matrix
   if (a.rows != rows || a.cols != cols) {
     fail("{}: {} must have the shape of {}, {} x {}, got {} x {}", operation, name, reference_name, rows, cols, a.rows, a.cols);
   }
+}
+
+// Refuses rows without entries.
+template <class T>
+void check_has_columns(std::string_view operation, std::string_view name, const MatrixView<T>& a) {
+  if (a.cols == 0 && a.rows > 0) fail("{}: {} must have at least one column, got {} x 0", operation, name, a.rows);
 }
 
 // Whether two views share a number. Views with equal strides and disjoint columns do not, although they interleave.

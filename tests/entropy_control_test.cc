@@ -447,13 +447,13 @@ TEST(EntropyControl, RefusesBadArguments) {
   const MatrixView<double> out(p.data(), 2, 4);
   expect_error("entropy_normalize: exactly one of entropy and perplexity must be given",
                [&] { apply(EntropyNormalize{}, view, out); });
-  expect_error("entropy_normalize: exactly one of entropy and perplexity must be given",
+  expect_error("entropy_normalize: exactly one of entropy and perplexity must be given, got entropy 1, perplexity 2",
                [&] { apply(EntropyNormalize{.entropy = 1, .perplexity = 2}, view, out); });
   expect_error("entropy_normalize: entropy must be at least 0 and finite, got -1",
                [&] { apply(EntropyNormalize{.entropy = -1}, view, out); });
   expect_error("entropy_normalize: perplexity must be at least 1 and finite, got 0.5",
                [&] { apply(EntropyNormalize{.perplexity = 0.5}, view, out); });
-  expect_error("entropy_clip: min_entropy must be at most max_entropy",
+  expect_error("entropy_clip: min_entropy must be at most max_entropy, got min_entropy 2, max_entropy 1",
                [&] { apply(EntropyClip{.min_entropy = 2, .max_entropy = 1}, view, out); });
   const std::vector<double> targets = {1, -2};
   const PerRow per_row = {"entropy", targets};
@@ -462,7 +462,7 @@ TEST(EntropyControl, RefusesBadArguments) {
   });
   expect_error("gamma_for_entropy: gamma must have one entry for each of 2 rows, got 1",
                [&] { gamma_for_entropy({.entropy = 1}, view, std::span(gamma).first(1), entropy, status); });
-  expect_error("gamma_for_entropy: min_gamma must be at most max_gamma",
+  expect_error("gamma_for_entropy: min_gamma must be at most max_gamma, got min_gamma 2, max_gamma 1",
                [&] { gamma_for_entropy({.entropy = 1, .min_gamma = 2, .max_gamma = 1}, view, gamma, entropy, status); });
   expect_error("power_transform: gamma must be at least 0 and at most inf, got -1",
                [&] { power_transform({.gamma = -1}, view, out); });
@@ -917,7 +917,7 @@ TEST(EntropyControl, RefusesBadDensitiesAndTables) {
   std::fill(w.begin(), w.end(), 0.0);
   expect_error("normalize_density: weights must not all be 0, got 0 everywhere", [&] { density(1); });
 
-  expect_error("normalize_joint: exactly one of joint, marginal and conditional must be given",
+  expect_error("normalize_joint: exactly one of joint, marginal and conditional must be given, got joint 1, conditional 1",
                [&] { normalize_joint({.joint = 1, .conditional = 1}, view, out); });
   expect_error("normalize_joint: marginal must be at least 0 and finite, got -1",
                [&] { normalize_joint({.marginal = -1}, view, out); });

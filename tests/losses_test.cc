@@ -741,11 +741,11 @@ TEST(LossesRefuse, WhatTheyCannotTake) {
   fails("softmax_loss: target must have one class for each of 2 rows, got 1", SoftmaxLoss{}, one);
   fails("softmax_loss: label_smoothing must be at least 0 and at most 1, got -1", SoftmaxLoss{.label_smoothing = -1}, good);
   fails("top_k_softmax_loss: k must be above 0, got 0", TopKSoftmaxLoss{}, good);
-  fails("margin_softmax_loss: margin must be an integer of at least 1 for kind sphere",
+  fails("margin_softmax_loss: margin must be an integer of at least 1 for kind sphere, got kind sphere, margin 1.5",
         MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::sphere, .margin = 1.5}, good);
-  fails("margin_softmax_loss: margin must be at most pi for kind arc",
+  fails("margin_softmax_loss: margin must be at most pi for kind arc, got kind arc, margin 4",
         MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::arc, .margin = 4}, good);
-  fails("jsd_loss: beta must be below 1, where the loss is 0 always", JsdLoss{.beta = 1}, good);
+  fails("jsd_loss: beta must be below 1, where the loss is 0 always, got beta 1", JsdLoss{.beta = 1}, good);
   fails("jsd_loss: target must be a matrix of x's shape, got a class for each row", JsdLoss{}, good);
   fails("entmax: alpha must be above 0 and finite, got 0", SurrogateLoss{.map = Entmax{.alpha = 0}}, good);
   expect_error("softmax_loss: target must be a distribution in every row, got a sum of 0 in row 1",

@@ -337,7 +337,7 @@ TEST(Maps, BitsDependOnTheRowAlone) {
             apply_vjp(op, row, p, gr, MatrixView<T>(want_dx.data() + r * n, 1, n));
           }
           // Enough rows for several threads: copies of the batch, each at another place.
-          const std::size_t copies = 1 + 200000 / description_of(op).cost / (rows * n);
+          const std::size_t copies = 1 + 100000 / description_of(op).cost / (rows * n);
           std::vector<T> many, many_g, p(copies * rows * n), dx(copies * rows * n);
           for (std::size_t c = 0; c < copies; ++c) {
             many.insert(many.end(), x.begin(), x.end());
@@ -345,7 +345,9 @@ TEST(Maps, BitsDependOnTheRowAlone) {
           }
           for (const std::string& target : targets) {
             force_simd_target(target);
+            // The number of threads and the target do not meet: one thread is enough with one target.
             for (const std::size_t threads : {1, 5}) {
+              if (threads == 1 && target != targets[0]) continue;
               set_num_threads(threads);
               std::fill(p.begin(), p.end(), T(-1));
               std::fill(dx.begin(), dx.end(), T(-1));

@@ -547,7 +547,9 @@ TEST(Sampler, Refusals) {
   expect_error("min_p: p must be above 0 and at most 1, got 0", [] { Sampler({step::MinP{0}}); });
   expect_error("typical_p: p must be above 0 and at most 1, got nan", [] { Sampler({step::TypicalP{kNaN<double>}}); });
   expect_error("entropy: entropy must be at least 0 and finite, got -1", [] { Sampler({step::Entropy{-1}}); });
-  expect_error("entropy_clip: min_entropy must be at most max_entropy", [] { Sampler({step::EntropyClip{2, 1}}); });
+  expect_error("entropy_clip: min_entropy must be at most max_entropy, got min_entropy 2, max_entropy 1", [] {
+    Sampler({step::EntropyClip{2, 1}});
+  });
 
   std::vector<float> x(6), p(6, 5);
   std::vector<std::int64_t> indices(4, 5);

@@ -87,6 +87,8 @@ typedef struct entropic_array {
      sinkhorn            a, b, cost in; value out, plan, f, g, marginal_error, lower_bound, upper_bound, iterations,
                          converged out?
 
+   value of optimal_transport, partial_transport and sinkhorn is <plan, cost>, without the entropy.
+
    Arrays with one value for each row may be float32 or float64, integers 32 or 64 bits. All other arrays have one
    floating-point type; it is float32 or float64 for gamma_for_entropy, power_transform and mean_field_entropy. Losses and
    measures give the gradient in a parameter that is an array as d_NAME, with one number for each row. sample,

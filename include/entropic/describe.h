@@ -121,14 +121,6 @@ constexpr void for_each_param(F&& f) {
   std::apply([&](const auto&... param) { (f(param), ...); }, Op::kParams);
 }
 
-// Whether a parameter of Op may have a value for each row.
-template <class Op>
-constexpr bool has_per_row() {
-  bool found = false;
-  for_each_param<Op>([&](const auto& param) { found |= param.per_row; });
-  return found;
-}
-
 // The numbers of `count` rows from `first` on, of PerRow or ParamGradient.
 template <class Numbers>
 std::vector<Numbers> of_rows(std::span<const Numbers> all, std::size_t first, std::size_t count) {

@@ -263,10 +263,9 @@ struct JsdLoss {
   };
   static constexpr auto kParams =
       std::tuple{Param<JsdLoss>{.name = "beta",
-                                .meaning = "weight of the teacher; towards 0 and 1 the loss goes to 0",
+                                .meaning = "weight of the teacher, below 1; towards 0 and 1 the loss goes to 0",
                                 .member = &JsdLoss::beta,
                                 .above = 0,
-                                .up_to = 1,
                                 .per_row = true}};
   constexpr std::string_view check() const { return beta < 1 ? "" : "beta must be below 1, where the loss is 0 always"; }
 };

@@ -181,7 +181,7 @@ std::size_t tile_rows_for(const AttentionCall<T>& call, std::size_t tiles) {
   return std::clamp<std::size_t>(kTileBytes / row / 6 * 6, 6, kTileRows);
 }
 
-// The cost of a query, in numbers that take as long to read.
+// The cost of a query, in units of the time to read one number.
 template <class T>
 std::size_t cost_of_query(const AttentionCall<T>& call) {
   return call.k.rows * ((call.q.cols + call.v.cols) / 16 + cost_of(call.options.map)) + 1;
@@ -294,7 +294,7 @@ LinearHead<T> linear_head(const HeadsView<const T>& q, const HeadsView<const T>&
           k.row_stride,   v.row_stride};
 }
 
-// The cost of a head, in numbers that take as long to read.
+// The cost of a head, in units of the time to read one number.
 template <class T>
 std::size_t cost_of_linear(const HeadsView<const T>& q, const HeadsView<const T>& k, const HeadsView<const T>& v) {
   return (q.rows + k.rows) * (q.cols * q.cols * v.cols / 64 + 1);

@@ -3,8 +3,6 @@
 #include "entropic/c.h"
 
 #include <cmath>
-#include <cstring>
-#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,16 +11,9 @@
 
 #include "entropic/entropic.h"
 #include "src/c/call.h"
-#include "src/per_thread.h"
+#include "src/c/guard.h"
 
 namespace entropic::inline ENTROPIC_ABI::by_name {
-
-std::string& last_error() {
-  struct LastError {
-    std::string text;
-  };
-  return per_thread<LastError>().text;
-}
 
 std::vector<ArrayRole> roles_of(const OperationInfo& info, bool vjp) {
   const std::string_view family = info.family;
@@ -345,32 +336,6 @@ std::span<const Runner> runners() {
   return kAll;
 }
 
-// No exception leaves this function, not even when there is no memory for the message.
-int failed(int code, const char* text) noexcept {
-  try {
-    last_error() = text;
-  } catch (...) {
-    last_error().clear();
-  }
-  return code;
-}
-
-template <class Run>
-int guarded(const Run& run) noexcept {
-  try {
-    run();
-    return ENTROPIC_OK;
-  } catch (const std::invalid_argument& error) {
-    return failed(ENTROPIC_INVALID_ARGUMENT, error.what());
-  } catch (const std::bad_alloc&) {
-    return failed(ENTROPIC_OUT_OF_MEMORY, "out of memory");
-  } catch (const std::exception& error) {
-    return failed(ENTROPIC_INTERNAL_ERROR, error.what());
-  } catch (...) {
-    return failed(ENTROPIC_INTERNAL_ERROR, "unknown error");
-  }
-}
-
 int run(const char* operation, const char* parameters, const entropic_array* arrays, std::size_t count, bool vjp) {
   return guarded([&] {
     if (operation == nullptr) fail("operation must not be null");
@@ -467,7 +432,7 @@ int entropic_apply_vjp(const char* operation, const char* parameters, const entr
   return entropic::by_name::run(operation, parameters, arrays, count, true);
 }
 
-const char* entropic_last_error(void) { return entropic::by_name::last_error().c_str(); }
+const char* entropic_last_error(void) { return entropic::last_error().c_str(); }
 
 const char* entropic_registry(void) {
   static const std::string all = entropic::by_name::registry();

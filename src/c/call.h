@@ -132,7 +132,7 @@ class Call {
       for (const Argument& one : parse_parameters(where_, parameters, is_chain() ? &steps_ : nullptr)) set(one);
       if (is_chain() && !steps_) fail("{}: steps is required", where_);
     }
-    const std::size_t rows = given_.empty() ? 0 : find(roles_of(info, vjp)[0].name)->rows();
+    const std::size_t rows = find(roles_of(info, vjp)[0].name)->rows();
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const ParamInfo& param = info.params[i];
       if (!param.per_row) continue;
@@ -371,9 +371,6 @@ MatrixView<T> matrix_of(const Call& call, std::string_view name, const Given& fi
   }
   return {reinterpret_cast<T*>(given->data), given->rows(), given->cols(), static_cast<std::size_t>(given->strides[0] / kItem)};
 }
-
-// The message of this thread's last failed call.
-std::string& last_error();
 
 // Functions of more.cc.
 void store_integers(const Given& to, std::span<const std::int64_t> from);

@@ -24,9 +24,11 @@ void store_integers(const Given& to, std::span<const std::int64_t> from) {
 
 const Given& checked_indices(const Call& call) {
   const Given& indices = call["indices"];
-  if ((indices.type != ENTROPIC_INT32 && indices.type != ENTROPIC_INT64) || indices.rows() != call["x"].rows()) {
-    fail("{}: indices must be integers of 32 or 64 bits, with as many rows as x, got {} and {}", call.where(),
-         shape_text(indices.shape), shape_text(call["x"].shape));
+  if (indices.type != ENTROPIC_INT32 && indices.type != ENTROPIC_INT64) {
+    fail("{}: indices must be int32 or int64", call.where());
+  }
+  if (indices.rows() != call["x"].rows()) {
+    fail("{}: indices must have a row for each of {} rows of x, got {}", call.where(), call["x"].rows(), indices.rows());
   }
   return indices;
 }
@@ -258,16 +260,11 @@ void transport(Call& call) {
     Column<double> value(call.where(), call["value"], 1);
     const std::vector<T> a = numbers_of<T>(call, "a"), b = numbers_of<T>(call, "b");
     if (const auto* const sliced = std::get_if<SlicedWasserstein>(&op)) {
-      const Given& along = call["directions"];
+      const auto along = matrix("directions", x);
       std::vector<double> directions;
-      for (std::size_t r = 0; r < along.rows(); ++r) {
-        for (std::size_t c = 0; c < along.cols(); ++c) {
-          directions.push_back(static_cast<double>(matrix("directions", x).row(r)[c]));
-        }
-      }
-      const SlicedWassersteinResult result =
-          sliced_wasserstein<T>(*sliced, matrix("x", x), matrix("y", x), a, b,
-                                MatrixView<const double>(directions.data(), along.rows(), along.cols()));
+      for (std::size_t r = 0; r < along.rows; ++r) directions.insert(directions.end(), along.row(r), along.row(r) + along.cols);
+      const SlicedWassersteinResult result = sliced_wasserstein<T>(
+          *sliced, matrix("x", x), matrix("y", x), a, b, MatrixView<const double>(directions.data(), along.rows, along.cols));
       value.all()[0] = result.distance;
       column_of<double>(call, "error", 1, [&](std::size_t) { return result.error; });
     } else if (const auto* const points = std::get_if<Wasserstein>(&op)) {

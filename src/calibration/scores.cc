@@ -16,7 +16,7 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
-// Checks that a row of p is a distribution, and returns its sum.
+// Checks that a row of p is a distribution.
 template <class T>
 void check_distribution(std::string_view name, MatrixView<const T> p, std::size_t r, std::optional<double> sum_tolerance) {
   const T* row = p.row(r);

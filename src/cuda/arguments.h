@@ -23,8 +23,9 @@ namespace entropic::inline ENTROPIC_ABI::cuda {
 // call it before anything is written.
 class Arguments {
  public:
-  Arguments(std::string_view operation, const char* parameters, const entropic_array* arrays, std::size_t count)
-      : operation_(operation), used_(count) {
+  // The type of the call is that of the first array. Only a chain has the parameter steps.
+  Arguments(std::string_view operation, const char* parameters, const entropic_array* arrays, std::size_t count, bool chain)
+      : operation_(operation), arrays_(arrays, count), used_(count), type_(arrays[0].type) {
     for (std::size_t i = 0; i < count; ++i) {
       if (arrays[i].struct_size != sizeof(entropic_array)) {
         fail("{}: struct_size must be {}, got {}", operation_, sizeof(entropic_array), arrays[i].struct_size);
@@ -34,8 +35,7 @@ class Arguments {
         fail("{}: col_stride of {} must be 1 and row_stride at least 0 on a device", operation_, arrays[i].name);
       }
     }
-    arrays_ = {arrays, count};
-    if (parameters != nullptr) given_ = parse_parameters(operation_, parameters, &steps_);
+    if (parameters != nullptr) given_ = parse_parameters(operation_, parameters, chain ? &steps_ : nullptr);
   }
 
   std::string_view operation() const { return operation_; }
@@ -106,7 +106,6 @@ class Arguments {
     for_each_param<Op>([&](const auto& param) {
       if constexpr (requires { Op{}.*param.member + 1.0; }) add_per_row(param.name, param.per_row, {}, false);
     });
-    check_no_more_parameters();
   }
   void check_no_more_parameters() const {
     if (!given_.empty()) fail("{}: there is no parameter '{}'", operation_, given_[0].name);
@@ -135,7 +134,6 @@ class Arguments {
     return *steps_;
   }
 
-  void set_type(std::int32_t type) { type_ = type; }
   std::int32_t type() const { return type_; }
   void check_all_used() const {
     for (std::size_t i = 0; i < arrays_.size(); ++i) {
@@ -144,8 +142,13 @@ class Arguments {
   }
 
  private:
+  static std::string_view type_name(std::int32_t type) {
+    constexpr std::string_view kNames[] = {"float32", "float64", "float16", "bfloat16", "int32", "int64"};
+    return type >= 1 && type <= 6 ? kNames[type - 1] : "of an unknown type";
+  }
   void check_type(const entropic_array& array, std::int32_t type) const {
-    if (array.type != type) fail("{}: type of {} must be {}, got {}", operation_, array.name, type, array.type);
+    if (array.type == type) return;
+    fail("{}: {} must be {}, got {}", operation_, array.name, type_name(type), type_name(array.type));
   }
   // Removes a parameter from those given.
   std::optional<ParamValue> taken(std::string_view name) {
@@ -177,7 +180,7 @@ class Arguments {
   std::vector<PerRow> per_row_;
   std::vector<ParamGradient> gradients_;
   std::vector<std::string> names_;
-  std::int32_t type_ = 0;
+  std::int32_t type_;
 };
 
 }  // namespace entropic::inline ENTROPIC_ABI::cuda

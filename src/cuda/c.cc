@@ -5,17 +5,16 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "entropic/cuda.h"
 #include "entropic/operation.h"
+#include "src/c/guard.h"
 #include "src/c/json.h"
 #include "src/check.h"
 #include "src/cuda/arguments.h"
-#include "src/per_thread.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
@@ -37,12 +36,13 @@ void on_type(std::string_view operation, std::int32_t type, const Run& run) {
   }
 }
 
-// Calls call(visitor's argument, info) for the operation `name`; returns false if no family on devices has it.
+// The operation of Family with this name, or null.
 template <class Family>
 const OperationInfo* info_of(std::string_view name) {
   return find_operation(family_info<Family>(), name);
 }
 
+bool is_chain(std::string_view name) { return name == "sampler_probs" || name == "sampler_sample"; }
 bool is_of_calibration(std::string_view name) {
   return name == "calibration_facts" || name == "temperature_slopes" || name == "target_entropy_losses";
 }
@@ -58,6 +58,7 @@ void run_token_statistics(Arguments& given, bool vjp, std::span<std::byte> memor
   options.temperature = given.number("temperature").value_or(1);
   const std::int64_t wanted = given.whole("top").value_or(0);
   given.add_per_row_of<TokenStatistics>();
+  given.check_no_more_parameters();
   const auto x = given.matrix<const T>("x");
   const auto target = given.column<const std::int64_t>(given.at("target"), ENTROPIC_INT64);
   if (vjp) {
@@ -133,151 +134,154 @@ void run_fit(Arguments& given, std::span<std::byte> memory, Stream stream) {
 }
 
 template <class T>
-void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream stream) {
+void run_map(const Map& map, Arguments& given, bool vjp, std::span<std::byte> memory, Stream stream) {
+  const auto x = given.matrix<const T>("x");
+  if (vjp) {
+    const auto y = given.matrix<const T>("y"), g = given.matrix<const T>("grad");
+    const auto dx = given.matrix<T>("dx");
+    given.check_all_used();
+    return apply_vjp<T>(map, x, y, g, dx, memory, stream, given.per_row(), given.gradients());
+  }
+  const auto y = given.matrix<T>("y");
+  given.check_all_used();
+  apply<T>(map, x, y, memory, stream, given.per_row());
+}
+
+template <class T>
+void run_logarithm(const Logarithm& log, Arguments& given, bool vjp, std::span<std::byte> memory, Stream stream) {
+  const auto* const log_softmax_op = std::get_if<LogSoftmax>(&log);
+  const auto x = given.matrix<const T>("x");
+  if (!vjp) {
+    const auto y = given.matrix<T>("y");
+    given.check_all_used();
+    if (log_softmax_op != nullptr) return log_softmax<T>(*log_softmax_op, x, y, memory, stream, given.per_row());
+    return logsumexp<T>(std::get<LogSumExp>(log), x, y, memory, stream, given.per_row());
+  }
+  const auto y = given.matrix<const T>("y", log_softmax_op != nullptr), g = given.matrix<const T>("grad");
+  const auto dx = given.matrix<T>("dx");
+  given.check_all_used();
+  if (log_softmax_op != nullptr) {
+    return log_softmax_vjp<T>(*log_softmax_op, x, y, g, dx, memory, stream, given.per_row(), given.gradients());
+  }
+  logsumexp_vjp<T>(std::get<LogSumExp>(log), x, g, dx, memory, stream, given.per_row(), given.gradients());
+}
+
+template <class T>
+void run_loss(const OperationInfo& info, Arguments& given, std::span<std::byte> memory, Stream stream) {
+  const std::optional<std::int64_t> ignored = given.whole("ignore_index");
+  const Loss op = given.make<Loss>(info);
+  std::visit(
+      [&](const auto& one) {
+        if constexpr (requires { one.map; }) given.add_of_map(one.map);
+      },
+      op);
+  const auto x = given.matrix<const T>("x");
+  const auto dx = given.matrix<T>("dx", false);
+  const std::span<double> value = given.value();
+  const entropic_array& target = given.at("target");
+  if (target.type == ENTROPIC_INT64) {
+    const auto classes = given.column<const std::int64_t>(target, ENTROPIC_INT64);
+    given.check_all_used();
+    return loss<T>(op, x, classes, value, dx, memory, stream, given.per_row(), given.gradients(), ignored);
+  }
+  const auto targets = given.matrix<const T>("target");
+  given.check_all_used();
+  loss<T>(op, x, targets, value, dx, memory, stream, given.per_row(), given.gradients());
+}
+
+template <class T>
+void run_measure(const Measure& op, Arguments& given, std::span<std::byte> memory, Stream stream) {
+  const auto p = given.matrix<const T>("p");
+  const std::span<double> value = given.value();
+  const auto dp = given.matrix<T>("dp", false);
+  given.check_all_used();
+  measure<T>(op, p, value, dp, memory, stream, given.per_row(), given.gradients());
+}
+
+template <class T>
+void run_divergence(const Divergence& op, Arguments& given, std::span<std::byte> memory, Stream stream) {
+  const auto p = given.matrix<const T>("p"), q = given.matrix<const T>("q");
+  const std::span<double> value = given.value();
+  const auto dp = given.matrix<T>("dp", false), dq = given.matrix<T>("dq", false);
+  given.check_all_used();
+  measure<T>(op, p, q, value, dp, dq, memory, stream);
+}
+
+template <class T>
+void run_gamma(const GammaForEntropy& op, Arguments& given, std::span<std::byte> memory, Stream stream) {
+  const auto x = given.matrix<const T>("x");
+  const auto gamma = given.column<double>(given.at("gamma"), ENTROPIC_FLOAT64);
+  const auto reached = given.column<double>(given.at("reached"), ENTROPIC_FLOAT64);
+  const auto status = given.column<std::int32_t>(given.at("status"), ENTROPIC_INT32);
+  given.check_all_used();
+  gamma_for_entropy<T>(op, x, gamma, reached, status, memory, stream, given.per_row());
+}
+
+template <class T>
+void run_sampling(Arguments& given, std::span<std::byte> memory, Stream stream) {
   const std::string_view name = given.operation();
-  if (name == TokenStatistics::kDescription.name) return run_token_statistics<T>(given, vjp, memory, stream);
-  if (const OperationInfo* const info = info_of<Map>(name)) {
-    const Map map = given.make<Map>(*info);
-    if (vjp) {
-      const auto x = given.matrix<const T>("x"), y = given.matrix<const T>("y"), g = given.matrix<const T>("grad");
-      const auto dx = given.matrix<T>("dx");
-      given.check_all_used();
-      return apply_vjp<T>(map, x, y, g, dx, memory, stream, given.per_row(), given.gradients());
-    }
+  if (name == "sampler_probs") {
+    given.check_no_more_parameters();
     const auto x = given.matrix<const T>("x");
     const auto y = given.matrix<T>("y");
     given.check_all_used();
-    return apply<T>(map, x, y, memory, stream, given.per_row());
+    return probs<T>(given.steps(), x, y, memory, stream);
   }
-  if (const OperationInfo* const info = info_of<Logarithm>(name)) {
-    const Logarithm log = given.make<Logarithm>(*info);
-    const auto* const log_softmax_op = std::get_if<LogSoftmax>(&log);
-    const auto x = given.matrix<const T>("x");
-    if (!vjp) {
+  const DeviceNoise noise = given.noise();
+  if (name == "gumbel_noise") {
+    if constexpr (kIsHalf<T>) {
+      fail("gumbel_noise: type must be float32 or float64");
+    } else {
+      given.check_no_more_parameters();
       const auto y = given.matrix<T>("y");
       given.check_all_used();
-      if (log_softmax_op != nullptr) return log_softmax<T>(*log_softmax_op, x, y, memory, stream, given.per_row());
-      return logsumexp<T>(std::get<LogSumExp>(log), x, y, memory, stream, given.per_row());
+      return gumbel_noise<T>(y, noise, memory, stream);
     }
-    const auto y = given.matrix<const T>("y", log_softmax_op != nullptr), g = given.matrix<const T>("grad");
-    const auto dx = given.matrix<T>("dx");
-    given.check_all_used();
-    if (log_softmax_op != nullptr) {
-      return log_softmax_vjp<T>(*log_softmax_op, x, y, g, dx, memory, stream, given.per_row(), given.gradients());
-    }
-    return logsumexp_vjp<T>(std::get<LogSumExp>(log), x, g, dx, memory, stream, given.per_row(), given.gradients());
   }
-  if (vjp) fail("operation must have its own gradient, got {}", name);
-  if (const OperationInfo* const info = info_of<Loss>(name)) {
-    const std::optional<std::int64_t> ignored = given.whole("ignore_index");
-    const Loss op = given.make<Loss>(*info);
-    std::visit(
-        [&](const auto& one) {
-          if constexpr (requires { one.map; }) given.add_of_map(one.map);
-        },
-        op);
-    const auto x = given.matrix<const T>("x");
-    const auto dx = given.matrix<T>("dx", false);
-    const std::span<double> value = given.value();
-    const entropic_array& target = given.at("target");
-    if (target.type == ENTROPIC_INT64) {
-      const auto classes = given.column<const std::int64_t>(target, ENTROPIC_INT64);
-      given.check_all_used();
-      return loss<T>(op, x, classes, value, dx, memory, stream, given.per_row(), given.gradients(), ignored);
-    }
-    const auto targets = given.matrix<const T>("target");
+  const auto x = given.matrix<const T>("x");
+  if (name == GumbelSoftmax::kDescription.name) {
+    const GumbelSoftmax op = std::get<GumbelSoftmax>(given.make<Sampling>(*info_of<Sampling>(name)));
+    const auto y = given.matrix<T>("y");
     given.check_all_used();
-    return loss<T>(op, x, targets, value, dx, memory, stream, given.per_row(), given.gradients());
+    return gumbel_softmax<T>(op, x, y, noise, memory, stream);
   }
-  if (const OperationInfo* const info = info_of<Measure>(name)) {
-    const Measure op = given.make<Measure>(*info);
-    const auto p = given.matrix<const T>("p");
-    const std::span<double> value = given.value();
-    const auto dp = given.matrix<T>("dp", false);
+  const auto indices = given.matrix<std::int64_t>("indices", true, ENTROPIC_INT64);
+  if (name == "sampler_sample") {
+    given.check_no_more_parameters();
     given.check_all_used();
-    return measure<T>(op, p, value, dp, memory, stream, given.per_row(), given.gradients());
+    return sample<T>(given.steps(), x, indices, noise, memory, stream);
   }
-  if (const OperationInfo* const info = info_of<Divergence>(name)) {
-    const Divergence op = given.make<Divergence>(*info);
-    const auto p = given.matrix<const T>("p"), q = given.matrix<const T>("q");
-    const std::span<double> value = given.value();
-    const auto dp = given.matrix<T>("dp", false), dq = given.matrix<T>("dq", false);
-    given.check_all_used();
-    return measure<T>(op, p, q, value, dp, dq, memory, stream);
+  const Sample op = std::get<Sample>(given.make<Sampling>(*info_of<Sampling>(name)));
+  given.check_all_used();
+  sample<T>(op, x, indices, noise, memory, stream);
+}
+
+template <class T>
+void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream stream) {
+  const std::string_view name = given.operation();
+  if (name == TokenStatistics::kDescription.name) return run_token_statistics<T>(given, vjp, memory, stream);
+  if (const auto* const info = info_of<Map>(name)) return run_map<T>(given.make<Map>(*info), given, vjp, memory, stream);
+  if (const auto* const info = info_of<Logarithm>(name)) {
+    return run_logarithm<T>(given.make<Logarithm>(*info), given, vjp, memory, stream);
+  }
+  if (vjp) fail("there is no gradient of {}; maps, log_softmax, logsumexp and token_statistics have one", name);
+  if (const auto* const info = info_of<Loss>(name)) return run_loss<T>(*info, given, memory, stream);
+  if (const auto* const info = info_of<Measure>(name)) return run_measure<T>(given.make<Measure>(*info), given, memory, stream);
+  if (const auto* const info = info_of<Divergence>(name)) {
+    return run_divergence<T>(given.make<Divergence>(*info), given, memory, stream);
   }
   if (name == GammaForEntropy::kDescription.name) {
     if constexpr (kIsHalf<T>) {
       fail("{}: type must be float32 or float64", name);
     } else {
       const auto op = std::get<GammaForEntropy>(given.make<EntropyControl>(*info_of<EntropyControl>(name)));
-      const auto x = given.matrix<const T>("x");
-      const auto gamma = given.column<double>(given.at("gamma"), ENTROPIC_FLOAT64);
-      const auto reached = given.column<double>(given.at("reached"), ENTROPIC_FLOAT64);
-      const auto status = given.column<std::int32_t>(given.at("status"), ENTROPIC_INT32);
-      given.check_all_used();
-      return gamma_for_entropy<T>(op, x, gamma, reached, status, memory, stream, given.per_row());
+      return run_gamma<T>(op, given, memory, stream);
     }
   }
   if (is_of_calibration(name)) return run_of_calibration<T>(given, memory, stream);
   if (is_fit(name)) return run_fit<T>(given, memory, stream);
-  const DeviceNoise noise = given.noise();
-  if (name == "sampler_probs") {
-    const auto x = given.matrix<const T>("x");
-    const auto y = given.matrix<T>("y");
-    given.check_all_used();
-    return probs<T>(given.steps(), x, y, memory, stream);
-  }
-  if (name == "gumbel_noise") {
-    if constexpr (kIsHalf<T>) {
-      fail("gumbel_noise: type must be float32 or float64");
-    } else {
-      const auto y = given.matrix<T>("y");
-      given.check_all_used();
-      return gumbel_noise<T>(y, noise, memory, stream);
-    }
-  }
-  if (name == "gumbel_softmax") {
-    const GumbelSoftmax op = std::get<GumbelSoftmax>(given.make<Sampling>(*info_of<Sampling>(name)));
-    const auto x = given.matrix<const T>("x");
-    const auto y = given.matrix<T>("y");
-    given.check_all_used();
-    return gumbel_softmax<T>(op, x, y, noise, memory, stream);
-  }
-  const bool chain = name == "sampler_sample";
-  if (!chain && name != "sample") fail("operation must be one of those in entropic/cuda_c.h, got '{}'", name);
-  const entropic_array& to = given.at("indices");
-  if (to.type != ENTROPIC_INT64) fail("{}: type of indices must be int64", name);
-  const MatrixView<std::int64_t> indices(static_cast<std::int64_t*>(to.data), to.rows, to.cols,
-                                         to.row_stride == 0 ? to.cols : static_cast<std::size_t>(to.row_stride));
-  const auto x = given.matrix<const T>("x");
-  given.check_all_used();
-  if (chain) return sample<T>(given.steps(), x, indices, noise, memory, stream);
-  sample<T>(std::get<Sample>(given.make<Sampling>(*info_of<Sampling>(name))), x, indices, noise, memory, stream);
-}
-
-std::string& last_error() {
-  struct LastError {
-    std::string text;
-  };
-  return per_thread<LastError>().text;
-}
-
-template <class Run>
-int guarded(const Run& run) noexcept {
-  int code = ENTROPIC_INTERNAL_ERROR;
-  try {
-    run();
-    return ENTROPIC_OK;
-  } catch (const std::invalid_argument& error) {
-    code = ENTROPIC_INVALID_ARGUMENT;
-    last_error().assign(error.what());
-  } catch (const std::bad_alloc&) {
-    code = ENTROPIC_OUT_OF_MEMORY;
-    last_error().assign("memory");
-  } catch (const std::exception& error) {
-    last_error().assign(error.what());
-  }
-  return code;
+  if (is_chain(name) || name == "gumbel_noise" || info_of<Sampling>(name)) return run_sampling<T>(given, memory, stream);
+  fail("operation must be one of those in entropic/cuda_c.h, got '{}'", name);
 }
 
 // The operation of this family with typical parameters, which do not change how much memory it needs.
@@ -301,8 +305,8 @@ std::size_t memory_of(std::string_view name, const char* parameters, std::size_t
   if (name == GumbelSoftmax::kDescription.name || name == "gumbel_noise") return memory_for<T>(GumbelSoftmax{}, rows, cols);
   if (is_of_calibration(name) || is_fit(name)) return memory_for_calibration<T>(rows, cols);
   std::optional<std::vector<Step>> steps;
-  const std::vector<Argument> given = parse_parameters(name, parameters, &steps);
-  if (name == "sampler_probs" || name == "sampler_sample") {
+  const std::vector<Argument> given = parse_parameters(name, parameters, is_chain(name) ? &steps : nullptr);
+  if (is_chain(name)) {
     if (!steps) fail("{}: steps is required", name);
     return memory_for<T>(*steps, rows, cols);
   }
@@ -335,8 +339,7 @@ int run(const char* operation, const char* parameters, const entropic_array* arr
   return guarded([&] {
     if (operation == nullptr) fail("operation must not be null");
     if (count == 0 || arrays == nullptr) fail("{}: arrays must not be empty", operation);
-    Arguments given(operation, parameters, arrays, count);
-    given.set_type(arrays[0].type);
+    Arguments given(operation, parameters, arrays, count, is_chain(operation));
     on_type(operation, arrays[0].type, [&]<class T>(std::type_identity<T>) {
       run_typed<T>(given, vjp, {static_cast<std::byte*>(memory), memory_size}, {stream});
     });
@@ -352,13 +355,13 @@ extern "C" {
 size_t entropic_cuda_memory(const char* operation, const char* parameters, size_t rows, size_t cols, int32_t type) {
   using namespace entropic;
   size_t bytes = 0;
-  const int failed = cuda::guarded([&] {
+  const int error = guarded([&] {
     if (operation == nullptr) fail("operation must not be null");
     cuda::on_type(operation, type, [&]<class T>(std::type_identity<T>) {
       bytes = cuda::memory_of<T>(operation, parameters == nullptr ? "{}" : parameters, rows, cols);
     });
   });
-  return failed != 0 ? 0 : bytes;
+  return error != ENTROPIC_OK ? 0 : bytes;
 }
 
 int entropic_cuda_run(const char* operation, const char* parameters, const entropic_array* arrays, size_t count, void* memory,
@@ -370,6 +373,6 @@ int entropic_cuda_vjp(const char* operation, const char* parameters, const entro
   return entropic::cuda::run(operation, parameters, arrays, count, true, memory, memory_size, stream);
 }
 
-const char* entropic_cuda_last_error(void) { return entropic::cuda::last_error().c_str(); }
+const char* entropic_cuda_last_error(void) { return entropic::last_error().c_str(); }
 
 }  // extern "C"

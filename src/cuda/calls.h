@@ -90,7 +90,6 @@ struct SampleCall : Call<Sample> {
 // several.
 struct Shape {
   unsigned blocks, threads, rows;
-  constexpr unsigned teams_per_cluster() const { return rows; }
 };
 
 }  // namespace cuda

@@ -7,10 +7,13 @@
 #include <limits>
 
 #include "src/check.h"
+#include "src/cuda/check.h"
 #include "src/cuda/kernels.h"
 #include "src/half.h"
 #include "src/losses/check.h"
 #include "src/losses/mapped.h"
+#include "src/maps/check.h"
+#include "src/measures/check.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
@@ -59,22 +62,6 @@ void check_common(Op op, std::span<const PerRow> per_row) {
     }
   });
   check_params(op);
-}
-
-void check_memory(std::string_view operation, std::span<std::byte> memory, std::size_t wanted) {
-  if (memory.size() < wanted) {
-    fail("{}: memory must have {} bytes, as memory_for() says, got {}", operation, wanted, memory.size());
-  }
-  if (reinterpret_cast<std::uintptr_t>(memory.data()) % 128 != 0) {
-    fail("{}: memory must be aligned to 128 bytes, got {}", operation, static_cast<const void*>(memory.data()));
-  }
-}
-
-template <class T>
-void check_map(std::string_view name, const MatrixView<const T>& x, std::string_view out_name, const MatrixView<T>& out) {
-  check_layout(name, "x", x);
-  check_shape(name, out_name, out, "x", x.rows, x.cols);
-  check_overlap(name, out_name, out, "x", x);
 }
 
 template <class T, class Op, class In>
@@ -144,12 +131,7 @@ template <class T>
 void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<const std::type_identity_t<T>> p,
                MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, std::span<std::byte> memory, Stream stream,
                std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
-  const std::string_view name = description_of(map).name;
-  check_map(name, x, "dx", dx);
-  check_shape(name, "p", p, "x", x.rows, x.cols);
-  check_shape(name, "g", g, "x", x.rows, x.cols);
-  check_overlap(name, "dx", dx, "p", p);
-  check_overlap(name, "dx", dx, "g", g);
+  check_vjp(description_of(map).name, x, "p", p, g, dx);
   std::visit(
       [&]<class Op>(const Op& op) {
         Call<Op> call = call_of<T>(op, x, memory, per_row);
@@ -174,11 +156,7 @@ void log_softmax_vjp(const LogSoftmax& options, MatrixView<const std::type_ident
                      MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx,
                      std::span<std::byte> memory, Stream stream, std::span<const PerRow> per_row,
                      std::span<const ParamGradient> gradients) {
-  check_map("log_softmax", x, "dx", dx);
-  check_shape("log_softmax", "y", y, "x", x.rows, x.cols);
-  check_shape("log_softmax", "g", g, "x", x.rows, x.cols);
-  check_overlap("log_softmax", "dx", dx, "y", y);
-  check_overlap("log_softmax", "dx", dx, "g", g);
+  check_vjp("log_softmax", x, "y", y, g, dx);
   Call<LogSoftmax> call = call_of<T>(options, x, memory, per_row);
   call.slopes = places_of<LogSoftmax, double>(gradients, x.rows);
   call.in[1] = rows_of(y), call.in[2] = rows_of(g), call.out = rows_of(dx);
@@ -191,7 +169,7 @@ void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T
   check_layout("logsumexp", "x", x);
   check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
   check_apart("logsumexp", "y", y, "x", x);
-  if (x.cols == 0 && x.rows > 0) fail("logsumexp: x must have at least one column, got {} x 0", x.rows);
+  check_has_columns("logsumexp", "x", x);
   Call<LogSumExp> call = call_of<T>(options, x, memory, per_row);
   call.out = rows_of(y);
   Kernels<LogSumExp, Working<T>>::map(call, stream);
@@ -220,68 +198,30 @@ void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, st
   check_size(kName, "entropy", entropy.size(), x.rows);
   check_size(kName, "status", status.size(), x.rows);
   if (options.input == Input::probs) fail("{}: input must be scores or log_probs on a device, got probs", kName);
-  if (x.cols == 0 && x.rows > 0) fail("{}: x must have at least one column, got {} x 0", kName, x.rows);
+  check_has_columns(kName, "x", x);
   Call<GammaForEntropy> call = call_of<T>(options, x, memory, per_row);
   call.gamma = gamma.data(), call.entropy = entropy.data(), call.status = status.data();
   Kernels<GammaForEntropy, T>::map(call, stream);
 }
 
-template void apply(const Map&, MatrixView<const float>, MatrixView<float>, std::span<std::byte>, Stream,
-                    std::span<const PerRow>);
-template void apply_vjp(const Map&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
-                        MatrixView<float>, std::span<std::byte>, Stream, std::span<const PerRow>,
-                        std::span<const ParamGradient>);
-template void log_softmax(const LogSoftmax&, MatrixView<const float>, MatrixView<float>, std::span<std::byte>, Stream,
-                          std::span<const PerRow>);
-template void log_softmax_vjp(const LogSoftmax&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
-                              MatrixView<float>, std::span<std::byte>, Stream, std::span<const PerRow>,
-                              std::span<const ParamGradient>);
-template void logsumexp(const LogSumExp&, MatrixView<const float>, MatrixView<float>, std::span<std::byte>, Stream,
-                        std::span<const PerRow>);
-template void logsumexp_vjp(const LogSumExp&, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,
-                            std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);
-template void apply(const Map&, MatrixView<const double>, MatrixView<double>, std::span<std::byte>, Stream,
-                    std::span<const PerRow>);
-template void apply_vjp(const Map&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
-                        MatrixView<double>, std::span<std::byte>, Stream, std::span<const PerRow>,
-                        std::span<const ParamGradient>);
-template void log_softmax(const LogSoftmax&, MatrixView<const double>, MatrixView<double>, std::span<std::byte>, Stream,
-                          std::span<const PerRow>);
-template void log_softmax_vjp(const LogSoftmax&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
-                              MatrixView<double>, std::span<std::byte>, Stream, std::span<const PerRow>,
-                              std::span<const ParamGradient>);
-template void logsumexp(const LogSumExp&, MatrixView<const double>, MatrixView<double>, std::span<std::byte>, Stream,
-                        std::span<const PerRow>);
-template void logsumexp_vjp(const LogSumExp&, MatrixView<const double>, MatrixView<const double>, MatrixView<double>,
-                            std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);
-template void apply(const Map&, MatrixView<const float16>, MatrixView<float16>, std::span<std::byte>, Stream,
-                    std::span<const PerRow>);
-template void apply_vjp(const Map&, MatrixView<const float16>, MatrixView<const float16>, MatrixView<const float16>,
-                        MatrixView<float16>, std::span<std::byte>, Stream, std::span<const PerRow>,
-                        std::span<const ParamGradient>);
-template void log_softmax(const LogSoftmax&, MatrixView<const float16>, MatrixView<float16>, std::span<std::byte>, Stream,
-                          std::span<const PerRow>);
-template void log_softmax_vjp(const LogSoftmax&, MatrixView<const float16>, MatrixView<const float16>,
-                              MatrixView<const float16>, MatrixView<float16>, std::span<std::byte>, Stream,
-                              std::span<const PerRow>, std::span<const ParamGradient>);
-template void logsumexp(const LogSumExp&, MatrixView<const float16>, MatrixView<float16>, std::span<std::byte>, Stream,
-                        std::span<const PerRow>);
-template void logsumexp_vjp(const LogSumExp&, MatrixView<const float16>, MatrixView<const float16>, MatrixView<float16>,
-                            std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);
-template void apply(const Map&, MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<std::byte>, Stream,
-                    std::span<const PerRow>);
-template void apply_vjp(const Map&, MatrixView<const bfloat16>, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
-                        MatrixView<bfloat16>, std::span<std::byte>, Stream, std::span<const PerRow>,
-                        std::span<const ParamGradient>);
-template void log_softmax(const LogSoftmax&, MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<std::byte>, Stream,
-                          std::span<const PerRow>);
-template void log_softmax_vjp(const LogSoftmax&, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
-                              MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<std::byte>, Stream,
-                              std::span<const PerRow>, std::span<const ParamGradient>);
-template void logsumexp(const LogSumExp&, MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<std::byte>, Stream,
-                        std::span<const PerRow>);
-template void logsumexp_vjp(const LogSumExp&, MatrixView<const bfloat16>, MatrixView<const bfloat16>, MatrixView<bfloat16>,
-                            std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);
+#define ENTROPIC_CUDA_MAPS(T)                                                                                                  \
+  template void apply(const Map&, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream, std::span<const PerRow>);  \
+  template void apply_vjp(const Map&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>, MatrixView<T>,            \
+                          std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);              \
+  template void log_softmax(const LogSoftmax&, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream,               \
+                            std::span<const PerRow>);                                                                          \
+  template void log_softmax_vjp(const LogSoftmax&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>,              \
+                                MatrixView<T>, std::span<std::byte>, Stream, std::span<const PerRow>,                          \
+                                std::span<const ParamGradient>);                                                               \
+  template void logsumexp(const LogSumExp&, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream,                  \
+                          std::span<const PerRow>);                                                                            \
+  template void logsumexp_vjp(const LogSumExp&, MatrixView<const T>, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, \
+                              Stream, std::span<const PerRow>, std::span<const ParamGradient>)
+ENTROPIC_CUDA_MAPS(float);
+ENTROPIC_CUDA_MAPS(double);
+ENTROPIC_CUDA_MAPS(float16);
+ENTROPIC_CUDA_MAPS(bfloat16);
+#undef ENTROPIC_CUDA_MAPS
 #define ENTROPIC_CUDA_MEMORY(T)                                                         \
   template std::size_t memory_for<T>(const Map&, std::size_t, std::size_t);             \
   template std::size_t memory_for<T>(const LogSoftmax&, std::size_t, std::size_t);      \
@@ -381,7 +321,7 @@ void run_loss(const Loss& loss, const LossArguments<T>& given) {
   const std::size_t rows = given.x.rows, cols = given.x.cols;
   check_layout(name, "x", given.x);
   check_size(name, "value", given.value.size(), rows);
-  if (cols == 0 && rows > 0) fail("{}: x must have at least one column, got {} x 0", name, rows);
+  check_has_columns(name, "x", given.x);
   if (given.dx.data != nullptr || given.dx.rows != 0 || given.dx.cols != 0) {
     check_shape(name, "dx", given.dx, "x", rows, cols);
     check_overlap(name, "dx", given.dx, "x", given.x);
@@ -432,13 +372,9 @@ template <class T>
 void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t> classes, std::span<double> value,
           MatrixView<std::type_identity_t<T>> dx, std::span<std::byte> memory, Stream stream, std::span<const PerRow> per_row,
           std::span<const ParamGradient> gradients, std::optional<std::int64_t> ignored) {
-  const std::string_view name = description_of(loss).name;
-  const TargetKind kind = std::visit([](const auto& op) { return op.kTarget; }, loss);
-  if (kind != TargetKind::classes && kind != TargetKind::classes_or_distributions) {
-    fail("{}: target must be a matrix of x's shape, got a class for each row", name);
-  }
+  check_takes_classes(loss);
   if (classes.size() != x.rows) {
-    fail("{}: target must have one class for each of {} rows, got {}", name, x.rows, classes.size());
+    fail("{}: target must have one class for each of {} rows, got {}", description_of(loss).name, x.rows, classes.size());
   }
   run_loss<T>(loss, {x, {}, classes, value, dx, memory, stream, per_row, gradients, ignored});
 }
@@ -447,12 +383,7 @@ template <class T>
 void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_identity_t<T>> target, std::span<double> value,
           MatrixView<std::type_identity_t<T>> dx, std::span<std::byte> memory, Stream stream, std::span<const PerRow> per_row,
           std::span<const ParamGradient> gradients) {
-  const std::string_view name = description_of(loss).name;
-  check_shape(name, "target", target, "x", x.rows, x.cols);
-  check_apart(name, "dx", dx, "target", target);
-  if (std::visit([](const auto& op) { return op.kTarget; }, loss) == TargetKind::classes) {
-    fail("{}: target must be a class for each row, got a matrix", name);
-  }
+  check_takes_matrix(loss, x, target, dx);
   run_loss<T>(loss, {x, target, {}, value, dx, memory, stream, per_row, gradients, {}});
 }
 
@@ -471,18 +402,6 @@ ENTROPIC_CUDA_LOSSES(bfloat16);
 
 namespace {
 
-template <class T>
-void check_measured(std::string_view name, const MatrixView<const T>& p, std::span<double> value, MatrixView<T>& dp,
-                    std::span<std::byte> memory, std::size_t wanted) {
-  check_layout(name, "p", p);
-  check_size(name, "value", value.size(), p.rows);
-  if (p.cols == 0 && p.rows > 0) fail("{}: p must have at least one column, got {} x 0", name, p.rows);
-  if (dp.data == nullptr) dp = {};
-  if (dp.data != nullptr) check_shape(name, "dp", dp, "p", p.rows, p.cols);
-  check_overlap(name, "dp", dp, "p", p);
-  check_memory(name, memory, wanted);
-}
-
 template <class T, class Op>
 MeasureCall<Op> measure_call(const Op& op, const MatrixView<const T>& p, std::span<double> value, const MatrixView<T>& dp,
                              std::span<std::byte> memory) {
@@ -494,31 +413,6 @@ MeasureCall<Op> measure_call(const Op& op, const MatrixView<const T>& p, std::sp
   return call;
 }
 
-// The upper bound of the value.
-template <class Op>
-double bound_of(const Op& op) {
-  if constexpr (!std::is_same_v<Op, JsDivergence> && !std::is_same_v<Op, JsDistance>) {
-    return std::numeric_limits<double>::infinity();
-  } else {
-    const double bound = 0x1.62e42fefa39efp-1 / (op.base ? std::log(*op.base) : 1);
-    return std::is_same_v<Op, JsDistance> ? std::sqrt(bound) : bound;
-  }
-}
-
-// The largest T up to a bound.
-template <class T>
-double stored_up_to(double bound) {
-  T rounded = static_cast<T>(bound);
-  if (static_cast<double>(static_cast<Working<T>>(rounded)) > bound) {
-    if constexpr (kIsHalf<T>) {
-      --rounded.bits;
-    } else {
-      rounded = std::nextafter(rounded, T(0));
-    }
-  }
-  return static_cast<double>(static_cast<Working<T>>(rounded));
-}
-
 }  // namespace
 
 template <class T>
@@ -528,7 +422,10 @@ void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, 
   std::visit(
       [&]<class Op>(const Op& one) {
         check_common(one, per_row);
-        check_measured<T>(Op::kDescription.name, p, value, dp, memory, MeasureKernels<Op, Working<T>>::memory(p.rows, p.cols));
+        constexpr std::string_view kName = Op::kDescription.name;
+        check_measure(kName, p, value, dp);
+        check_has_columns(kName, "p", p);
+        check_memory(kName, memory, MeasureKernels<Op, Working<T>>::memory(p.rows, p.cols));
         MeasureCall<Op> call = measure_call<T>(one, p, value, dp, memory);
         call.per_row = places_of<Op, const double>(per_row, p.rows);
         call.slopes = places_of<Op, double>(gradients, p.rows);
@@ -545,18 +442,9 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
       [&]<class Op>(const Op& one) {
         constexpr std::string_view kName = Op::kDescription.name;
         check_params(one);
-        check_measured<T>(kName, p, value, dp, memory, MeasureKernels<Op, Working<T>>::memory(p.rows, p.cols));
-        check_shape(kName, "q", q, "p, or one row for all", q.rows == 1 ? 1 : p.rows, p.cols);
-        if (dq.data == nullptr) dq = {};
-        if (dq.data != nullptr) check_shape(kName, "dq", dq, "p", p.rows, p.cols);
-        check_apart(kName, "dp", dp, "q", q);
-        check_apart(kName, "dq", dq, "p", p);
-        if (q.rows == p.rows) {
-          check_overlap(kName, "dq", dq, "q", q);
-        } else {
-          check_apart(kName, "dq", dq, "q", q);
-        }
-        check_apart(kName, "dp", dp, "dq", dq);
+        check_divergence(kName, p, q, value, dp, dq);
+        check_has_columns(kName, "p", p);
+        check_memory(kName, memory, MeasureKernels<Op, Working<T>>::memory(p.rows, p.cols));
         MeasureCall<Op> call = measure_call<T>(one, p, value, dp, memory);
         call.in[1] = rows_of(q), call.second = rows_of(dq), call.one_for_all = q.rows == 1;
         call.bound = bound_of(one), call.below_bound = stored_up_to<T>(call.bound);
@@ -610,7 +498,7 @@ SampleCall sample_call(std::string_view name, std::span<const Step> steps, const
                        const DeviceNoise& noise, std::span<std::byte> memory, std::size_t wanted) {
   check_layout(name, "x", x);
   if (x.cols > 0xffffffff) fail("{}: x must have fewer than 2^32 columns, got {}", name, x.cols);
-  if (x.cols == 0 && x.rows > 0) fail("{}: x must have at least one column, got {} x 0", name, x.rows);
+  check_has_columns(name, "x", x);
   if (!noise.streams.empty()) check_size(name, "streams", noise.streams.size(), x.rows);
   if (!noise.positions.empty()) check_size(name, "positions", noise.positions.size(), x.rows);
   if (steps.size() > SampleCall::kMostSteps) {
@@ -742,7 +630,7 @@ TokenCall token_call(const TokenStatistics& options, const MatrixView<const T>& 
   check_common(options, per_row);
   check_layout(kName, "x", x);
   check_size(kName, "target", target.size(), x.rows);
-  if (x.cols == 0 && x.rows > 0) fail("{}: x must have at least one column, got {} x 0", kName, x.rows);
+  check_has_columns(kName, "x", x);
   if (x.cols > 0xffffffff) fail("{}: x must have fewer than 2^32 columns, got {}", kName, x.cols);
   if (top > x.cols) fail("{}: top must have at most one column for each of {} tokens, got {}", kName, x.cols, top);
   check_memory(kName, memory, memory_for<T>(options, x.rows, x.cols, top));
@@ -814,7 +702,7 @@ void ask_rows(std::string_view name, CalibrationCall::Asked asked, double at, Ma
   check_size(name, "labels", labels.size(), x.rows);
   check_shape(name, "found", found, "four numbers for each row of x", x.rows, std::size_t{4});
   if (found.rows > 1 && found.row_stride != 4) fail("{}: found must have no gaps between rows", name);
-  if (x.cols == 0 && x.rows > 0) fail("{}: x must have at least one column, got {} x 0", name, x.rows);
+  check_has_columns(name, "x", x);
   check_memory(name, memory, CalibrationKernels<T>::memory(x.rows, x.cols));
   CalibrationCall call = {{GammaForEntropy{.entropy = 1}, x.rows, x.cols, {}, {}}};
   call.in[0] = rows_of(x);

@@ -13,6 +13,7 @@
 #include "src/calibration/labels.h"
 #include "src/calibration/search.h"
 #include "src/check.h"
+#include "src/cuda/check.h"
 #include "src/cuda/kernels.h"
 
 namespace entropic::inline ENTROPIC_ABI {
@@ -54,12 +55,7 @@ struct Memory {
   template <class T>
   Memory(std::string_view name, const MatrixView<const T>& x, std::size_t numbers, std::span<std::byte> memory) {
     const std::size_t wanted = memory_for_calibration<T>(x.rows, x.cols);
-    if (memory.size() < wanted) {
-      fail("{}: memory must have {} bytes, as memory_for_calibration() says, got {}", name, wanted, memory.size());
-    }
-    if (reinterpret_cast<std::uintptr_t>(memory.data()) % 128 != 0) {
-      fail("{}: memory must be aligned to 128 bytes, got {}", name, static_cast<const void*>(memory.data()));
-    }
+    check_memory(name, memory, wanted, "memory_for_calibration()");
     of_kernels = memory.first((memory.size() - x.rows * numbers * sizeof(double)) / 128 * 128);
     of_rows = reinterpret_cast<double*>(memory.data() + of_kernels.size());
   }

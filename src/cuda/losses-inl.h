@@ -42,7 +42,7 @@ HWY_INLINE CheckedTarget<T> CheckedTargetOf(const cuda::LossCall<Op>& call, size
   return {{nullptr, good ? static_cast<size_t>(t) : 0}, good, ignored};
 }
 
-// Sets the gradients in parameters of rows that have none.
+// Stores a row's value and its gradients in parameters: NaN if the value is NaN, 0 for an ignored row or an infinite loss.
 template <class Op>
 HWY_INLINE void WriteLoss(const cuda::LossCall<Op>& call, size_t r, double value, bool ignored, ParamValues<Op> slopes) {
   for (double& slope : slopes) {
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kShort ? 128 : 512, 1) LossKernel(cuda::LossCa
   });
 }
 
-// Memory for a 16-bit row: a copy, and four rows of float64.
+// Memory for a 16-bit row: five rows of the working type and four of float64.
 template <class T>
 size_t TeamMemoryOfLosses(size_t n) {
   return 5 * Arena::room<T>(n) + 4 * Arena::room<double>(n);

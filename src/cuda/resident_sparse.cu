@@ -12,8 +12,8 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// How a map finds the masses of a row's survivors: Masses calls use(mass, factor) with the mass of a survivor's u but for a
-// factor. It returns false if one is NaN.
+// How a map finds the masses of a row's survivors: Masses calls use(mass, factor) for each survivor, whose mass is
+// mass times factor. It returns false if one is NaN.
 struct BySimplex {
   static constexpr bool kCanBeDense = false;
   template <class Op>

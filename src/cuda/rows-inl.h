@@ -308,7 +308,8 @@ HWY_INLINE void VjpOneRow(const cuda::Call<Op>& call, const Op& op, size_t r, co
   WriteSlopes(call, slopes, r);
 }
 
-// Calls visit(r, op, memory) for each row of this team.
+// Calls visit(r, op, good, memory) for each row of this team. good: every parameter of the row is in its range, which only the
+// device can check.
 template <class Op, class Visit>
 HWY_INLINE void ForTeamRows(const cuda::Call<Op>& call, const Visit& visit) {
   const size_t team = Team::Number(), teams = Team::Teams();

@@ -292,18 +292,6 @@ struct Team {
     return Fold(value, size_t{0}, [](size_t a, size_t b) { return a + b; });
   }
 
-  // The value of the first thread.
-  template <class T>
-  static HWY_NOINLINE T OfFirst(T value) {
-    if (IsOne()) return value;
-    value = FromLane(value, 0);
-    if (IsWarp()) return value;
-    Tell(value);
-    value = Told<T>(0);
-    Barrier();
-    return value;
-  }
-
   static HWY_NOINLINE size_t SumOfWarp(size_t value) {
     for (unsigned mask = 16; mask > 0; mask /= 2) value += FromXor(value, mask);
     return value;

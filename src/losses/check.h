@@ -1,10 +1,30 @@
-// Checks of the wanted gradients of a loss, for all devices.
+// Checks of a loss's target and of its wanted gradients, for all devices.
 #pragma once
 
 #include "entropic/losses.h"
 #include "src/check.h"
 
 namespace entropic::inline ENTROPIC_ABI {
+
+// Checks that the loss takes a class for each row.
+inline void check_takes_classes(const Loss& loss) {
+  const TargetKind kind = std::visit([](const auto& op) { return op.kTarget; }, loss);
+  if (kind != TargetKind::classes && kind != TargetKind::classes_or_distributions) {
+    fail("{}: target must be a matrix of x's shape, got a class for each row", description_of(loss).name);
+  }
+}
+
+// Checks that the loss takes a matrix as its target, and the matrix; returns what the loss expects there.
+template <class T>
+TargetKind check_takes_matrix(const Loss& loss, const MatrixView<const T>& x, const MatrixView<const T>& target,
+                              const MatrixView<T>& dx) {
+  const std::string_view name = description_of(loss).name;
+  const TargetKind kind = std::visit([](const auto& op) { return op.kTarget; }, loss);
+  check_shape(name, "target", target, "x", x.rows, x.cols);
+  check_apart(name, "dx", dx, "target", target);
+  if (kind == TargetKind::classes) fail("{}: target must be a class for each row, got a matrix", name);
+  return kind;
+}
 
 // Checks the wanted gradients in parameters of the loss or of its map.
 template <class Op>

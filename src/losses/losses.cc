@@ -195,11 +195,8 @@ void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t>
           std::optional<std::int64_t> ignored) {
   const LossBatch<T> batch = {x, classes, {}, value, dx, to_vector(per_row), to_vector(gradients), ignored};
   check_batch(loss, batch);
+  check_takes_classes(loss);
   const std::string_view name = description_of(loss).name;
-  const TargetKind kind = std::visit([](const auto& op) { return op.kTarget; }, loss);
-  if (kind != TargetKind::classes && kind != TargetKind::classes_or_distributions) {
-    fail("{}: target must be a matrix of x's shape, got a class for each row", name);
-  }
   check_classes(name, classes, x.rows, x.cols, ignored);
   if (std::holds_alternative<MarginSoftmaxLoss>(loss)) check_cosines(name, batch);
   run(loss, batch);
@@ -211,39 +208,22 @@ void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_id
   const LossBatch<T> batch = {x, {}, target, value, dx, to_vector(per_row), to_vector(gradients), {}};
   check_batch(loss, batch);
   const std::string_view name = description_of(loss).name;
-  check_shape(name, "target", target, "x", x.rows, x.cols);
-  check_apart(name, "dx", dx, "target", target);
-  switch (std::visit([](const auto& op) { return op.kTarget; }, loss)) {
-    case TargetKind::classes:
-      fail("{}: target must be a class for each row, got a matrix", name);
-    case TargetKind::classes_or_distributions:
-      check_distributions(name, target);
-      break;
-    case TargetKind::labels:
-      check_labels(name, target);
-      break;
-    case TargetKind::scores:
-      break;
-  }
+  const TargetKind kind = check_takes_matrix(loss, x, target, dx);
+  if (kind == TargetKind::classes_or_distributions) check_distributions(name, target);
+  if (kind == TargetKind::labels) check_labels(name, target);
   run(loss, batch);
 }
 
-template void loss(const Loss&, MatrixView<const float>, std::span<const std::int64_t>, std::span<double>, MatrixView<float>,
-                   std::span<const PerRow>, std::span<const ParamGradient>, std::optional<std::int64_t>);
-template void loss(const Loss&, MatrixView<const double>, std::span<const std::int64_t>, std::span<double>, MatrixView<double>,
-                   std::span<const PerRow>, std::span<const ParamGradient>, std::optional<std::int64_t>);
-template void loss(const Loss&, MatrixView<const float16>, std::span<const std::int64_t>, std::span<double>,
-                   MatrixView<float16>, std::span<const PerRow>, std::span<const ParamGradient>, std::optional<std::int64_t>);
-template void loss(const Loss&, MatrixView<const bfloat16>, std::span<const std::int64_t>, std::span<double>,
-                   MatrixView<bfloat16>, std::span<const PerRow>, std::span<const ParamGradient>, std::optional<std::int64_t>);
-template void loss(const Loss&, MatrixView<const float>, MatrixView<const float>, std::span<double>, MatrixView<float>,
-                   std::span<const PerRow>, std::span<const ParamGradient>);
-template void loss(const Loss&, MatrixView<const double>, MatrixView<const double>, std::span<double>, MatrixView<double>,
-                   std::span<const PerRow>, std::span<const ParamGradient>);
-template void loss(const Loss&, MatrixView<const float16>, MatrixView<const float16>, std::span<double>, MatrixView<float16>,
-                   std::span<const PerRow>, std::span<const ParamGradient>);
-template void loss(const Loss&, MatrixView<const bfloat16>, MatrixView<const bfloat16>, std::span<double>, MatrixView<bfloat16>,
-                   std::span<const PerRow>, std::span<const ParamGradient>);
+#define ENTROPIC_LOSSES(T)                                                                                              \
+  template void loss(const Loss&, MatrixView<const T>, std::span<const std::int64_t>, std::span<double>, MatrixView<T>, \
+                     std::span<const PerRow>, std::span<const ParamGradient>, std::optional<std::int64_t>);             \
+  template void loss(const Loss&, MatrixView<const T>, MatrixView<const T>, std::span<double>, MatrixView<T>,           \
+                     std::span<const PerRow>, std::span<const ParamGradient>)
+ENTROPIC_LOSSES(float);
+ENTROPIC_LOSSES(double);
+ENTROPIC_LOSSES(float16);
+ENTROPIC_LOSSES(bfloat16);
+#undef ENTROPIC_LOSSES
 
 }  // namespace entropic::inline ENTROPIC_ABI
 

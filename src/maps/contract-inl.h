@@ -49,7 +49,7 @@ struct MapContract {
   // p of one row after PrepareRow, with a finite maximum; p may be x. A row with NaN becomes NaN.
   static_assert(Has<decltype(Kernels::MapRow), void(const Op&, const T* x, size_t n, T max, T* p, Workspace)>());
   // dx = J^T g of any row without +inf; dx may be x, p or g. If `slopes` is not null, also the gradients in the parameters, in
-  // their order, with 0 before: those that are per_row but for the divisor, whose gradient follows from dx.
+  // their order, which are 0 on entry: each that is per_row except the divisor, whose gradient follows from dx.
   static_assert(Has<decltype(Kernels::VjpRow), void(const Op&, const T* x, const T* p, const T* g, size_t n, T* dx,
                                                     ParamValues<Op>* slopes, Workspace)>());
 

@@ -87,7 +87,7 @@ HWY_INLINE double EntmaxPower(const Entmax& op) {
 template <class T>
 inline constexpr double kSumError = sizeof(T) == 4 ? 0x1p-24 : 0x1p-52;
 
-// c near the root for n of the u, with -inf 64 times behind them. Where there are many, a few of them say first where that is.
+// A start near the root. u has n numbers and then 64 times -inf. If there are many u, steps on a sample of them come first.
 template <class T>
 HWY_NOINLINE HWY_FLATTEN T StartByWholePowers(double b, T c, const T* u, size_t n) {
   const WholePowers whole_powers(b);
@@ -243,7 +243,7 @@ HWY_NOINLINE HWY_FLATTEN void PowerMasses(double b, const Filtered<T>* filtered,
   }
 }
 
-// The end of a search: c - step is the root but for the square of the step, and `sum` that of the masses there.
+// The end of a search: c - step is the root up to terms of the order of step^2, and `sum` that of the masses there.
 struct LastStep {
   double c, step, sum;
 };
@@ -268,7 +268,7 @@ HWY_NOINLINE HWY_FLATTEN LastStep ThresholdAndSlopes(double b, T start, size_t n
   return {static_cast<double>(search.c()), search.step(), sums[0] - search.step() / b * sums[1]};
 }
 
-// (q - step)^(1/b) but for the square of the step, from the slope q^(1/b - 1) at q = c + u.
+// (q - step)^(1/b) up to terms of the order of step^2, from the slope q^(1/b - 1) at q = c + u.
 template <class D, class T = hn::TFromD<D>>
 class MassAfterStep {
  public:

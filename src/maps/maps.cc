@@ -13,6 +13,7 @@
 #include "entropic/perturb_max.h"
 #include "src/check.h"
 #include "src/half.h"
+#include "src/maps/check.h"
 #include "src/maps/cost.h"
 #include "src/maps/kernels.h"
 #include "src/parallel.h"
@@ -71,23 +72,6 @@ void for_shares(const std::array<MatrixView<const T>, N>& in, MatrixView<T> out,
       finish_rows(result, out, first);
     }
   });
-}
-
-template <class T>
-void check_map(std::string_view name, const MatrixView<const T>& x, std::string_view out_name, const MatrixView<T>& out) {
-  check_layout(name, "x", x);
-  check_shape(name, out_name, out, "x", x.rows, x.cols);
-  check_overlap(name, out_name, out, "x", x);
-}
-
-template <class T>
-void check_vjp(std::string_view name, const MatrixView<const T>& x, std::string_view y_name, const MatrixView<const T>& y,
-               const MatrixView<const T>& g, const MatrixView<T>& dx) {
-  check_map(name, x, "dx", dx);
-  check_shape(name, y_name, y, "x", x.rows, x.cols);
-  check_shape(name, "g", g, "x", x.rows, x.cols);
-  check_overlap(name, "dx", dx, y_name, y);
-  check_overlap(name, "dx", dx, "g", g);
 }
 
 // Checks the parameters of a gradient.
@@ -235,50 +219,26 @@ void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity
                    });
 }
 
-template void apply(const Map&, MatrixView<const float>, MatrixView<float>, std::span<const PerRow>);
-template void apply(const Map&, MatrixView<const double>, MatrixView<double>, std::span<const PerRow>);
-template void apply(const Map&, MatrixView<const float16>, MatrixView<float16>, std::span<const PerRow>);
-template void apply(const Map&, MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<const PerRow>);
-template void apply_vjp(const Map&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
-                        MatrixView<float>, std::span<const PerRow>, std::span<const ParamGradient>);
-template void apply_vjp(const Map&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
-                        MatrixView<double>, std::span<const PerRow>, std::span<const ParamGradient>);
-template void apply_vjp(const Map&, MatrixView<const float16>, MatrixView<const float16>, MatrixView<const float16>,
-                        MatrixView<float16>, std::span<const PerRow>, std::span<const ParamGradient>);
-template void apply_vjp(const Map&, MatrixView<const bfloat16>, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
-                        MatrixView<bfloat16>, std::span<const PerRow>, std::span<const ParamGradient>);
+#define ENTROPIC_MAPS(T)                                                                                                      \
+  template void apply(const Map&, MatrixView<const T>, MatrixView<T>, std::span<const PerRow>);                               \
+  template void apply_vjp(const Map&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>, MatrixView<T>,           \
+                          std::span<const PerRow>, std::span<const ParamGradient>);                                           \
+  template void log_softmax(const LogSoftmax&, MatrixView<const T>, MatrixView<T>, std::span<const PerRow>);                  \
+  template void log_softmax_vjp(const LogSoftmax&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>,             \
+                                MatrixView<T>, std::span<const PerRow>, std::span<const ParamGradient>);                      \
+  template void logsumexp(const LogSumExp&, MatrixView<const T>, MatrixView<T>, std::span<const PerRow>);                     \
+  template void logsumexp_vjp(const LogSumExp&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>, MatrixView<T>, \
+                              std::span<const PerRow>, std::span<const ParamGradient>)
+ENTROPIC_MAPS(float);
+ENTROPIC_MAPS(double);
+ENTROPIC_MAPS(float16);
+ENTROPIC_MAPS(bfloat16);
+#undef ENTROPIC_MAPS
 template void perturb_max(const NoiseFunctions&, double, MatrixView<const float>, MatrixView<float>);
 template void perturb_max(const NoiseFunctions&, double, MatrixView<const double>, MatrixView<double>);
 template void perturb_max_vjp(const NoiseFunctions&, double, MatrixView<const float>, MatrixView<const float>,
                               MatrixView<const float>, MatrixView<float>);
 template void perturb_max_vjp(const NoiseFunctions&, double, MatrixView<const double>, MatrixView<const double>,
                               MatrixView<const double>, MatrixView<double>);
-template void log_softmax(const LogSoftmax&, MatrixView<const float>, MatrixView<float>, std::span<const PerRow>);
-template void log_softmax(const LogSoftmax&, MatrixView<const double>, MatrixView<double>, std::span<const PerRow>);
-template void log_softmax(const LogSoftmax&, MatrixView<const float16>, MatrixView<float16>, std::span<const PerRow>);
-template void log_softmax(const LogSoftmax&, MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<const PerRow>);
-template void log_softmax_vjp(const LogSoftmax&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
-                              MatrixView<float>, std::span<const PerRow>, std::span<const ParamGradient>);
-template void log_softmax_vjp(const LogSoftmax&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
-                              MatrixView<double>, std::span<const PerRow>, std::span<const ParamGradient>);
-template void log_softmax_vjp(const LogSoftmax&, MatrixView<const float16>, MatrixView<const float16>,
-                              MatrixView<const float16>, MatrixView<float16>, std::span<const PerRow>,
-                              std::span<const ParamGradient>);
-template void log_softmax_vjp(const LogSoftmax&, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
-                              MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<const PerRow>,
-                              std::span<const ParamGradient>);
-template void logsumexp(const LogSumExp&, MatrixView<const float>, MatrixView<float>, std::span<const PerRow>);
-template void logsumexp(const LogSumExp&, MatrixView<const double>, MatrixView<double>, std::span<const PerRow>);
-template void logsumexp(const LogSumExp&, MatrixView<const float16>, MatrixView<float16>, std::span<const PerRow>);
-template void logsumexp(const LogSumExp&, MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<const PerRow>);
-template void logsumexp_vjp(const LogSumExp&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
-                            MatrixView<float>, std::span<const PerRow>, std::span<const ParamGradient>);
-template void logsumexp_vjp(const LogSumExp&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
-                            MatrixView<double>, std::span<const PerRow>, std::span<const ParamGradient>);
-template void logsumexp_vjp(const LogSumExp&, MatrixView<const float16>, MatrixView<const float16>, MatrixView<const float16>,
-                            MatrixView<float16>, std::span<const PerRow>, std::span<const ParamGradient>);
-template void logsumexp_vjp(const LogSumExp&, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
-                            MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<const PerRow>,
-                            std::span<const ParamGradient>);
 
 }  // namespace entropic::inline ENTROPIC_ABI

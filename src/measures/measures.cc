@@ -5,6 +5,7 @@
 #include "entropic/measures.h"
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/dispatch.h"
+#include "src/measures/check.h"
 #include "src/measures/entries-inl.h"
 #include "src/measures/lanes-inl.h"
 #include "src/measures/rows-inl.h"
@@ -246,25 +247,12 @@ double to_double(T number) {
   return static_cast<Working<T>>(number);
 }
 
-// The value as T. If rounding exceeds the largest possible value, the next T below that.
+// Values that exceed the upper bound when they are rounded to T become the largest T up to it.
 template <class T>
 void keep_bound(const Divergence& op, std::span<double> value) {
-  double bound = 0x1.62e42fefa39efp-1;
-  std::visit([&](const auto& one) { bound /= one.base ? std::log(*one.base) : 1; }, op);
-  if (std::holds_alternative<JsDistance>(op)) {
-    bound = std::sqrt(bound);
-  } else if (!std::holds_alternative<JsDivergence>(op)) {
-    return;
-  }
+  const double bound = std::visit([](const auto&one) { return bound_of(one); }, op), stored = stored_up_to<T>(bound);
   for (double& one : value) {
-    T rounded = static_cast<T>(one);
-    if (!(to_double(rounded) > bound)) continue;
-    if constexpr (kIsHalf<T>) {
-      --rounded.bits;
-    } else {
-      rounded = std::nextafter(rounded, T(0));
-    }
-    one = to_double(rounded);
+    if (to_double(static_cast<T>(one)) > bound) one = stored;
   }
 }
 
@@ -332,13 +320,6 @@ GivenSums given(std::vector<double>& sums, std::size_t first, bool known) {
   return {sums.empty() ? nullptr : sums.data() + first, known};
 }
 
-// Checks that the gradient, if wanted, has p's shape. A gradient without data is not wanted, and may have any shape.
-template <class T>
-void check_gradient(std::string_view operation, std::string_view name, MatrixView<T>& dp, std::size_t rows, std::size_t cols) {
-  if (dp.data == nullptr) dp = {};
-  if (dp.data != nullptr) check_shape(operation, name, dp, "p", rows, cols);
-}
-
 template <class Family>
 auto common(const Family& family, std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {},
             std::size_t rows = 0) {
@@ -364,10 +345,7 @@ template <class T>
 void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, MatrixView<std::type_identity_t<T>> dp,
              std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
   const auto [name, input, normalize] = common(op, per_row, gradients, p.rows);
-  check_layout(name, "p", p);
-  check_size(name, "value", value.size(), p.rows);
-  check_gradient(name, "dp", dp, p.rows, p.cols);
-  check_overlap(name, "dp", dp, "p", p);
+  check_measure(name, p, value, dp);
   const bool known = dp.data != nullptr || !gradients.empty() || p.rows == 1;
   std::vector<double> sums = known ? checked_sums(name, "p", input, normalize, p) : room_for_sums(input, p);
   std::vector<double> found(p.rows);
@@ -387,20 +365,7 @@ template <class T>
 void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q, std::span<double> value,
              MatrixView<std::type_identity_t<T>> dp, MatrixView<std::type_identity_t<T>> dq) {
   const auto [name, input, normalize] = common(op);
-  check_layout(name, "p", p);
-  check_shape(name, "q", q, "p, or one row for all", q.rows == 1 ? 1 : p.rows, p.cols);
-  check_size(name, "value", value.size(), p.rows);
-  check_gradient(name, "dp", dp, p.rows, p.cols);
-  check_gradient(name, "dq", dq, p.rows, p.cols);
-  check_overlap(name, "dp", dp, "p", p);
-  check_apart(name, "dp", dp, "q", q);
-  check_apart(name, "dq", dq, "p", p);
-  if (q.rows == p.rows) {
-    check_overlap(name, "dq", dq, "q", q);
-  } else {
-    check_apart(name, "dq", dq, "q", q);
-  }
-  check_apart(name, "dp", dp, "dq", dq);
+  check_divergence(name, p, q, value, dp, dq);
   const bool known = dp.data != nullptr || dq.data != nullptr, p_known = known || p.rows == 1, q_known = known || q.rows == 1;
   std::vector<double> p_sums = p_known ? checked_sums(name, "p", input, normalize, p) : room_for_sums(input, p);
   std::vector<double> q_sums = q_known ? checked_sums(name, "q", input, normalize, q) : room_for_sums(input, q);
@@ -426,8 +391,7 @@ template <class T>
 double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::type_identity_t<T>> dp) {
   const auto [name, input, normalize] = common(op);
   check_layout(name, "pxy", pxy);
-  if (dp.data == nullptr) dp = {};
-  if (dp.data != nullptr) check_shape(name, "dp", dp, "pxy", pxy.rows, pxy.cols);
+  check_gradient(name, "dp", dp, "pxy", pxy);
   check_overlap(name, "dp", dp, "pxy", pxy);
   using W = Working<T>;
   const std::size_t rows = pxy.rows, cols = pxy.cols, n = rows * cols;
@@ -464,13 +428,14 @@ void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type
   const auto [name, input, normalize] = common(op);
   check_layout(name, "p", p);
   check_shape(name, "value", value, "p", p.rows, p.cols);
-  check_gradient(name, "dp", dp, p.rows, p.cols);
+  check_gradient(name, "dp", dp, "p", p);
   check_overlap(name, "value", value, "p", p);
   check_overlap(name, "dp", dp, "p", p);
   check_apart(name, "dp", dp, "value", value);
   const bool binary = std::holds_alternative<BinaryEntropy>(op);
   const bool of_rows = !binary && (normalize || input == Input::scores);
-  if (of_rows && dp.data != nullptr) fail("{}: dp must be absent if a value depends on the whole row", name);
+  if (of_rows && dp.data != nullptr)
+    fail("{}: there is no gradient with input scores or normalize, because a value depends on the whole row", name);
   if (p.cols == 0) return;
   // The sum of a distribution may be a little above 1, and so may an entry.
   const double most = binary ? 1 : 1 + kSumTolerance<T>;

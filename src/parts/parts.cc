@@ -193,8 +193,8 @@ template <class T>
 PartKernels<T> part_kernels();
 ENTROPIC_KERNELS_BY(part_kernels, MakePart);
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
@@ -233,17 +233,17 @@ class Part<T>::Work {
   void Done() { question_ = {Join::none, 0}; }
 
   // A row whose maximum is +inf counts as a row of equal scores; its other scores are absent.
-  static bool IsFlat(double top) { return top == kInf; }
+  static bool IsFlat(double top) { return top == kInfinity; }
   static void Flatten(const T* x, std::size_t n, std::vector<T>& y) {
     y.resize(n);
-    for (std::size_t i = 0; i < n; ++i) y[i] = x[i] == std::numeric_limits<T>::infinity() ? T(0) : T(-kInf);
+    for (std::size_t i = 0; i < n; ++i) y[i] = x[i] == std::numeric_limits<T>::infinity() ? T(0) : T(-kInfinity);
   }
   // The terms exp((x - top) / temperature) of a row that has a distribution.
   void Terms(const T* x, std::size_t n, double top, double temperature, T* e) const {
     if (!IsFlat(top)) return kernels_.exp(x, n, static_cast<T>(top), temperature, e);
     for (std::size_t i = 0; i < n; ++i) e[i] = x[i] == std::numeric_limits<T>::infinity() ? T(1) : T(0);
   }
-  static bool Exists(double top) { return top > -kInf; }  // false for NaN
+  static bool Exists(double top) { return top > -kInfinity; }  // false for NaN
 
   std::string_view name_;
   MatrixView<const T> x_;
@@ -285,7 +285,7 @@ template <class T>
 void Part<T>::answer(std::span<std::int64_t> words) {
   const Question asked = question();
   if (asked.join == Join::none || words.size() != work_->rows() * asked.words) {
-    throw std::logic_error("entropic::Part: the answer has the words of the question for each row");
+    throw std::logic_error("entropic::Part: answer() needs question().words integers for each row");
   }
   std::fill(words.begin(), words.end(), 0);
   parallel_rows(work_->rows(), 4 * work_->cols() + asked.words, [&](std::size_t begin, std::size_t end) {
@@ -299,7 +299,8 @@ void Part<T>::take(std::span<const std::int64_t> joined) {
   const std::size_t each = work_->rows() * asked.words;
   const std::size_t parts = each == 0 ? 1 : joined.size() / each;
   if (asked.join == Join::none || joined.size() != parts * each || (parts != 1 && asked.join != Join::gather)) {
-    throw std::logic_error("entropic::Part: what was joined has the words of the question for each row");
+    throw std::logic_error(
+        "entropic::Part: take() needs question().words integers for each row, of all parts if they are gathered");
   }
   work_->Take(joined.data(), parts);
 }
@@ -307,7 +308,8 @@ void Part<T>::take(std::span<const std::int64_t> joined) {
 template <class T>
 void Part<T>::write(MatrixView<T> y) const {
   check_shape(work_->name(), "y", y, "x", work_->rows(), work_->cols());
-  if (question().join != Join::none) throw std::logic_error("entropic::Part: something is asked still");
+  if (question().join != Join::none)
+    throw std::logic_error("entropic::Part: write() came before the last question was answered");
   parallel_rows(work_->rows(), 2 * work_->cols(), [&](std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) work_->Write(r, y.row(r));
   });
@@ -359,7 +361,7 @@ Part<T> part_of(const Map& map, MatrixView<const T> x, Extent extent) {
           return Part<T>(std::make_unique<GammaWork<T>>("entropy_normalize", goal, goal, GammaForEntropy{}, x, extent));
         } else if constexpr (std::is_same_v<Op, EntropyClip>) {
           return Part<T>(std::make_unique<GammaWork<T>>("entropy_clip", op.min_entropy.value_or(0),
-                                                        op.max_entropy.value_or(kInf), GammaForEntropy{}, x, extent));
+                                                        op.max_entropy.value_or(kInfinity), GammaForEntropy{}, x, extent));
         } else {
           fail("{}: there is no such map for parts of rows", Op::kDescription.name);
         }
@@ -376,10 +378,12 @@ Part<T> part_of(const GammaForEntropy& op, MatrixView<const T> x, Extent extent)
 
 template <class T>
 Part<T> part_of(const RowStatistics& op, MatrixView<const T> x, Extent extent, std::span<const std::int64_t> classes) {
-  if (!(op.temperature > 0 && op.temperature < kInf)) fail("temperature must be above 0 and finite, got {}", op.temperature);
+  if (!(op.temperature > 0 && op.temperature < kInfinity))
+    fail("row_statistics: temperature must be above 0 and finite, got {}", op.temperature);
   if (!classes.empty()) check_size("row_statistics", "classes", classes.size(), x.rows);
   for (const std::int64_t one : classes) {
-    if (one >= 0 && static_cast<std::uint64_t>(one) >= extent.n) fail("target must be below {}, got {}", extent.n, one);
+    if (one >= 0 && static_cast<std::uint64_t>(one) >= extent.n)
+      fail("row_statistics: classes must be below {}, got {}", extent.n, one);
   }
   return Part<T>(std::make_unique<SoftmaxWork<T>>(op, x, extent, classes));
 }
@@ -410,7 +414,7 @@ void divergence_terms(std::span<const double> log_p, std::span<const double> log
 void entropy_terms(std::span<const double> log_p, std::span<double> terms) {
   check_size("entropy_terms", "terms", terms.size(), log_p.size());
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    terms[i] = log_p[i] == -kInf ? 0.0 : -log_p[i] * search::Exp(log_p[i]);
+    terms[i] = log_p[i] == -kInfinity ? 0.0 : -log_p[i] * search::Exp(log_p[i]);
   }
 }
 

@@ -309,57 +309,24 @@ Family make(std::string_view name, std::span<const Argument> arguments) {
   return operation;
 }
 
-template ENTROPIC_API const FamilyInfo& family_info<Map>();
-template ENTROPIC_API Map make(const OperationInfo&, std::span<const ParamValue>);
-template ENTROPIC_API Map make(std::string_view, std::span<const Argument>);
-template ENTROPIC_API std::vector<ParamValue> values_of(const Map&);
-template ENTROPIC_API const FamilyInfo& family_info<Logarithm>();
-template ENTROPIC_API Logarithm make(const OperationInfo&, std::span<const ParamValue>);
-template ENTROPIC_API Logarithm make(std::string_view, std::span<const Argument>);
-template ENTROPIC_API std::vector<ParamValue> values_of(const Logarithm&);
-template ENTROPIC_API const FamilyInfo& family_info<EntropyControl>();
-template ENTROPIC_API EntropyControl make(const OperationInfo&, std::span<const ParamValue>);
-template ENTROPIC_API EntropyControl make(std::string_view, std::span<const Argument>);
-template ENTROPIC_API std::vector<ParamValue> values_of(const EntropyControl&);
-template ENTROPIC_API const FamilyInfo& family_info<Measure>();
-template ENTROPIC_API Measure make(const OperationInfo&, std::span<const ParamValue>);
-template ENTROPIC_API Measure make(std::string_view, std::span<const Argument>);
-template ENTROPIC_API std::vector<ParamValue> values_of(const Measure&);
-template ENTROPIC_API const FamilyInfo& family_info<Divergence>();
-template ENTROPIC_API Divergence make(const OperationInfo&, std::span<const ParamValue>);
-template ENTROPIC_API Divergence make(std::string_view, std::span<const Argument>);
-template ENTROPIC_API std::vector<ParamValue> values_of(const Divergence&);
-template ENTROPIC_API const FamilyInfo& family_info<TableMeasure>();
-template ENTROPIC_API TableMeasure make(const OperationInfo&, std::span<const ParamValue>);
-template ENTROPIC_API TableMeasure make(std::string_view, std::span<const Argument>);
-template ENTROPIC_API std::vector<ParamValue> values_of(const TableMeasure&);
-template ENTROPIC_API const FamilyInfo& family_info<EntryMeasure>();
-template ENTROPIC_API EntryMeasure make(const OperationInfo&, std::span<const ParamValue>);
-template ENTROPIC_API EntryMeasure make(std::string_view, std::span<const Argument>);
-template ENTROPIC_API std::vector<ParamValue> values_of(const EntryMeasure&);
-template ENTROPIC_API const FamilyInfo& family_info<Transport>();
-template ENTROPIC_API Transport make(const OperationInfo&, std::span<const ParamValue>);
-template ENTROPIC_API Transport make(std::string_view, std::span<const Argument>);
-template ENTROPIC_API std::vector<ParamValue> values_of(const Transport&);
-template ENTROPIC_API const FamilyInfo& family_info<Loss>();
-template ENTROPIC_API Loss make(const OperationInfo&, std::span<const ParamValue>);
-template ENTROPIC_API Loss make(std::string_view, std::span<const Argument>);
-template ENTROPIC_API std::vector<ParamValue> values_of(const Loss&);
-template ENTROPIC_API const FamilyInfo& family_info<Sampling>();
-template ENTROPIC_API Sampling make(const OperationInfo&, std::span<const ParamValue>);
-template ENTROPIC_API Sampling make(std::string_view, std::span<const Argument>);
-template ENTROPIC_API std::vector<ParamValue> values_of(const Sampling&);
-template ENTROPIC_API const FamilyInfo& family_info<Step>();
-template ENTROPIC_API Step make(const OperationInfo&, std::span<const ParamValue>);
-template ENTROPIC_API Step make(std::string_view, std::span<const Argument>);
-template ENTROPIC_API std::vector<ParamValue> values_of(const Step&);
-template ENTROPIC_API const FamilyInfo& family_info<Calibration>();
-template ENTROPIC_API Calibration make(const OperationInfo&, std::span<const ParamValue>);
-template ENTROPIC_API Calibration make(std::string_view, std::span<const Argument>);
-template ENTROPIC_API std::vector<ParamValue> values_of(const Calibration&);
-template ENTROPIC_API const FamilyInfo& family_info<AttentionOperation>();
-template ENTROPIC_API AttentionOperation make(const OperationInfo&, std::span<const ParamValue>);
-template ENTROPIC_API AttentionOperation make(std::string_view, std::span<const Argument>);
-template ENTROPIC_API std::vector<ParamValue> values_of(const AttentionOperation&);
+#define ENTROPIC_FAMILY(Family)                                                         \
+  template ENTROPIC_API const FamilyInfo& family_info<Family>();                        \
+  template ENTROPIC_API Family make(const OperationInfo&, std::span<const ParamValue>); \
+  template ENTROPIC_API Family make(std::string_view, std::span<const Argument>);       \
+  template ENTROPIC_API std::vector<ParamValue> values_of(const Family&)
+ENTROPIC_FAMILY(Map);
+ENTROPIC_FAMILY(Logarithm);
+ENTROPIC_FAMILY(EntropyControl);
+ENTROPIC_FAMILY(Measure);
+ENTROPIC_FAMILY(Divergence);
+ENTROPIC_FAMILY(TableMeasure);
+ENTROPIC_FAMILY(EntryMeasure);
+ENTROPIC_FAMILY(Transport);
+ENTROPIC_FAMILY(Loss);
+ENTROPIC_FAMILY(Sampling);
+ENTROPIC_FAMILY(Step);
+ENTROPIC_FAMILY(Calibration);
+ENTROPIC_FAMILY(AttentionOperation);
+#undef ENTROPIC_FAMILY
 
 }  // namespace entropic::inline ENTROPIC_ABI

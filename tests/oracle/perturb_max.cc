@@ -146,7 +146,6 @@ void perturb_max_integrals(Noise noise, double scale, const Row& x, const Row& g
       for (std::size_t i = 0; i < end; ++i) sum += entries[i].count * noise.density(u - entries[i].z) / entries[i].cdf;
       return sum;
     };
-    // Where several kinks are taken as one, below all of them.
     // Where several kinks are taken as one, below all of them. At the left end the logarithm is infinite.
     const Real steepness = slope(upper - Real(2e-13L));
     Real width = 2;
