@@ -60,10 +60,16 @@ class CsvReader {
     values.clear();
     table.labels.clear();
     table.missing.clear();
+    table.places = std::make_shared<Places>();
+    table.places->rows.reserve(table.rows);
+    for (std::size_t c = 0; c < roles_.size(); ++c) {
+      if (roles_[c] == Role::number) table.places->cells.push_back(c + 1);
+    }
     Lines lines(piece.text, piece.line, separator_, name_);
     std::vector<Cell> cells;
     std::string_view label;
     for (std::size_t r = 0; r < table.rows; ++r) {
+      table.places->rows.push_back({lines.line(), 0});
       if (plain_ && lines.next_plain(roles_.size(), label_column_, !found_label_, values, label)) {
         if (label_column_) table.labels.emplace_back(label);
       } else {
@@ -357,6 +363,10 @@ class CsvReader {
     }
     if (cells.size() > width) {
       bad_input("{}:{}:{}: the line has {} cells, and the first one has {}", name_, line, width + 1, cells.size(), width);
+    }
+    if (cells.back().line != line) {  // quotes with line breaks
+      std::vector<Place>& places = table.places->others[line];
+      for (const std::size_t cell : table.places->cells) places.push_back({cells[cell - 1].line, cell});
     }
     bool complete = true;
     std::size_t kept = 0;

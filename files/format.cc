@@ -85,6 +85,18 @@ const Format& output_format(const std::string& path, const std::string& name) {
   return *format;
 }
 
+std::string Places::text(std::size_t row, std::optional<std::size_t> column) const {
+  Place place = rows.at(row);
+  if (columns) return fmt::format(":{}:{}", place.line, place.cell);
+  if (!column) return fmt::format(":{}", place.line);
+  if (const auto found = others.find(place.line); found != others.end()) {
+    place = found->second.at(*column);
+  } else {
+    place.cell += cells.empty() ? *column + 1 : cells.at(*column);
+  }
+  return fmt::format(":{}:{}", place.line, place.cell);
+}
+
 bool Reader::next(Piece& piece, std::size_t numbers) const {
   if (!take(piece, numbers)) return false;
   parse(piece);
@@ -109,6 +121,7 @@ void leave_out(const std::vector<std::size_t>& rows, Table& table) {
           },
           table.values);
       if (table.label_column) table.labels[kept] = std::move(table.labels[r]);
+      if (table.places) table.places->rows[kept] = table.places->rows[r];
       for (Table::Kept& column : table.kept) {
         column.cells[kept] = std::move(column.cells[r]);
         column.words[kept] = column.words[r];
@@ -120,6 +133,7 @@ void leave_out(const std::vector<std::size_t>& rows, Table& table) {
   table.shape = {kept, table.cols};
   std::visit([&](auto& values) { values.resize(kept * table.cols); }, table.values);
   if (table.label_column) table.labels.resize(kept);
+  if (table.places) table.places->rows.resize(kept);
   for (Table::Kept& column : table.kept) {
     column.cells.resize(kept);
     column.words.resize(kept);
@@ -208,6 +222,10 @@ Table read_all(const Reader& reader) {
     for (std::size_t c = 0; c < all.kept.size(); ++c) {
       std::move(more.kept[c].cells.begin(), more.kept[c].cells.end(), std::back_inserter(all.kept[c].cells));
       all.kept[c].words.insert(all.kept[c].words.end(), more.kept[c].words.begin(), more.kept[c].words.end());
+    }
+    if (all.places) {
+      all.places->rows.insert(all.places->rows.end(), more.places->rows.begin(), more.places->rows.end());
+      all.places->others.merge(more.places->others);
     }
     all.rows += more.rows;
     if (!reader.counted) all.shape[0] = all.rows / rows_of_line(all.nested);

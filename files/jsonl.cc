@@ -76,6 +76,8 @@ class JsonlReader {
     for (std::size_t c = 0; c < lines.kept.size(); ++c) lines.kept[c].name = layout_->kept[c];
     piece.table.kept = std::move(lines.kept);
     piece.table.missing = std::move(lines.missing);
+    piece.table.places = std::make_shared<Places>(std::move(lines.places));
+    piece.table.places->cells = layout_->cells;
     if (!piece.mistake.empty()) throw BadInput(piece.mistake);
   }
 

@@ -53,6 +53,7 @@ struct Layout {
   std::optional<std::size_t> width;  // numbers in a row, once the first line is read
   std::vector<std::size_t> nested;   // axes between line and row: Table::nested
   std::vector<std::string> header;
+  std::vector<std::size_t> cells;                       // the number of each column's field
   std::unordered_map<std::string, std::size_t> places;  // the place of each name of the header
   std::vector<std::string> ignored;                     // other fields of the first line, if columns are chosen
   std::vector<std::string> kept;                        // fields beside the array
@@ -96,6 +97,7 @@ class Lines {
     if (layout.form != Form::named) refuse_columns(others, name_, "an array");
     next(line, layout);
     layout.width = layout.form == Form::named ? values.size() : shape_.back();
+    if (layout.form == Form::named) layout.cells = cells_;
     if (layout.form != Form::named) layout.nested.assign(shape_.begin(), shape_.end() - 1);
     return layout;
   }
@@ -118,9 +120,14 @@ class Lines {
       begin_ = numbers_before;
       read_row(std::move(document), layout);
     });
-    ++line_;
+    if (layout.form == Form::named && cells_ != layout.cells) {
+      std::vector<Place>& in_line = places.others[line_];
+      for (const std::size_t cell : cells_) in_line.push_back({line_, cell});
+    }
     // Each row of a line has the line's label and kept fields.
     const std::size_t rows = rows_of_line(layout.nested);
+    for (std::size_t r = 0; r < rows; ++r) places.rows.push_back({line_, r * layout.width.value_or(0)});
+    ++line_;
     for (std::size_t r = 1; r < rows; ++r) {
       if (layout.label_column) labels.push_back(labels.back());
       for (Table::Kept& column : kept) {
@@ -141,6 +148,7 @@ class Lines {
   std::vector<std::string> labels;
   std::vector<Table::Kept> kept;
   std::vector<std::size_t> missing;  // rows that lack a number
+  Places places;
 
  private:
   // Calls f(the line as JSON). If that fails, calls it once more with NaN and Infinity in quotes.
@@ -396,6 +404,7 @@ class Lines {
     const std::size_t before = values.size(), width = layout.header.size();
     values.resize(before + width);
     seen_.assign(width, false);
+    cells_.resize(width);
     bool labelled = false;
     std::size_t cell = 0, count = 0;
     for (json::field field : object) {
@@ -419,6 +428,7 @@ class Lines {
       }
       if (seen_[place]) wrong("{} is there twice", in_quotes(name));
       seen_[place] = true;
+      cells_[place] = cell;
       values[before + place] = number_of(field.value(), cell);
       ++count;
     }
@@ -480,6 +490,7 @@ class Lines {
   const ReadOptions& options_;
   json::parser parser_;
   std::vector<bool> seen_;
+  std::vector<std::size_t> cells_;  // the number of each column's field in the line
   std::size_t rows_ = 0;
   std::vector<std::size_t> nulls_;  // for each null of the line, how many numbers come before it
   std::size_t begin_ = 0;           // where the line's numbers begin

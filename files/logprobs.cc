@@ -32,6 +32,7 @@ constexpr double kAbsent = -std::numeric_limits<double>::infinity();
 struct Row {
   std::string token;
   std::vector<double> logprobs;
+  Place place;
 };
 
 std::optional<std::string_view> text_of(const dom::object& object, std::string_view key) {
@@ -42,16 +43,19 @@ std::optional<std::string_view> text_of(const dom::object& object, std::string_v
 
 class Replies {
  public:
-  Replies(std::string_view name, std::string_view text) : name_(name) {
+  Replies(std::string_view name, std::string_view text) : name_(name), text_(text) {
     const simdjson::padded_string padded(text);
     dom::parser parser;
     dom::document_stream documents;
     if (const auto error = parser.parse_many(padded, std::max<std::size_t>(padded.size(), 1 << 10)).get(documents))
       not_json(error);
+    std::size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;
     for (auto document : documents) {
       dom::element element;
       if (const auto error = document.get(element)) not_json(error);
-      visit(element);
+      at = start(at);
+      visit(element, at);
+      at = behind(at);
       ++replies_;
     }
     if (documents.truncated_bytes() > 0) bad_input("{}: the JSON is cut short", name_);
@@ -65,92 +69,169 @@ class Replies {
     bad_input("{}: reply {} is not JSON: {}", name_, replies_ + 1, simdjson::error_message(error));
   }
 
-  // The log-probability in a number or an object. null means that it is absent.
-  double logprob_of(const dom::element& value) const {
-    double number = 0;
+  // simdjson's values do not know where they stand in the text. So a position in the text goes along with them. It is
+  // the first at or behind `at` where a value or a key begins.
+  std::size_t start(std::size_t at) const { return std::min(text_.find_first_not_of(" \t\r\n,:", at), text_.size()); }
+
+  // The position behind the value or key that begins at `at`.
+  std::size_t behind(std::size_t at) const {
+    std::size_t depth = 0;
+    do {
+      if (at >= text_.size()) return text_.size();
+      const char c = text_[at];
+      if (c == '"') {
+        for (++at; at < text_.size() && text_[at] != '"'; ++at) at += text_[at] == '\\';
+        ++at;
+      } else if (c == '{' || c == '[') {
+        ++depth;
+        ++at;
+      } else if (c == '}' || c == ']') {
+        --depth;
+        ++at;
+      } else {
+        at = std::min(text_.find_first_of(depth > 0 ? "\"{}[]" : " \t\r\n,:]}", at), text_.size());
+      }
+    } while (depth > 0);
+    return at;
+  }
+
+  // Calls f(value, its position) for the values of an array that begins at `at`.
+  template <class F>
+  void each_of(const dom::array& array, std::size_t at, F f) {
+    ++at;
+    for (const dom::element one : array) {
+      at = start(at);
+      f(one, at);
+      at = behind(at);
+    }
+  }
+
+  // Calls f(field, the position of its value) for the fields of an object that begins at `at`.
+  template <class F>
+  void each_of(const dom::object& object, std::size_t at, F f) {
+    ++at;
+    for (const dom::key_value_pair field : object) {
+      at = start(behind(start(at)));
+      f(field, at);
+      at = behind(at);
+    }
+  }
+
+  // The line and the column of a position, not before that of the last call.
+  Place place_of(std::size_t at) {
+    for (; counted_ < std::min(at, text_.size()); ++counted_) {
+      const auto c = static_cast<unsigned char>(text_[counted_]);
+      if (c == '\n') {
+        ++place_.line;
+        place_.cell = 1;
+      } else if ((c & 0xC0) != 0x80) {  // the first byte of a character
+        ++place_.cell;
+      }
+    }
+    return place_;
+  }
+
+  template <class... Args>
+  [[noreturn]] void wrong(std::size_t at, fmt::format_string<Args...> what, Args&&... args) {
+    const Place place = place_of(at);
+    bad_input("{}:{}:{}: token {}: {}", name_, place.line, place.cell, rows.size() + 1,
+              fmt::format(what, std::forward<Args>(args)...));
+  }
+
+  // The log-probability in a number or an object.
+  double logprob_of(const dom::element& value, std::size_t at) {
     dom::object object;
-    if (value.is_null()) return kAbsent;
-    if (value.get(object) == simdjson::SUCCESS) return logprob_in(object);
-    if (value.get(number) == simdjson::SUCCESS) return checked(number);
-    no_logprob();
+    if (value.get(object) == simdjson::SUCCESS) return logprob_in(object, at);
+    return checked(value, at);
   }
 
-  double logprob_in(const dom::object& object) const {
+  double logprob_in(const dom::object& object, std::size_t at) {
+    dom::element value;
+    if (object["logprob"].get(value) == simdjson::SUCCESS) return checked(value, at);
     double number = 0;
-    if (object["logprob"].get(number) == simdjson::SUCCESS) return checked(number);
-    if (object["prob"].get(number) == simdjson::SUCCESS && number >= 0) return checked(std::log(number));
-    if (object["logprob"].error() == simdjson::SUCCESS) return kAbsent;
-    no_logprob();
+    if (object["prob"].get(number) == simdjson::SUCCESS && number >= 0) return checked(std::log(number), at);
+    wrong(at, "a candidate has no logprob");
   }
 
-  [[noreturn]] void no_logprob() const { bad_input("{}: token {}: a candidate has no logprob", name_, rows.size() + 1); }
+  double checked(const dom::element& value, std::size_t at) {
+    double number = 0;
+    if (value.get(number) != simdjson::SUCCESS) wrong(at, "the logprob {} is not a number", in_quotes(simdjson::minify(value)));
+    return checked(number, at);
+  }
 
-  double checked(double logprob) const {
+  double checked(double logprob, std::size_t at) {
     // The float of a server may be rounded to a little more than 0.
-    if (logprob > 1e-3) bad_input("{}: token {}: {} is not a log-probability", name_, rows.size() + 1, logprob);
+    if (logprob > 1e-3) wrong(at, "{} is not a log-probability", logprob);
     return logprob;
   }
 
-  void add(std::string token, std::vector<double> logprobs) {
+  void add(std::string token, std::vector<double> logprobs, const Place& place) {
     std::stable_sort(logprobs.begin(), logprobs.end(), std::greater<>());
-    rows.push_back({std::move(token), std::move(logprobs)});
+    rows.push_back({std::move(token), std::move(logprobs), place});
   }
 
   // Adds candidates from a list. The drawn token may not be among the most probable ones.
-  void add_list(const dom::object& object, const dom::array& candidates) {
+  void add_list(const dom::object& object, std::size_t at, const dom::array& candidates, std::size_t at_candidates) {
+    const Place place = place_of(at);
     const std::string token(text_of(object, "token").value_or(text_of(object, "content").value_or("")));
     std::vector<double> logprobs;
     bool found = false;
-    for (const dom::element candidate : candidates) {
-      logprobs.push_back(logprob_of(candidate));
+    each_of(candidates, at_candidates, [&](const dom::element& candidate, std::size_t at_candidate) {
+      logprobs.push_back(logprob_of(candidate, at_candidate));
       dom::object fields;
-      if (candidate.get(fields) != simdjson::SUCCESS) continue;
+      if (candidate.get(fields) != simdjson::SUCCESS) return;
       found = found || text_of(fields, "token") == token || text_of(fields, "tok_str") == token;
-    }
+    });
     const bool has_own = object["logprob"].error() == simdjson::SUCCESS || object["prob"].error() == simdjson::SUCCESS;
-    if (!found && has_own) logprobs.push_back(logprob_in(object));
-    add(token, std::move(logprobs));
+    if (!found && has_own) logprobs.push_back(logprob_in(object, at));
+    add(token, std::move(logprobs), place);
   }
 
   // Adds a dictionary of candidates for each token. null stands for the first token of the prompt, which nothing precedes.
-  void add_dictionaries(const dom::object& object, const dom::array& positions) {
+  void add_dictionaries(const dom::object& object, const dom::array& positions, std::size_t at_positions) {
     dom::array tokens;
     const bool named = object["tokens"].get(tokens) == simdjson::SUCCESS;
     std::size_t position = 0;
-    for (const dom::element one : positions) {
+    each_of(positions, at_positions, [&](const dom::element& one, std::size_t at) {
       std::string_view token;
       if (named && tokens.at(position).get(token) != simdjson::SUCCESS) token = "";
       ++position;
       dom::object candidates;
-      if (one.is_null()) continue;
-      if (one.get(candidates) != simdjson::SUCCESS)
-        bad_input("{}: token {}: the candidates are not a dictionary", name_, position);
+      if (one.is_null()) return;
+      const Place place = place_of(at);
+      if (one.get(candidates) != simdjson::SUCCESS) wrong(at, "the candidates are not a dictionary");
       std::vector<double> logprobs;
-      for (const dom::key_value_pair candidate : candidates) logprobs.push_back(logprob_of(candidate.value));
-      add(std::string(token), std::move(logprobs));
-    }
+      each_of(candidates, at, [&](const dom::key_value_pair& candidate, std::size_t at_candidate) {
+        logprobs.push_back(logprob_of(candidate.value, at_candidate));
+      });
+      add(std::string(token), std::move(logprobs), place);
+    });
   }
 
-  void visit(const dom::element& element) {
+  void visit(const dom::element& element, std::size_t at) {
     dom::array array;
     dom::object object;
-    if (element.get(array) == simdjson::SUCCESS) {
-      for (const dom::element one : array) visit(one);
-      return;
-    }
+    const auto visit_each = [&](const dom::element& one, std::size_t at_one) { visit(one, at_one); };
+    if (element.get(array) == simdjson::SUCCESS) return each_of(array, at, visit_each);
     if (element.get(object) != simdjson::SUCCESS) return;
     for (const std::string_view key : {"top_logprobs", "top_probs", "probs"}) {
       if (object[key].get(array) != simdjson::SUCCESS) continue;
+      std::optional<std::size_t> at_array;
+      each_of(object, at, [&](const dom::key_value_pair& field, std::size_t at_field) {
+        if (field.key == key && !at_array) at_array = at_field;
+      });
       if (object["tokens"].error() == simdjson::SUCCESS || object["token_logprobs"].error() == simdjson::SUCCESS) {
-        return add_dictionaries(object, array);
+        return add_dictionaries(object, array, at_array.value_or(at));
       }
-      return add_list(object, array);
+      return add_list(object, at, array, at_array.value_or(at));
     }
-    for (const dom::key_value_pair field : object) visit(field.value);
+    each_of(object, at, [&](const dom::key_value_pair& field, std::size_t at_field) { visit(field.value, at_field); });
   }
 
-  std::string_view name_;
+  std::string_view name_, text_;
   std::size_t replies_ = 0;
+  Place place_ = {1, 1};  // of the position counted_
+  std::size_t counted_ = 0;
 };
 
 std::string read_text(Input& input) {
@@ -184,10 +265,14 @@ Reader open_logprobs(std::shared_ptr<Input> input, const ReadOptions& options) {
   if (table->cols == 0) bad_input("{}: no token has candidates; ask the server for top_logprobs", name);
   if (table->cols > std::vector<double>().max_size() / table->rows) throw std::bad_alloc();
   std::vector<double> values(table->rows * table->cols, kAbsent);
+  const auto places = std::make_shared<Places>();
+  places->columns = true;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     std::copy(rows[r].logprobs.begin(), rows[r].logprobs.end(), values.begin() + static_cast<std::ptrdiff_t>(r * table->cols));
     table->labels.push_back(std::move(rows[r].token));
+    places->rows.push_back(rows[r].place);
   }
+  table->places = places;
   table->values = std::move(values);
   table->shape = {table->rows, table->cols};
   table->label_column = 0;

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -13,6 +15,22 @@
 #include <vector>
 
 namespace files {
+
+// A line of a file, counted from 1, and a cell in it.
+struct Place {
+  std::size_t line = 0, cell = 0;
+};
+
+// Where the rows of a table stand in a file of text, for messages.
+struct Places {
+  std::vector<Place> rows;         // the line in which each row begins, and the number of cells before its numbers
+  std::vector<std::size_t> cells;  // for each column, which of the following cells it is; empty: they are 1, 2, 3 ...
+  std::map<std::size_t, std::vector<Place>> others;  // all numbers of a row that begins in this line, if it is not like these
+  bool columns = false;                              // the cell of a row is the column of text where the row begins
+
+  // ":3" for a row, or ":3:2" for one of its numbers.
+  std::string text(std::size_t row, std::optional<std::size_t> column) const;
+};
 
 struct Table {
   // rows x cols without gaps, in the precision of the file.
@@ -52,6 +70,8 @@ struct Table {
     std::vector<bool> words;
   };
   std::vector<Kept> kept;
+
+  std::shared_ptr<Places> places;  // for a file of text; a result has those of its rows
 
   std::vector<std::size_t> missing;  // rows of this table that lack a number, in order
 

@@ -110,16 +110,30 @@ def test_the_token_that_was_drawn_counts_though_it_is_none_of_the_most_probable(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the file is empty"),
-        ("{}", "there are no log-probabilities in the reply; ask the server for logprobs and top_logprobs"),
-        ('{"token": "a", "top_logprobs": []}', "no token has candidates; ask the server for top_logprobs"),
-        ('{"token": "a", "top_logprobs": [{"token": "a"}]}', "token 1: a candidate has no logprob"),
-        ('{"token": "a", "top_logprobs": [{"token": "a", "logprob": 3}]}', "token 1: 3 is not a log-probability"),
-        ('{"tokens": ["a"], "top_logprobs": [3]}', "token 1: the candidates are not a dictionary"),
+        ("", ": the file is empty"),
+        ("{}", ": there are no log-probabilities in the reply; ask the server for logprobs and top_logprobs"),
+        ('{"token": "a", "top_logprobs": []}', ": no token has candidates; ask the server for top_logprobs"),
+        ('{"token": "a", "top_logprobs": [{"token": "a"}]}', ":1:33: token 1: a candidate has no logprob"),
+        ('{"token": "a", "top_logprobs": [{"token": "a", "logprob": 3}]}', ":1:33: token 1: 3 is not a log-probability"),
+        ('{"tokens": ["a"], "top_logprobs": [3]}', ":1:36: token 1: the candidates are not a dictionary"),
     ],
 )
 def test_replies_without(cli, text, message):
-    assert cli.error("describe", "--format-in", "logprobs", stdin=text.encode()) == f"standard input: {message}"
+    assert cli.error("describe", "--format-in", "logprobs", stdin=text.encode()) == f"standard input{message}"
+
+
+@pytest.mark.parametrize("wrong", ['"-0.1"', '"x"', "null", "[]", "{}", "true"])
+def test_a_logprob_that_is_not_a_number(cli, wrong):
+    """It must not be left out: the others would get its probability."""
+    good = '{"token": "é\\"]}", "logprob": -0.5, "top_logprobs": [{"token": "a", "logprob": -0.5}]}'
+    bad = '{"token": "The", "top_logprobs": [\n  {"token": "A", "logprob": -2.5}, {"token": "The", "logprob": %s}]}' % wrong
+    cli.write("reply.json", f'[{good}, {{"other": [{{}}, 1, "\\\\"]}},\n{bad}]')
+    for command in "describe", "softmax":
+        message = cli.error(command, "reply.json", "--format-in", "logprobs", "-o", "out.csv")
+        assert message == f"reply.json:3:36: token 2: the logprob '{wrong}' is not a number"
+    cli.write("reply.json", '{"tokens": ["s", "a"],\n "top_logprobs": [null,\n {"a": -1, "b": %s}]}' % wrong)
+    message = cli.error("describe", "reply.json", "--format-in", "logprobs")
+    assert message.startswith("reply.json:3:17: token 1: ") and ("no logprob" if wrong == "{}" else wrong) in message
 
 
 def test_broken_json(cli):
