@@ -46,9 +46,9 @@ std::int64_t class_of(const Table& scores, std::size_t row, const Files& files) 
   double number = 0;
   const bool is_number = files::read_number(label, number) == files::Reading::number;
   if (is_number && std::abs(number) < 0x1p53 && number == std::floor(number)) return static_cast<std::int64_t>(number);
-  bad_input(
-      "{}: row {}: the label '{}' is neither the name of a column nor a class counted from 0; give a file of targets as TARGET",
-      files::input_name(files.in), scores.first_row + row, label);
+  Origin(scores, files.in)
+      .refuse(fmt::format("the label '{}' is neither the name of a column nor a class counted from 0 in row {}", label, row),
+              "; give a file of targets as TARGET", true);
 }
 
 // The classes of these rows: their labels, or the one column of TARGET.
@@ -66,8 +66,8 @@ std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, cons
   for (std::size_t r = 0; r < scores.rows; ++r) {
     const double number = targets.numbers[scores.first_row + r];
     if (!(std::abs(number) < 0x1p53) || number != std::floor(number)) {
-      bad_input("{}: row {}: a class must be a whole number, got {}", files::input_name(targets.file.path),
-                scores.first_row + r, number);
+      Origin(targets.file.all(), targets.file.path)
+          .refuse(fmt::format("a class must be a whole number, got {} in row {}", number, scores.first_row + r));
     }
     classes[r] = static_cast<std::int64_t>(number);
   }
@@ -105,6 +105,7 @@ Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table s
     targets->file.check_rows(files, scores);
   }
   const std::size_t first_row = scores.first_row;
+  const Origin labels(scores, files.in), targeted = given ? Origin(targets->file.all(), targets->file.path) : labels;
   return one_per_row(widened(std::move(scores)), name, [&]<class T>(MatrixView<const T> x, auto y) {
     if constexpr (!entropic::kIsHalf<T>) {
       std::vector<double> value(x.rows);
@@ -117,18 +118,13 @@ Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table s
           entropic::loss(op, x, MatrixView<const T>(target.data(), x.rows, x.cols), std::span<double>(value));
         }
       } catch (const entropic::RowError& error) {
-        if (!given || !error.argument().starts_with("target")) throw;
-        refuse_row(targets->file.path, error, first_row + error.row());
+        if (!error.argument().starts_with("target")) throw;
+        if (!given) labels.refuse(error, error.row(), true);
+        targeted.refuse(error, first_row + error.row());
       }
       std::copy(value.begin(), value.end(), y.data);
     }
   });
-}
-
-// Refuses a row of FILE or, if its label is wrong, of TARGET.
-[[noreturn]] void refuse_labelled(const Targets& targets, const Files& files, const entropic::RowError& error) {
-  const bool by_target = !targets.file.path.empty() && error.argument().starts_with("label");
-  refuse_row(by_target ? targets.file.path : files.in, error, files.reading.first_row + error.row());
 }
 
 void add_target(CLI::App& command, Targets& targets, const std::string& holds) {
@@ -192,7 +188,9 @@ Table of_all(Targets& targets, const Files& files, std::string_view name, std::s
         },
         rows.values);
   } catch (const entropic::RowError& error) {
-    refuse_labelled(targets, files, error);
+    const bool of_label = error.argument().starts_with("label");
+    if (!of_label || targets.file.path.empty()) Origin(rows, files.in).refuse(error, error.row(), of_label);
+    Origin(targets.file.all(), targets.file.path).refuse(error, rows.first_row + error.row());
   }
   return one_number(result, value);
 }

@@ -67,14 +67,14 @@ Table Pairs::compared(const entropic::Divergence& op, Table p) const {
       entropic::measure(op, x, rows, std::span<double>(value));
     } catch (const entropic::RowError& error) {
       if (error.argument() != "q") throw;
-      refuse_row(others->path, error, (q.rows == 1 ? 0 : first_row) + error.row());
+      Origin(q, others->path).refuse(error, (q.rows == 1 ? 0 : first_row) + error.row());
     }
     std::copy(value.begin(), value.end(), y.data);
   });
 }
 
 // The last two axes are a table.
-Table of_table(const entropic::TableMeasure& op, Table table) {
+Table of_table(const entropic::TableMeasure& op, const Files& files, Table table) {
   const std::size_t rows = table.shape.size() < 2 ? table.rows : table.shape[table.shape.size() - 2];
   const std::size_t tables = rows == 0 ? 0 : table.rows / rows;
   std::vector<double> numbers;
@@ -82,7 +82,15 @@ Table of_table(const entropic::TableMeasure& op, Table table) {
       [&]<class T>(std::vector<T>& values) {
         for (std::size_t t = 0; t < tables; ++t) {
           const entropic::MatrixView<const T> pxy(values.data() + t * rows * table.cols, rows, table.cols);
-          numbers.push_back(entropic::measure(op, pxy));
+          try {
+            numbers.push_back(entropic::measure(op, pxy));
+          } catch (const entropic::RowError& error) {
+            Origin(table, files.in).refuse(error, t * rows + error.row());
+          } catch (const std::invalid_argument& error) {
+            const std::string_view what = error.what();
+            const std::size_t advice = std::min(what.find(" (normalize"), what.size());
+            Origin(table, files.in).refuse(std::string(what.substr(0, advice)), as_options(what.substr(advice)));
+          }
         }
       },
       table.values);
@@ -129,8 +137,11 @@ void add_measures(CLI::App& app, Program& program) {
                                        .second = true});
     add_path(command, "Q", others->path, "standard input", "The distributions that P is compared with")->option_text(" ");
   }
+  const auto evaluate_table = [&program](const entropic::TableMeasure& op, const OperationInfo& /*info*/) -> Evaluation {
+    return {[op, &files = program.files](Table table) { return of_table(op, files, std::move(table)); }};
+  };
   add_family<entropic::TableMeasure>(
-      app, program, each(of_table),
+      app, program, evaluate_table,
       {.input = "table",
        .holds = "Joint probabilities",
        .output = "result.csv",

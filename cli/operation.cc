@@ -106,10 +106,11 @@ CLI::App& add_operation(CLI::App& app, Program& program, const entropic::Operati
       };
       if (!whole) return stream_rows(files, result, evaluation.at_end);
       Table table = read_table(files);
+      const Origin origin(table, files.in);
       try {
         table = evaluation.result(std::move(table));
       } catch (const entropic::RowError& error) {
-        refuse_row(files.in, error, error.row());
+        origin.refuse(error, error.row());
       }
       write_table(files, std::move(table));
     };

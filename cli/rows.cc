@@ -2,6 +2,7 @@
 #include "rows.h"
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <string>
 
@@ -40,11 +41,53 @@ Source source_of(const Files& files) {
 
 }  // namespace
 
-void refuse_row(const std::string& path, const entropic::RowError& error, std::size_t row) {
-  std::string advice;
-  if (error.advice().find("normalize") != std::string::npos) advice = "; --normalize divides by the sum";
-  if (!error.advice().empty()) advice += "; --input scores takes scores";
-  bad_input("{}: {}", files::input_name(path), error.message(row, advice));
+Origin::Origin(const Table& table, const std::string& path)
+    : file_(table.file.empty() ? files::input_name(path) : table.file),
+      places_(table.places),
+      first_row_(table.first_row - table.rows_before),
+      rows_(table.rows),
+      cols_(table.cols) {}
+
+void Origin::refuse(const entropic::RowError& error, std::size_t row, bool label) const {
+  refuse(error.message(row, ""), as_options(error.advice()), label);
+}
+
+void Origin::refuse(std::string what, std::string_view advice, bool label) const {
+  // The number after `words` at the end of `what`, which then ends before them.
+  const auto taken = [&what](std::string_view words) -> std::optional<std::size_t> {
+    const std::size_t at = what.rfind(words);
+    if (at == what.npos) return std::nullopt;
+    std::size_t number = 0;
+    const char* const end = what.data() + what.size();
+    const auto [behind, error] = std::from_chars(what.data() + at + words.size(), end, number);
+    if (error != std::errc() || behind != end) return std::nullopt;
+    what.resize(at);
+    return number;
+  };
+  std::optional<std::size_t> row = taken(" in row ");
+  if (!places_) bad_input("{}: {}{}{}", file_, what, row ? fmt::format(" in row {}", first_row_ + *row) : "", advice);
+  std::optional<std::size_t> cell;
+  for (const std::string_view words : {" at entry ", " at column ", ", column ", ", coordinate "}) {
+    if (!cell) cell = taken(words);
+  }
+  for (const std::string_view words : {" at row ", " at point "}) {
+    if (!row) row = taken(words);
+  }
+  if (!row && !cell) bad_input("{}: {}{}", file_, what, advice);
+  // Masses may stand in a column, and a line may have several rows.
+  std::size_t at = row.value_or(0);
+  const std::size_t lines = places_->rows.size(), per_line = rows_ / std::max<std::size_t>(1, lines);
+  if (cell && *cell >= cols_) at += *cell / cols_, cell = *cell % cols_;
+  if (per_line > 1) cell = at % per_line, at /= per_line;
+  if (!cell && cols_ == 1) cell = 0;
+  if (label) cell = places_->cells.size() > cols_ ? std::optional(cols_) : std::nullopt;
+  bad_input("{}{}: {}{}", file_, at < lines ? places_->text(at, cell) : "", what, advice);
+}
+
+std::string as_options(std::string_view advice) {
+  if (advice.empty()) return "";
+  const bool by_sum = advice.find("normalize") != advice.npos;
+  return fmt::format("{}; --input scores takes scores", by_sum ? "; --normalize divides by the sum" : "");
 }
 
 Table read_table(const Files& files) { return files::read_all(source_of(files).reader); }
@@ -118,14 +161,13 @@ void stream_rows(const Files& files, const std::function<Table(Table)>& result,
   Progress progress(from.position, from.size,
                     !files.quiet && !(files::is_standard(files.out) && files::sys::is_terminal(files::sys::standard_output)));
   const auto calculate = [&](Table table) {
-    const std::size_t first_row = table.first_row - table.rows_before;
-    const std::string file = table.file;
+    const Origin origin(table, files.in);
     try {
       table = result(std::move(table));
       table.digits = table.whole ? 0 : files.digits;
       return table;
     } catch (const entropic::RowError& error) {
-      refuse_row(file.empty() ? files.in : file, error, first_row + error.row());
+      origin.refuse(error, error.row());
     }
   };
   files::stream(

@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -13,8 +14,27 @@
 
 #include "options.h"
 
-// Refuses a row of a file, counted from 0, with the command line's advice.
-[[noreturn]] void refuse_row(const std::string& path, const entropic::RowError& error, std::size_t row);
+// Where a table comes from, for messages. It may outlive the table.
+class Origin {
+ public:
+  // The file at `path`, or the one that the table names.
+  Origin(const Table& table, const std::string& path);
+
+  // Refuses row `row` of the table with the library's reason and the command line's advice. `label`: its label is wrong.
+  [[noreturn]] void refuse(const entropic::RowError& error, std::size_t row, bool label = false) const;
+
+  // Refuses the table. If `what` ends in words for a place, such as "at entry 3 in row 2", the message names that place in the
+  // file.
+  [[noreturn]] void refuse(std::string what, std::string_view advice = "", bool label = false) const;
+
+ private:
+  std::string file_;
+  std::shared_ptr<const files::Places> places_;
+  std::size_t first_row_, rows_, cols_;
+};
+
+// The library's advice as options.
+std::string as_options(std::string_view advice);
 
 // All of the input.
 Table read_table(const Files& files);
@@ -33,6 +53,9 @@ class SecondFile {
 
   // Its rows, after prepare(them) has been called once. Several threads may ask.
   const Table& table(const Files& files, const std::function<void(Table&)>& prepare);
+
+  // Its rows, which have been read.
+  const Table& all() const { return table_; }
 
   // Refuse the file, once it is read, if it does not fit these rows of FILE, or FILE as a whole, which has `rows` rows.
   void check_columns(const Files& files, const Table& rows) const;

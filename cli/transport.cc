@@ -1,5 +1,8 @@
 // Transport as commands: the cheapest plan between two sets of masses, exact or with entropy, and distances between samples,
 // histograms and points.
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -15,8 +18,10 @@ namespace {
 
 // A file's numbers as float64 in the shape of the file, and the tolerance for their sums.
 struct Numbers {
+  std::string path;
   Table table;
   double tolerance;
+  Origin origin;
 
   std::vector<double>& values() { return std::get<std::vector<double>>(table.values); }
   entropic::MatrixView<const double> rows() { return {values().data(), table.rows, table.cols}; }
@@ -26,7 +31,27 @@ Numbers doubles(const Files& files, const std::string& path) {
   Table table = read_other(files, path);
   const double tolerance = std::visit([]<class T>(const std::vector<T>&) { return entropic::kSumTolerance<T>; }, table.values);
   table.values = as_doubles(table);
-  return {std::move(table), tolerance};
+  const Origin origin(table, path);
+  return {path, std::move(table), tolerance, origin};
+}
+
+// Calls solve(), which takes the library's arguments of these names from these files, and refuses the file of the one that the
+// library refuses.
+using Given = std::vector<std::pair<std::string_view, const Numbers*>>;
+void naming_files(const Given& given, const auto& solve) {
+  try {
+    solve();
+  } catch (const std::invalid_argument& error) {
+    const std::string what = error.what();
+    const std::string_view wrong = std::string_view(what).substr(std::min(what.find(": ") + 2, what.size()));
+    std::vector<std::string> paths;
+    for (const auto& [name, numbers] : given) {
+      if (wrong.starts_with(fmt::format("{} must", name))) numbers->origin.refuse(what);
+      paths.push_back(files::input_name(numbers->path));
+    }
+    if (given.size() < 2 || !wrong.starts_with(fmt::format("{} and {} must", given[0].first, given[1].first))) throw;
+    bad_input("{}; they are in {} and {}", what, paths[0], paths[1]);
+  }
 }
 
 // One column becomes one row.
@@ -67,30 +92,32 @@ struct Plan {
 
 // Masses and costs from files, and the plan between the masses.
 struct Problem {
-  Numbers from, to;
+  Numbers from, to, cost;
   Table plan;
-  std::vector<double> cost, f, g;
+  std::vector<double> f, g;
 
   Problem(std::string_view command, const Plan& options, const Files& files)
       : from(one_line(command, "masses", files, options.a)),
         to(one_line(command, "masses", files, options.b)),
-        plan(doubles(files, options.cost).table) {
+        cost(doubles(files, options.cost)),
+        plan(cost.table) {
     f.resize(from.values().size());
     g.resize(to.values().size());
     if (plan.rows != f.size() || plan.cols != g.size()) {
       bad_input("{}: {} must be {} x {}, one row for each mass of --a and one column for each of --b, got {} x {}", command,
                 files::input_name(options.cost), f.size(), g.size(), plan.rows, plan.cols);
     }
-    cost = std::get<std::vector<double>>(plan.values);
   }
 
   // solve(a, b, cost, plan, f, g)
   void solve(const auto& by) {
     const std::size_t n = f.size(), m = g.size();
-    by(entropic::MatrixView<const double>(from.values().data(), 1, n),
-       entropic::MatrixView<const double>(to.values().data(), 1, m), entropic::MatrixView<const double>(cost.data(), n, m),
-       entropic::MatrixView<double>(std::get<std::vector<double>>(plan.values).data(), n, m),
-       entropic::MatrixView<double>(f.data(), 1, n), entropic::MatrixView<double>(g.data(), 1, m));
+    naming_files({{"a", &from}, {"b", &to}, {"cost", &cost}}, [&] {
+      by(entropic::MatrixView<const double>(from.values().data(), 1, n),
+         entropic::MatrixView<const double>(to.values().data(), 1, m), entropic::MatrixView<const double>(cost.rows()),
+         entropic::MatrixView<double>(std::get<std::vector<double>>(plan.values).data(), n, m),
+         entropic::MatrixView<double>(f.data(), 1, n), entropic::MatrixView<double>(g.data(), 1, m));
+    });
   }
 };
 
@@ -171,22 +198,26 @@ struct Pair {
   std::string second, weights, second_weights, support;
 };
 
-std::vector<double> weights_of(std::string_view command, const Files& files, const std::string& path) {
-  return path.empty() ? std::vector<double>() : one_line(command, "weights", files, path).values();
+// The weights, or other numbers, of a file; none without a file.
+Numbers weights_of(std::string_view command, const Files& files, const std::string& path, std::string_view what = "weights") {
+  if (!path.empty()) return one_line(command, what, files, path);
+  Table none;
+  none.values = std::vector<double>();
+  return {path, none, 0, Origin(none, path)};
 }
 
-entropic::MatrixView<const double> as_row(const std::vector<double>& weights) {
-  return {weights.data(), weights.empty() ? 0u : 1u, weights.size()};
+entropic::MatrixView<const double> as_row(Numbers& weights) {
+  return {weights.values().data(), weights.values().empty() ? 0u : 1u, weights.values().size()};
 }
 
 // The distances of the rows of the first file from those of the second or from its only row: calculate(first, second,
 // distances) gets equally many rows of both.
 template <class Op>
-Table of_rows(Numbers first, Numbers second, const Files& files, const std::string& second_path, const auto& calculate) {
+Table of_rows(Numbers& first, Numbers& second, const auto& calculate) {
   const Table& others = second.table;
   if (others.rows != 1 && others.rows != first.table.rows) {
     bad_input("{}: {} has {} rows and {} has {}; only a single row is compared with all", Op::kDescription.name,
-              files::input_name(files.in), first.table.rows, files::input_name(second_path), others.rows);
+              files::input_name(first.path), first.table.rows, files::input_name(second.path), others.rows);
   }
   const std::size_t rows = first.table.rows;
   const bool one_for_all = others.rows == 1;
@@ -201,8 +232,8 @@ Table of_rows(Numbers first, Numbers second, const Files& files, const std::stri
   try {
     calculate(first.rows(), second.rows(), std::span<double>(distance));
   } catch (const entropic::RowError& error) {
-    if (error.argument() == "p") refuse_row(files.in, error, error.row());
-    if (error.argument() == "q") refuse_row(second_path, error, one_for_all ? 0 : error.row());
+    if (error.argument() == "p") first.origin.refuse(error, error.row());
+    if (error.argument() == "q") second.origin.refuse(error, one_for_all ? 0 : error.row());
     throw;
   }
   Table table = std::move(first.table);
@@ -218,9 +249,10 @@ Table of_samples(const entropic::Wasserstein1d& op, const Pair& pair, const File
   Numbers u = doubles(files, files.in), v = doubles(files, pair.second);
   lay_down(u.table);
   lay_down(v.table);
-  const auto a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
-  return of_rows<entropic::Wasserstein1d>(std::move(u), std::move(v), files, pair.second, [&](auto x, auto y, auto distance) {
-    entropic::wasserstein_1d<double>(op, x, y, as_row(a), as_row(b), distance);
+  Numbers a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
+  return of_rows<entropic::Wasserstein1d>(u, v, [&](auto x, auto y, auto distance) {
+    naming_files({{"u", &u}, {"v", &v}, {"u_weights", &a}, {"v_weights", &b}},
+                 [&] { entropic::wasserstein_1d<double>(op, x, y, as_row(a), as_row(b), distance); });
   });
 }
 
@@ -230,14 +262,17 @@ Table of_histograms(const entropic::WassersteinHistogram& op, const Pair& pair, 
     bad_input("wasserstein_histogram: {} has {} columns and {} has {}", files::input_name(files.in), p.table.cols,
               files::input_name(pair.second), q.table.cols);
   }
-  std::vector<double> support(p.table.cols);
-  std::iota(support.begin(), support.end(), 0.0);
-  if (!pair.support.empty()) support = one_line("wasserstein_histogram", "points", files, pair.support).values();
+  Numbers support = weights_of("wasserstein_histogram", files, pair.support, "points");
+  if (pair.support.empty()) {
+    support.values().resize(p.table.cols);
+    std::iota(support.values().begin(), support.values().end(), 0.0);
+  }
   entropic::WassersteinHistogram tolerant = op;
   if (!op.sum_tolerance) tolerant.sum_tolerance = std::max(p.tolerance, q.tolerance);
-  return of_rows<entropic::WassersteinHistogram>(
-      std::move(p), std::move(q), files, pair.second,
-      [&](auto x, auto y, auto distance) { entropic::wasserstein_histogram<double>(tolerant, x, y, support, distance); });
+  return of_rows<entropic::WassersteinHistogram>(p, q, [&](auto x, auto y, auto distance) {
+    naming_files({{"support", &support}},
+                 [&] { entropic::wasserstein_histogram<double>(tolerant, x, y, support.values(), distance); });
+  });
 }
 
 double distance_of(const entropic::Wasserstein& op, auto... arguments) {
@@ -251,11 +286,13 @@ template <class Op>
 Table of_points(const Op& op, const Pair& pair, const Files& files) {
   constexpr std::string_view kName = Op::kDescription.name;
   Numbers x = doubles(files, files.in), y = doubles(files, pair.second);
-  const auto a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
+  Numbers a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
   Table table;
   table.rows = table.cols = 1;
   table.shape = {1};
-  table.values = std::vector<double>{distance_of(op, x.rows(), y.rows(), std::span(a), std::span(b))};
+  naming_files({{"x", &x}, {"y", &y}, {"a", &a}, {"b", &b}}, [&] {
+    table.values = std::vector<double>{distance_of(op, x.rows(), y.rows(), std::span(a.values()), std::span(b.values()))};
+  });
   return table;
 }
 
@@ -359,14 +396,11 @@ void add_barycenter(CLI::App& app, Program& program) {
     program.action = [op = std::get<entropic::SinkhornBarycenter>(made<entropic::Transport>(*arguments)), options,
                       &files = program.files] {
       Numbers p = doubles(files, files.in), cost = doubles(files, options->cost);
-      const std::vector<double> weights = weights_of(kName, files, options->weights);
+      Numbers weights = weights_of(kName, files, options->weights);
       std::vector<double> q(cost.table.cols);
       entropic::SinkhornBarycenterResult r;
-      try {
-        r = entropic::sinkhorn_barycenter<double>(op, p.rows(), weights, cost.rows(), q);
-      } catch (const entropic::RowError& error) {
-        refuse_row(files.in, error, error.row());
-      }
+      naming_files({{"p", &p}, {"cost", &cost}, {"weights", &weights}},
+                   [&] { r = entropic::sinkhorn_barycenter<double>(op, p.rows(), weights.values(), cost.rows(), q); });
       Table barycenter;
       barycenter.rows = 1;
       barycenter.cols = q.size();
@@ -413,19 +447,20 @@ void add_sliced(CLI::App& app, Program& program) {
     program.action = [op = std::get<entropic::SlicedWasserstein>(made<entropic::Transport>(*arguments)), options,
                       &files = program.files] {
       Numbers x = doubles(files, files.in), y = doubles(files, options->second);
-      const auto a = weights_of(kName, files, options->weights), b = weights_of(kName, files, options->second_weights);
-      std::size_t count = static_cast<std::size_t>(options->projections), dimension = x.table.cols;
-      std::vector<double> directions;
+      Numbers a = weights_of(kName, files, options->weights), b = weights_of(kName, files, options->second_weights);
+      Numbers directions = weights_of(kName, files, "");
       if (options->directions.empty()) {
-        directions.resize(count * dimension);
-        entropic::random_directions({directions.data(), count, dimension}, options->seed);
+        Table& drawn = directions.table;
+        drawn.rows = static_cast<std::size_t>(options->projections), drawn.cols = x.table.cols;
+        directions.values().resize(drawn.rows * drawn.cols);
+        entropic::random_directions({directions.values().data(), drawn.rows, drawn.cols}, options->seed);
       } else {
-        Numbers given = doubles(files, options->directions);
-        count = given.table.rows, dimension = given.table.cols;
-        directions = std::move(given.values());
+        directions = doubles(files, options->directions);
       }
-      const entropic::SlicedWassersteinResult r = entropic::sliced_wasserstein<double>(
-          op, x.rows(), y.rows(), a, b, entropic::MatrixView<const double>(directions.data(), count, dimension));
+      entropic::SlicedWassersteinResult r;
+      naming_files({{"x", &x}, {"y", &y}, {"a", &a}, {"b", &b}, {"directions", &directions}}, [&] {
+        r = entropic::sliced_wasserstein<double>(op, x.rows(), y.rows(), a.values(), b.values(), directions.rows());
+      });
       Table table;
       table.rows = 1;
       table.cols = 2;

@@ -65,6 +65,7 @@ class CsvReader {
     for (std::size_t c = 0; c < roles_.size(); ++c) {
       if (roles_[c] == Role::number) table.places->cells.push_back(c + 1);
     }
+    if (label_column_) table.places->cells.push_back(*label_column_ + 1);
     Lines lines(piece.text, piece.line, separator_, name_);
     std::vector<Cell> cells;
     std::string_view label;

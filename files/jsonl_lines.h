@@ -53,7 +53,7 @@ struct Layout {
   std::optional<std::size_t> width;  // numbers in a row, once the first line is read
   std::vector<std::size_t> nested;   // axes between line and row: Table::nested
   std::vector<std::string> header;
-  std::vector<std::size_t> cells;                       // the number of each column's field
+  std::vector<std::size_t> cells;                       // Places::cells of named numbers
   std::unordered_map<std::string, std::size_t> places;  // the place of each name of the header
   std::vector<std::string> ignored;                     // other fields of the first line, if columns are chosen
   std::vector<std::string> kept;                        // fields beside the array
@@ -404,7 +404,7 @@ class Lines {
     const std::size_t before = values.size(), width = layout.header.size();
     values.resize(before + width);
     seen_.assign(width, false);
-    cells_.resize(width);
+    cells_.resize(width + (layout.label_column ? 1 : 0));
     bool labelled = false;
     std::size_t cell = 0, count = 0;
     for (json::field field : object) {
@@ -413,6 +413,7 @@ class Lines {
       if (layout.label_column && name == layout.label_key) {
         if (std::exchange(labelled, true)) wrong("{} is there twice", in_quotes(name));
         read_label(field.value(), layout);
+        cells_[width] = cell;
         continue;
       }
       // The order is nearly always that of the first line.
@@ -490,7 +491,7 @@ class Lines {
   const ReadOptions& options_;
   json::parser parser_;
   std::vector<bool> seen_;
-  std::vector<std::size_t> cells_;  // the number of each column's field in the line
+  std::vector<std::size_t> cells_;  // those of the line
   std::size_t rows_ = 0;
   std::vector<std::size_t> nulls_;  // for each null of the line, how many numbers come before it
   std::size_t begin_ = 0;           // where the line's numbers begin

@@ -24,7 +24,7 @@ struct Place {
 // Where the rows of a table stand in a file of text, for messages.
 struct Places {
   std::vector<Place> rows;         // the line in which each row begins, and the number of cells before its numbers
-  std::vector<std::size_t> cells;  // for each column, which of the following cells it is; empty: they are 1, 2, 3 ...
+  std::vector<std::size_t> cells;  // which of the following cells are the numbers and then the label; empty: 1, 2, 3 ...
   std::map<std::size_t, std::vector<Place>> others;  // all numbers of a row that begins in this line, if it is not like these
   bool columns = false;                              // the cell of a row is the column of text where the row begins
 

@@ -201,6 +201,9 @@ def test_keys(cli, ending):
         refused(cli, [*command, "--key", "b"], file, re.escape(f"{place}: {what}"))
 
 
+TEXT = ("csv", "tsv", "jsonl")  # files of lines
+
+
 def encoded(ending, array):
     """The array as a file of this ending."""
     if ending in ("csv", "tsv"):
@@ -222,7 +225,8 @@ def test_nan(cli, ending):
     assert cli.output("gamma", file, "--entropy", 0.5).splitlines()[2] == "nan,nan,invalid"
     for command in [["entropy", file], ["kl_divergence", file, file], ["binary_entropy", file]]:
         message = cli.error(*command, "-o", "y.csv")
-        assert re.match(rf"{file}: {command[0]}: p must be .*, got nan at entry 0 in row 1", message), message
+        place, row = (":2:1", "") if ending in TEXT else ("", " at entry 0 in row 1")
+        assert re.match(rf"{file}{place}: {command[0]}: p must be [^;]*, got nan{row}(;.*)?$", message), message
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -235,7 +239,61 @@ def test_rows_are_those_of_the_file(cli, ending, threads):
     cli.write("q.csv", "0.25,0.25,0.25,0.25\n")
     for command in [["entropy", file], ["kl_divergence", file, "q.csv"]]:
         message = cli.error(*command, "--threads", threads, "-o", "y.csv")
-        assert message.startswith(f"{file}: {command[0]}: p must sum to 1 within 1e-06, got 2.75 in row 60001;"), message
+        place, row = (":60002", "") if ending in TEXT else ("", " in row 60001")
+        assert message.startswith(f"{file}{place}: {command[0]}: p must sum to 1 within 1e-06, got 2.75{row};"), message
+
+
+def places(cli, *arguments):
+    """What a message begins with, before the name of the operation."""
+    return re.match(r"(.*?):? (?!\d)", cli.error(*arguments, "-o", "out.csv")).group(1)
+
+
+def test_places_in_a_csv(cli):
+    """The line and cell of an entry, whatever is left out before it."""
+    cli.write("x.csv", 'a,l,b\n0.5,x,0.5\n,"y\nz",-3\n0.5,"u\nv",-0.5\n0.5,w,0.6\n')
+    skip = ("--missing", "skip")
+    assert places(cli, "entropy", "x.csv", *skip) == "x.csv:6:3"
+    assert places(cli, "entropy", "x.csv", *skip, "--rows", "1:2") == "x.csv:6:3"
+    assert places(cli, "entropy", "x.csv", *skip, "--rows", "2:") == "x.csv:7"
+    assert places(cli, "entropy", "x.csv", "--missing", "nan", "--rows", "2:3") == "x.csv:6:3"
+    assert places(cli, "describe", "x.csv", *skip, "--keep", "l", "--columns", "b,a") == "x.csv:6:3"
+    cli.write("good.csv", "a,l,b\n" + "0.5,x,0.5\n" * 3)
+    assert places(cli, "entropy", "good.csv", "x.csv", *skip) == "x.csv:6:3"
+    assert places(cli, "entropy", "good.csv", "x.csv", "--missing", "nan", "--rows", "5:6") == "x.csv:6:3"
+    assert places(cli, "kl_divergence", "good.csv", "x.csv", "--missing", "nan") == "x.csv:3:1"
+    assert places(cli, "joint_entropy", "x.csv", *skip) == "x.csv:6:3"
+    assert places(cli, "self_information", "x.csv", *skip) == "x.csv:6:3"
+    assert places(cli, "wasserstein_histogram", "x.csv", "good.csv", "--missing", "skip") == "x.csv:6:3"
+
+
+def test_places_in_a_jsonl(cli):
+    cli.write("named.jsonl", '{"l": "y", "a": 0.5, "b": 0.5}\n\n{"l": "x", "b": 1.5, "a": -0.5}\n')
+    assert places(cli, "entropy", "named.jsonl") == "named.jsonl:3:3"
+    cli.write("array.jsonl", '{"p": [0.5, 0.5]}\n \n{"p": [0.5, 0.9]}\n')
+    assert places(cli, "entropy", "array.jsonl") == "array.jsonl:3"
+    cli.write("nested.jsonl", "[[0.5, 0.5], [1, 0]]\n[[0.5, 0.5], [0.5, -1]]\n")
+    assert (
+        places(cli, "entropy", "nested.jsonl") == places(cli, "entropy", "nested.jsonl", "--rows", "3:") == "nested.jsonl:2:4"
+    )
+    cli.write(
+        "reply.json", '[{"token": "é", "top_logprobs": [{"logprob": 0}]},\n {"token": "b", "top_logprobs": [{"logprob": -1}]}]'
+    )
+    given = ("reply.json", "--format-in", "logprobs", "--input", "log_probs")
+    assert places(cli, "entropy", *given) == places(cli, "entropy", *given, "--rows", "1:") == "reply.json:2:2"
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "safetensors"])
+def test_rows_of_an_array_are_counted_from_its_first(cli, ending):
+    p = np.full((4, 2), 0.5)
+    p[3] = [0.75, -1]
+    file = cli.write(f"x.{ending}", encoded(ending, p))
+    for options in ([], ["--rows", "2:"]):
+        for command in ("entropy", "joint_entropy", "self_information"):
+            message = cli.error(command, file, *options)
+            assert re.match(rf"{file}: {command}: px?y? must be .*, got -1 at (entry|column) 1 in row 3", message), message
+        cli.write("y.csv", "0\n" * 4)
+        message = cli.error("expected_calibration_error", file, "y.csv", *options)
+        assert message.startswith(f"{file}: expected_calibration_error: p must be ") and message.endswith(" in row 3")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)

@@ -126,12 +126,14 @@ def test_replies_without(cli, text, message):
 def test_a_logprob_that_is_not_a_number(cli, wrong):
     """It must not be left out: the others would get its probability."""
     good = '{"token": "é\\"]}", "logprob": -0.5, "top_logprobs": [{"token": "a", "logprob": -0.5}]}'
-    bad = '{"token": "The", "top_logprobs": [\n  {"token": "A", "logprob": -2.5}, {"token": "The", "logprob": %s}]}' % wrong
+    bad = '{"token": "The", "top_logprobs": [\n  {"token": "A", "logprob": -2.5}, {"token": "The", "logprob": WRONG}]}'.replace(
+        "WRONG", wrong
+    )
     cli.write("reply.json", f'[{good}, {{"other": [{{}}, 1, "\\\\"]}},\n{bad}]')
     for command in "describe", "softmax":
         message = cli.error(command, "reply.json", "--format-in", "logprobs", "-o", "out.csv")
         assert message == f"reply.json:3:36: token 2: the logprob '{wrong}' is not a number"
-    cli.write("reply.json", '{"tokens": ["s", "a"],\n "top_logprobs": [null,\n {"a": -1, "b": %s}]}' % wrong)
+    cli.write("reply.json", '{"tokens": ["s", "a"],\n "top_logprobs": [null,\n {"a": -1, "b": WRONG}]}'.replace("WRONG", wrong))
     message = cli.error("describe", "reply.json", "--format-in", "logprobs")
     assert message.startswith("reply.json:3:17: token 1: ") and ("no logprob" if wrong == "{}" else wrong) in message
 

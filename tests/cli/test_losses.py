@@ -99,8 +99,8 @@ def test_ignored_classes(cli, targets):
             ["distillation_loss", "x.csv"],
             "distillation_loss: TARGET is missing; it is a file with a row of the teacher's scores for each row",
         ),
-        (["softmax_loss", "x.csv", "high.csv"], "high.csv: softmax_loss: target must be a class from 0 to 3, got 9 in row 1"),
-        (["softmax_loss", "x.csv", "half.csv"], "half.csv: row 0: a class must be a whole number, got 0.5"),
+        (["softmax_loss", "x.csv", "high.csv"], "high.csv:2:1: softmax_loss: target must be a class from 0 to 3, got 9"),
+        (["softmax_loss", "x.csv", "half.csv"], "half.csv:1:1: a class must be a whole number, got 0.5"),
         (["softmax_loss", "x.csv", "wide.csv"], "wide.csv: it has 2 columns, and x.csv has 4"),
         (
             ["margin_softmax_loss", "x.csv", "wide.csv"],
@@ -108,10 +108,18 @@ def test_ignored_classes(cli, targets):
         ),
         (
             ["fit_temperature", "odd.csv"],
-            "odd.csv: row 0: the label 'ant' is neither the name of a column nor a class counted from 0; give a file of "
+            "odd.csv:2:1: the label 'ant' is neither the name of a column nor a class counted from 0; give a file of "
             "targets as TARGET",
         ),
         (["softmax_loss", "x.csv", "none.csv"], "none.csv: No such file or directory"),
+        (
+            ["softmax_loss", "quoted.csv", "--labels", "2", "--rows", "1:"],
+            "quoted.csv:2:2: softmax_loss: target must be a class from 0 to 1, got 9",
+        ),
+        (["softmax_loss", "x.csv", "high.npy"], "high.npy: softmax_loss: target must be a class from 0 to 3, got 9 in row 1"),
+        (["softmax_loss", "x.csv", "half.npy"], "half.npy: a class must be a whole number, got 0.5 in row 0"),
+        (["softmax_loss", "x.csv", "inf.csv"], "inf.csv:2: softmax_loss: target must be a distribution "),
+        (["multilabel_softmax_loss", "x.csv", "inf.csv"], "inf.csv:2:3: multilabel_softmax_loss: target must be "),
     ],
 )
 def test_targets_that_are_none(cli, arguments, said):
@@ -120,7 +128,11 @@ def test_targets_that_are_none(cli, arguments, said):
     cli.write("high.csv", "1\n9\n")
     cli.write("half.csv", "0.5\n1\n")
     cli.write("wide.csv", "0.5,0.5\n1,0\n")
-    assert cli.error(*arguments) == said
+    cli.write("quoted.csv", '1,"0",2\n1,"9",0.5\n')
+    cli.write("inf.csv", "1,0,0,0\n1,0,inf,0\n")
+    cli.save("high.npy", np.array([1, 9])), cli.save("half.npy", np.array([0.5, 1]))
+    message = cli.error(*arguments)
+    assert message == said or (said.endswith(" ") and message.startswith(said))
 
 
 def test_targets_of_arrays_with_more_axes(cli):
@@ -187,8 +199,8 @@ def test_calibration_of_targets_that_are_none(cli):
     cli.write("bad.csv", "0\n1\n2\n9\n")
     cli.write("many.csv", "0\n1\n2\n1\n1\n")
     for command, file in (("fit_temperature", "x.csv"), ("expected_calibration_error", "p.csv")):
-        assert cli.error(command, file, "bad.csv").startswith("bad.csv: ")
-        assert cli.error(command, file, "bad.csv", "--rows", "2:4").endswith(", got 9 in row 3")
+        assert cli.error(command, file, "bad.csv").startswith("bad.csv:4:1: ")
+        assert cli.error(command, file, "bad.csv", "--rows", "2:4").startswith("bad.csv:4:1: ")
         assert cli.error(command, file, "many.csv") == f"many.csv: it has 5 rows, and {file} has 4"
     assert cli.error("softmax_loss", "x.csv", "p.csv", "--ignore_index", 1).startswith(
         "softmax_loss: --ignore_index needs classes, and TARGET has several columns"

@@ -68,15 +68,18 @@ def test_refused(cli):
     cli.write("bad.csv", "0.5,0.5\n0.5,0.6\n")
     cli.write("q.csv", "0.5,0.5\n")
     assert cli.error("entropy", "bad.csv") == (
-        "bad.csv: entropy: p must sum to 1 within 1e-06, got 1.1 in row 1; --normalize divides by the sum; "
-        "--input scores takes scores"
+        "bad.csv:2: entropy: p must sum to 1 within 1e-06, got 1.1; --normalize divides by the sum; --input scores takes scores"
     )
     cli.write("scores.csv", "0.5,0.5\n0.5,-0.7\n")
     assert cli.error("entropy", "scores.csv") == (
-        "scores.csv: entropy: p must be at least 0 and finite, got -0.7 at entry 1 in row 1; --input scores takes scores"
+        "scores.csv:2:2: entropy: p must be at least 0 and finite, got -0.7; --input scores takes scores"
     )
     assert cli.error("mutual_information", "scores.csv") == (
-        "scores.csv: mutual_information: pxy must be at least 0 and finite, got -0.7 at column 1 in row 1"
+        "scores.csv:2:2: mutual_information: pxy must be at least 0 and finite, got -0.7"
+    )
+    assert cli.error("joint_entropy", "bad.csv") == (
+        "bad.csv: joint_entropy: pxy must sum to 1 within 1e-06, got 2.1; --normalize divides by the sum; "
+        "--input scores takes scores"
     )
     assert cli.error("kl_divergence", "q.csv") == "kl_divergence: Q is missing; it is the file that P is compared with"
     cli.write("wide.csv", "0.5,0.25,0.25\n")

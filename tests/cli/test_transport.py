@@ -107,7 +107,7 @@ def test_barycenter(cli):
     assert message.endswith("in row 1")
     cli.save("cost.npy", cost[:3])
     assert cli.error("sinkhorn_barycenter", *given).startswith(
-        "sinkhorn_barycenter: cost must have a row for each of 4 columns of p"
+        "cost.npy: sinkhorn_barycenter: cost must have a row for each of 4 columns of p"
     )
 
 
@@ -131,7 +131,7 @@ def test_distances_along_directions(cli):
     assert message == "sliced_wasserstein: --projections must be above 0, got 0"
     assert "excludes" in cli.error("sliced_wasserstein", "x.npy", "y.npy", "--directions", "theta.npy", "--seed", 1)
     message = cli.error("sliced_wasserstein", "x.npy", "y.npy", "--directions", "x.npy", "--b", "a.npy")
-    assert message == "sliced_wasserstein: b must have one weight for each of 5 points, got 6"
+    assert message == "a.npy: sliced_wasserstein: b must have one weight for each of 5 points, got 6"
 
 
 def test_what_is_refused(cli, problem):
@@ -163,6 +163,7 @@ def test_options_of_the_iteration_and_of_masses(cli, problem):
     cli.save("a.npy", a * (1 + 3e-5))
     message = cli.error("transport", *FILES)
     assert message.startswith("optimal_transport: a and b must have equal sums within 1e-06 of them")
+    assert message.endswith("; they are in a.npy and b.npy")
     cli.output("transport", *FILES, "--mass_tolerance", 1e-4)
 
 
@@ -182,3 +183,34 @@ def test_form_of_plan_and_result(cli):
     assert cli.output(*given, "-o", "-", "--format-out", "jsonl", "--epsilon", 0.1).startswith("[0.25, ")
     assert cli.output(*given, "-o", "plan.dat", "--format-out", "csv").splitlines()[1].startswith("0.437,")
     assert cli.files()["plan.dat"] == b"0.25,0\n0.25,0.5\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--epsilon", 1]])
+def test_places_in_files_of_masses_and_costs(cli, options):
+    good, bad = "0.25\n0.75\n", "0.25\n-0.75\n"
+    for a, b, cost, said in [
+        (bad, good, "0,9\n9,0\n", "a.csv:2:1: "),
+        (good, "n,m\n0.25,nan\n", "0,9\n9,0\n", "b.csv:2:2: "),
+        (good, good, "l,x,y\nu,0,1\nv,1,nan\n", "c.csv:3:3: "),
+        (good, "0,0\n", "0,9\n9,0\n", "b.csv: "),
+    ]:
+        cli.write("a.csv", a), cli.write("b.csv", b), cli.write("c.csv", cost)
+        message = cli.error("transport", "--a", "a.csv", "--b", "b.csv", "--cost", "c.csv", *options)
+        assert message.startswith(said), message
+    cli.save("c.npy", np.array([[0, 1], [1, np.nan]]))
+    message = cli.error("transport", "--a", "a.csv", "--b", "a.csv", "--cost", "c.npy", *options)
+    assert message.startswith("c.npy: ") and message.endswith("got nan at row 1, column 1")
+
+
+def test_places_in_files_of_points_and_weights(cli):
+    cli.write("x.csv", "1,0\n0,1\n"), cli.write("y.csv", "1,0\n0,nan\n"), cli.write("w.csv", "1\n-1\n")
+    for command, said in [
+        (["wasserstein", "x.csv", "y.csv"], "y.csv:2:2: wasserstein: y must be finite"),
+        (["sinkhorn_divergence", "x.csv", "x.csv", "--epsilon", 1, "--b", "w.csv"], "w.csv:2:1: sinkhorn_divergence: b must"),
+        (["wasserstein_1d", "x.csv", "x.csv", "--v_weights", "w.csv"], "w.csv:2:1: wasserstein_1d: v_weights must"),
+        (["wasserstein_histogram", "x.csv", "x.csv", "--support", "y.csv", "--rows", "0:1"], "wasserstein_histogram: y.csv"),
+        (["sliced_wasserstein", "x.csv", "x.csv", "--directions", "y.csv"], "y.csv:2: sliced_wasserstein: directions"),
+        (["sinkhorn_barycenter", "y.csv", "--cost", "x.csv", "--epsilon", 1], "y.csv:2:2: sinkhorn_barycenter: p must"),
+        (["sinkhorn_barycenter", "x.csv", "--cost", "y.csv", "--epsilon", 1], "y.csv:2:2: sinkhorn_barycenter: cost must"),
+    ]:
+        assert cli.error(*command).startswith(said)

@@ -90,11 +90,11 @@ def test_refused(cli):
     message = cli.error("wasserstein_1d", "u.csv", "p.csv", "--u_weights", "v.csv", *end)
     assert message == "wasserstein_1d: v.csv must be one row or one column of weights, got 2 x 2"
     message = cli.error("wasserstein_1d", "u.csv", "p.csv", "--u_weights", "p.csv", *end)
-    assert message == "wasserstein_1d: u_weights must have the shape of u, 1 x 3, got 1 x 2"
+    assert message == "p.csv: wasserstein_1d: u_weights must have the shape of u, 1 x 3, got 1 x 2"
     message = cli.error("wasserstein_1d", "u.csv", "p.csv", "--order", 0.5, *end)
     assert message == "wasserstein_1d: --order must be at least 1 and at most inf, got 0.5"
     message = cli.error("wasserstein", "u.csv", "v.csv", *end)
-    assert message == "wasserstein: y must have points of as many coordinates as x, 3, got 2"
+    assert message == "v.csv: wasserstein: y must have points of as many coordinates as x, 3, got 2"
     assert cli.error("wasserstein_1d", "u.csv", *end).endswith(
         "V is required, as in entropic wasserstein_1d before.csv after.csv --order 2"
     )
