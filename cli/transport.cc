@@ -164,6 +164,18 @@ struct BalancedPlan : Plan {
   Arguments entropic = Arguments(*find_operation(entropic::family_info<entropic::Transport>(), "sinkhorn"));
 };
 
+// Refuses a problem without a plan, for which Sinkhorn's iteration would not end. The exact solver finds a plan at once if all
+// allowed moves are free.
+void require_plan(Problem& problem, double mass_tolerance) {
+  const std::vector<double> cost = problem.cost.values();
+  if (std::ranges::find(cost, std::numeric_limits<double>::infinity()) == cost.end()) return;
+  for (double& one : problem.cost.values()) one = std::isfinite(one) ? 0 : one;
+  std::vector<entropic::TransportResult> result(1);
+  problem.solve([&](auto... views) { entropic::optimal_transport<double>({mass_tolerance}, views..., result); });
+  word_of("transport", result[0].status);
+  problem.cost.values() = cost;
+}
+
 void transport(const BalancedPlan& options, const Files& files) {
   Problem problem("transport", options, files);
   Arguments arguments = options.entropic;
@@ -179,6 +191,7 @@ void transport(const BalancedPlan& options, const Files& files) {
     argument("epsilon") = *options.epsilon;
     argument("mass_tolerance") = mass_tolerance;
     const auto op = std::get<entropic::Sinkhorn>(made<entropic::Transport>(arguments));
+    require_plan(problem, mass_tolerance);
     problem.solve([&](auto... views) { entropic::sinkhorn<double>(op, views..., result); });
     const entropic::SinkhornResult& r = result[0];
     const Table found = one_row({"cost", "lower_bound", "upper_bound", "marginal_error", "iterations"},

@@ -186,6 +186,23 @@ def test_form_of_plan_and_result(cli):
 
 
 @pytest.mark.parametrize("options", [[], ["--epsilon", 1]])
+@pytest.mark.parametrize("cost", ["inf,inf\n2,0\n", "inf,2\n2,inf\n"])
+def test_without_a_plan(cli, options, cost):
+    """With entropy too: the iteration would not end, or its cost would be inf."""
+    cli.write("a.csv", "0.5,0.5\n"), cli.write("b.csv", "0.25,0.75\n"), cli.write("c.csv", cost)
+    files = ("--a", "a.csv", "--b", "b.csv", "--cost", "c.csv")
+    message = cli.error("transport", *files, *options, "-o", "plan.csv", status=1)
+    assert message == "transport: infeasible: every plan needs an entry of cost inf"
+
+
+def test_forbidden_moves_that_leave_a_plan(cli):
+    a, cost = np.array([0.5, 0.5]), np.array([[np.inf, 2], [2, np.inf]])
+    cli.save("a.npy", a), cli.save("c.npy", cost)
+    row = cli.output("transport", "--a", "a.npy", "--b", "a.npy", "--cost", "c.npy", "--epsilon", 1).splitlines()[1]
+    assert float(row.split(",")[0]) == entropic.sinkhorn(a, a, cost, epsilon=1).cost == 2
+
+
+@pytest.mark.parametrize("options", [[], ["--epsilon", 1]])
 def test_places_in_files_of_masses_and_costs(cli, options):
     good, bad = "0.25\n0.75\n", "0.25\n-0.75\n"
     for a, b, cost, said in [
