@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -348,11 +349,15 @@ namespace {
 
 // The format of a report, from the name of its file.
 std::string format_of(const std::string& out) {
-  for (const std::string& name : files::format_names()) {
-    if (out.ends_with("." + name))
-      bad_input("compare: -o must end in .txt, .json or .html, got '{}'; --format names the format", out);
-  }
-  return out.ends_with(".html") ? "html" : out.ends_with(".json") ? "json" : "text";
+  if (files::is_stream(out)) return "text";
+  std::string name = out;
+  if (const files::Packing* packing = files::packing_of(name)) name.resize(name.size() - packing->ending.size());
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  const bool no_ending = name.find('.', name.rfind('/') + 1) == name.npos;  // rfind gives npos, which is -1, without a slash
+  if (name.ends_with(".txt") || no_ending) return "text";
+  if (name.ends_with(".json")) return "json";
+  if (name.ends_with(".html")) return "html";
+  bad_input("compare: -o must end in .txt, .json or .html, got '{}'; --format names the format", out);
 }
 
 // The row with this number or, if `text` is no number, with this label.
@@ -380,10 +385,19 @@ void add_compare(CLI::App& app, Program& program) {
   CLI::App& command = *app.add_subcommand("compare", "One row of scores under several maps, side by side as bars.");
   add_input_options(command, program.files);
   command.add_option("--row", options->row, "The row, counted from 0, or its label (default 0)")->option_text("ROW");
-  command.add_option("--maps", options->maps, "Names of maps, separated by commas (default: all)")->option_text("NAME,...");
+  command
+      .add_option_function<std::string>(
+          "--maps",
+          [options](const std::string& text) {
+            if (text.empty()) bad_input("compare: --maps must not be empty");
+            options->maps = text;
+          },
+          "Names of maps, separated by commas (default: all)")
+      ->option_text("NAME,...");
   add_number(command, "--entropy", options->entropy, "Show entropy_normalize at this entropy, in nats");
-  add_choice(command, "--format", options->format, {"text", "json", "html"},
-             "txt: bars to read; json: numbers to process; html: a page for all rows (default: by the name of OUT, else text)");
+  add_choice(
+      command, "--format", options->format, {"text", "json", "html"},
+      "text: bars to read; json: numbers to process; html: a page for all rows (default: by the name of OUT, else text)");
   add_flag(command, "--static", options->still,
            "Leave the library out of the page: it is 0.7 MB smaller, and its maps cannot be changed");
   add_output_option(command, program.files, "File to write: .txt, .json, .html (default: standard output)");

@@ -1,5 +1,6 @@
 """`entropic compare`: the numbers of the report, and that it fits where it is read."""
 
+import gzip
 import json
 import math
 
@@ -175,3 +176,9 @@ def test_report_of_another_name(cli):
     assert cli.error("compare", file, "-o", "y.csv") == message
     cli.output("compare", file, "-o", "y.csv", "--format", "json")
     cli.output("compare", file, "-o", "y")
+    for name in ("y.png", "folder.d/y.png", "y.csv.gz", "y."):
+        assert cli.error("compare", file, "-o", name).startswith("compare: -o must end in .txt, .json or .html, got ")
+    cli.output("compare", file, "-o", "y.JSON.gz")
+    assert json.loads(gzip.decompress((cli.directory / "y.JSON.gz").read_bytes()))["file"] == file
+    assert cli.error("compare", file, "--maps", "") == "compare: --maps must not be empty"
+    assert "text: bars to read" in cli.output("compare", "--help")
