@@ -18,6 +18,11 @@ struct Serving {
 
 void explore(const Serving& serving, const Files& files) {
   if (serving.port > 65535) bad_input("explore: --port must be at most 65535, got {}", serving.port);
+  Table table;
+  if (!files.in.empty()) {
+    table = read_table(files);
+    if (table.rows == 0 || table.cols == 0) bad_input("{}: there are no scores to explore", files::input_name(files.in));
+  }
   std::optional<std::string> page = explorer_page();
   if (!page) {
     throw std::runtime_error(
@@ -25,9 +30,6 @@ void explore(const Serving& serving, const Files& files) {
         "build/wasm/explorer.html; ENTROPIC_EXPLORER=FILE names it");
   }
   if (!files.in.empty()) {
-    const Table table = read_table(files);
-    const std::string name = files::input_name(files.in);
-    if (table.rows == 0 || table.cols == 0) bad_input("{}: there are no scores to explore", name);
     std::size_t kept = 0;
     page = page_with_rows(std::move(*page), table, kept);
     if (kept < table.rows && !files.quiet) {

@@ -20,7 +20,7 @@ using entropic::TargetKind;
 struct Targets {
   SecondFile file{"TARGET"};
   std::vector<double> numbers = {};          // all numbers of TARGET
-  std::optional<std::int64_t> ignored = {};  // rows with this class are left out
+  std::optional<std::int64_t> ignored = {};  // rows with this class have the loss 0
 };
 
 // All rows of TARGET.
@@ -252,7 +252,7 @@ void add_losses(CLI::App& app, Program& program) {
                        .second = true});
     add_target(command, *targets,
                "The class of each row, counted from 0, or a row for each row: probabilities, 0 and 1, or a teacher's scores");
-    add_number<std::int64_t>(command, "--ignore_index", "Rows with this class are left out",
+    add_number<std::int64_t>(command, "--ignore_index", "Rows with this class have the loss 0",
                              [targets](std::int64_t ignored) { targets->ignored = ignored; });
   }
 }

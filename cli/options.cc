@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "files/format.h"
 #include "src/from_chars.h"
@@ -10,8 +11,22 @@
 using files::format_endings;
 using files::format_names;
 
+namespace {
+
+// Refuses a number that its type cannot hold.
+template <class Number>
+void check_range(std::errc error, std::string_view option, const std::string& text) {
+  if (error != std::errc::result_out_of_range) return;
+  using Limits = std::numeric_limits<Number>;
+  if (text.starts_with('-')) bad_input("{} is too small: it must be at least {}, got '{}'", option, Limits::lowest(), text);
+  bad_input("{} is too large: it must be at most {}, got '{}'", option, Limits::max(), text);
+}
+
+}  // namespace
+
 void set_number(std::size_t& value, std::string_view option, const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end == text.data() + text.size()) check_range<std::size_t>(error, option, text);
   if (error != std::errc() || end != text.data() + text.size()) {
     bad_input("{} must be a whole number of at least 0, got '{}'", option, text);
   }
@@ -19,6 +34,7 @@ void set_number(std::size_t& value, std::string_view option, const std::string& 
 
 void set_number(std::int64_t& value, std::string_view option, const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end == text.data() + text.size()) check_range<std::int64_t>(error, option, text);
   if (error != std::errc() || end != text.data() + text.size()) bad_input("{} must be a whole number, got '{}'", option, text);
 }
 
@@ -172,12 +188,16 @@ void add_more_files(CLI::App& command, Files& files) {
 void add_form_options(CLI::App& command, Files& files) {
   add_choice(command, "--format-out", files.out_format, files::output_format_names(),
              "The format of OUT (default: by its name)");
-  add_number<std::size_t>(command, "--precision",
-                          "Significant digits of numbers in text (default: as many as each number needs)",
-                          [&files](std::size_t digits) {
-                            if (digits < 1 || digits > 17) bad_input("--precision must be from 1 to 17, got {}", digits);
-                            files.digits = static_cast<int>(digits);
-                          });
+  command
+      .add_option_function<std::string>(
+          "--precision",
+          [&files](const std::string& text) {
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), files.digits);
+            const bool whole = error == std::errc() && end == text.data() + text.size();
+            if (!whole || files.digits < 1 || files.digits > 17) bad_input("--precision must be from 1 to 17, got {}", text);
+          },
+          "Significant digits of numbers in text, 1 to 17 (default: as many as each number needs)")
+      ->option_text("NUMBER");
 }
 
 void add_output_option(CLI::App& command, Files& files) {

@@ -528,8 +528,9 @@ void add_transport(CLI::App& app, Program& program) {
   add_barycenter(app, program);
 
   add_distance<entropic::Wasserstein1d>(app, program, of_samples, "Samples", {"--u_weights", "--v_weights"}, false, "V",
-                                        "Each row is a sample; a file with one column counts as one row. A V with one row is\n"
-                                        "compared with every row of FILE, otherwise row by row. Weights hold for all rows.\n",
+                                        "Each row is a sample; a file with one column counts as one row.\n"
+                                        "A V with one row is compared with every row of FILE, otherwise row by row.\n"
+                                        "Weights hold for all rows.\n",
                                         "before.csv after.csv --order 2");
   add_distance<entropic::WassersteinHistogram>(app, program, of_histograms, "Distributions", {}, true, "Q",
                                                "A Q with one row is compared with every row of FILE, otherwise row by row.\n",

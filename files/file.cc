@@ -25,7 +25,9 @@ std::atomic<const char*> unfinished{nullptr};
 }  // namespace
 
 SystemFailure::SystemFailure(std::string name, int error)
-    : BadInput(fmt::format("{}: {}", name, std::strerror(error))), file(std::move(name)), number(error) {}
+    : BadInput(fmt::format("{}: {}", name, error == EISDIR ? "this is a folder, not a file" : std::strerror(error))),
+      file(std::move(name)),
+      number(error) {}
 
 bool is_standard(const std::string& path) { return path.empty() || path == "-"; }
 

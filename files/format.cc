@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <iterator>
 #include <limits>
 
@@ -68,7 +69,7 @@ const Format& input_format(const std::string& path, const std::string& name) {
   }
   if (format == nullptr) {
     const std::optional<sys::Status> status = sys::status_of(path);
-    if (status && status->folder) bad_input("{}: this is a folder, not a file", path);
+    if (status && status->folder) throw SystemFailure(path, EISDIR);
     refuse_known(path);
     bad_input("{}: the name ends in none of {}; --format-in names the format", path, format_endings());
   }

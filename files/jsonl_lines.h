@@ -215,6 +215,7 @@ class Lines {
   // What the first line says about all.
   void look_at_object(json::object object, Layout& layout) const {
     std::vector<std::string> arrays, names, words, plains;
+    std::string outer, inner;  // the first field that is an object with an array in it, and the key of that array
     std::optional<std::size_t> label;
     std::size_t cell = 0;
     for (json::field field : object) {
@@ -234,7 +235,14 @@ class Lines {
         continue;
       }
       if (label && name == layout.label_key) wrong("{} is there twice", in_quotes(name));
+      if (type == json::json_type::array && std::find(arrays.begin(), arrays.end(), name) != arrays.end()) {
+        wrong("{} is there twice", in_quotes(name));
+      }
       if (type == json::json_type::array) arrays.push_back(name);
+      if (type == json::json_type::object && inner.empty()) {
+        inner = array_in(value.get_object(), name);
+        if (!inner.empty()) outer = name;
+      }
       if (word) words.push_back(name);
       const bool plain = type != json::json_type::array && type != json::json_type::object;
       if (plain && std::find(plains.begin(), plains.end(), name) != plains.end()) wrong("{} is there twice", in_quotes(name));
@@ -256,12 +264,28 @@ class Lines {
       return;
     }
     choose_columns(words, names, layout);
+    if (std::find(layout.header.begin(), layout.header.end(), outer) != layout.header.end() && !inner.empty()) {
+      wrong("{} is an object with an array in it; choose that with --key {}", in_quotes(outer), inner);
+    }
     if (layout.header.empty()) wrong("there are no numbers");
     layout.form = Form::named;
     layout.label_column = label;
     for (std::size_t c = 0; c < layout.header.size(); ++c) {
       if (!layout.places.emplace(layout.header[c], c).second) wrong("{} is there twice", in_quotes(layout.header[c]));
     }
+  }
+
+  // The key of the first array in an object that has this key, or nothing.
+  static std::string array_in(json::object object, const std::string& key) {
+    for (json::field field : object) {
+      const std::string name = key + "." + std::string(std::string_view(field.unescaped_key()));
+      json::value value = field.value();
+      const json::json_type type = value.type();
+      if (type == json::json_type::array) return name;
+      if (type != json::json_type::object) continue;
+      if (std::string found = array_in(value.get_object(), name); !found.empty()) return found;
+    }
+    return "";
   }
 
   static bool taken_for_rows(const std::string& name, const Layout& layout) {

@@ -161,7 +161,7 @@ def test_files(cli, ending, command):
     refused(cli, command, f"no.{ending}", ": No such file or directory$")
     refused(cli, command, cli.write(f"x.{ending}", b""), ": the file is empty$")
     (cli.directory / f"folder.{ending}").mkdir()
-    refused(cli, command, f"folder.{ending}", ": Is a directory$")
+    refused(cli, command, f"folder.{ending}", ": this is a folder, not a file$")
     os.symlink(f"loop.{ending}", cli.directory / f"loop.{ending}")
     refused(cli, command, f"loop.{ending}", ": Too many levels of symbolic links$")
 

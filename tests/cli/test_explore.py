@@ -120,6 +120,7 @@ def test_without_a_page(cli, tmp_path_factory):
     shutil.copy(cli.program, alone)
     cli.program = str(alone)
     assert "share/entropic/explorer.html" in cli.error("explore", status=1)
+    assert cli.error("explore", "no.csv") == "no.csv: No such file or directory"
     page = alone.parent.parent / "share/entropic/explorer.html"
     page.parent.mkdir(parents=True)
     page.write_text(PAGE)

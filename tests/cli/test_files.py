@@ -36,7 +36,7 @@ def test_messages_name_standard_input(cli):
 def test_what_cannot_be_read(cli):
     (cli.directory / "folder.csv").mkdir()
     assert cli.error("softmax", "no.csv") == "no.csv: No such file or directory"
-    assert cli.error("softmax", "folder.csv") == "folder.csv: Is a directory"
+    assert cli.error("softmax", "folder.csv") == "folder.csv: this is a folder, not a file"
     assert cli.error("softmax", ".") == ".: this is a folder, not a file"
     twice = "standard input can be only one of the files"
     assert cli.error("kl_divergence", "-", "-", stdin=b"0.5,0.5\n") == twice
@@ -57,7 +57,7 @@ def test_what_cannot_be_written(cli):
         "also with .gz or .zst; --format-out names the format"
     )
     assert cli.error("softmax", "x.csv", "-o", "no/y.csv") == "no/y.csv: No such file or directory"
-    assert cli.error("softmax", "x.csv", "-o", "folder.csv") == "folder.csv: Is a directory"
+    assert cli.error("softmax", "x.csv", "-o", "folder.csv") == "folder.csv: this is a folder, not a file"
     assert cli.error("softmax", "x.csv", "-o", "x.csv/y.csv") == "x.csv/y.csv: Not a directory"
 
 

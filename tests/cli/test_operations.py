@@ -128,6 +128,23 @@ def test_parameter_out_of_range(cli, name, value):
         (["compare", "x.csv", "y.csv"], "compare: unexpected argument 'y.csv'; see entropic compare --help"),
         (["softmax", "x.csv", "--temperature", "warm"], "--temperature must be a number, got 'warm'"),
         (["softmax", "x.csv", "--threads", "-2"], "--threads must be a whole number of at least 0, got '-2'"),
+        (
+            ["softmax", "x.csv", "--threads", "99999999999999999999"],
+            "--threads is too large: it must be at most 18446744073709551615, got '99999999999999999999'",
+        ),
+        (
+            ["top_k_softmax", "x.csv", "--k", "99999999999999999999"],
+            "--k is too large: it must be at most 9223372036854775807, got '99999999999999999999'",
+        ),
+        (
+            ["top_k_softmax", "x.csv", "--k", "-99999999999999999999"],
+            "--k is too small: it must be at least -9223372036854775808, got '-99999999999999999999'",
+        ),
+        (["top_k_softmax", "x.csv", "--k", "99999999999999999999x"], "--k must be a whole number, got '99999999999999999999x'"),
+        *(
+            (["softmax", "x.csv", "--precision", text], f"--precision must be from 1 to 17, got {text}")
+            for text in ("x", "0", "18", "-1", "3.5", "99999999999999999999")
+        ),
         (["softmax", "x.csv", "--threads", "1.5"], "--threads must be a whole number of at least 0, got '1.5'"),
         (
             ["softmax", "x.csv", "--format-in", "xls"],
