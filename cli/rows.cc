@@ -154,6 +154,44 @@ void SecondFile::check_missing(const Files& files, std::string_view prefix) cons
             files::input_name(files.in), name_);
 }
 
+namespace {
+
+// Refuses a result that would give a name twice. `made`: its names are not those of the file. A kept column gives way to one
+// of the result, unless --keep names it.
+void check_names(const Files& files, const files::Format& to, bool made, Table& table) {
+  const bool lines = to.name == "jsonl";
+  if (!lines && to.name != "csv" && to.name != "tsv") return;
+  std::vector<std::string> names = table.header;
+  if (names.empty() && lines) names = {files::result_key(table)};
+  if (names.empty()) return;
+  const std::string file = table.file.empty() ? files::input_name(files.in) : table.file;
+  if (lines) {
+    std::vector<std::string_view> sorted(names.begin(), names.end());
+    std::ranges::sort(sorted);
+    if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end()) {
+      bad_input("{}: two columns are called {}, and a .jsonl has each name once; --columns or --exclude leaves one out", file,
+                files::in_quotes(*twice));
+    }
+  }
+  if (!lines && !made) return;
+  if (!table.note_header.empty()) names.push_back(table.note_header);
+  const auto taken = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
+  if (table.label_column && taken(table.label_header)) {
+    const std::string_view from = files::input_format(files.in, files.in_format).name;
+    const bool columns = from == "csv" || from == "tsv";
+    bad_input("{}: the labels and a column of the result are both called {}; {}", file, files::in_quotes(table.label_header),
+              columns ? "--exclude " + table.label_header + " leaves the labels out" : "rename the labels");
+  }
+  std::erase_if(table.kept, [&](const Table::Kept& column) {
+    if (taken(column.name) && !files.reading.keep.empty()) {
+      bad_input("{}: a column of the result is called {} too; leave it out of --keep", file, files::in_quotes(column.name));
+    }
+    return taken(column.name);
+  });
+}
+
+}  // namespace
+
 void stream_rows(const Files& files, const std::function<Table(Table)>& result,
                  const std::function<void(std::size_t rows)>& at_end) {
   const files::Format& to = files::output_format(files.out, files.out_format);
@@ -162,8 +200,10 @@ void stream_rows(const Files& files, const std::function<Table(Table)>& result,
                     !files.quiet && !(files::is_standard(files.out) && files::sys::is_terminal(files::sys::standard_output)));
   const auto calculate = [&](Table table) {
     const Origin origin(table, files.in);
+    const std::vector<std::string> names = table.header;
     try {
       table = result(std::move(table));
+      check_names(files, to, table.header != names, table);
       table.digits = table.whole ? 0 : files.digits;
       return table;
     } catch (const entropic::RowError& error) {
@@ -200,6 +240,8 @@ std::vector<double> as_doubles(const Table& table) {
 
 void write_table(const Files& files, Table table) {
   table.digits = table.whole ? 0 : files.digits;
+  const files::Format& to = files::output_format(files.out, files.out_format);
+  check_names(files, to, true, table);
   bool read = false;
   files::Reader from;
   from.counted = true;
@@ -208,5 +250,5 @@ void write_table(const Files& files, Table table) {
     piece.table = std::move(table);
     return read = true;
   };
-  files::stream(std::move(from), files::output_format(files.out, files.out_format), files.out, std::identity(), 1, [] {});
+  files::stream(std::move(from), to, files.out, std::identity(), 1, [] {});
 }

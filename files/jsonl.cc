@@ -139,6 +139,11 @@ void append_rows(fmt::memory_buffer& out, const Table& table, const std::vector<
 
 }  // namespace
 
+std::string result_key(const Table& table) {
+  const std::string& wanted = table.result.empty() ? table.key : table.result;
+  return wanted.empty() ? "values" : wanted;
+}
+
 std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
   out.clear();
   const bool named = !table.header.empty(), labelled = table.label_column.has_value(), noted = !table.note_header.empty();
@@ -151,8 +156,7 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
   const bool scalar = !named && table.cols == 1 && table.shape.size() == 1 + table.nested.size() && !table.result.empty();
   const bool nested = !table.nested.empty() && !named && !noted;
   const std::size_t together = nested ? rows_of_line(table.nested) : 1;
-  const std::string& wanted = table.result.empty() ? table.key : table.result;
-  const std::string called = wanted.empty() ? "values" : wanted, key = json_string(called) + ": ";
+  const std::string called = result_key(table), key = json_string(called) + ": ";
   std::visit(
       [&](const auto& values) {
         for (std::size_t r = 0; r < table.rows; r += together) {
@@ -169,11 +173,6 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
           };
           if (object) out.push_back('{');
           for (const Table::Kept& column : table.kept) {
-            // The result replaces a field of the same name.
-            if ((!named && column.name == called) ||
-                std::find(table.header.begin(), table.header.end(), column.name) != table.header.end()) {
-              continue;
-            }
             if (column.words[r]) add_label();  // readers take the first string of an object for the label
             separate();
             out.append(json_string(column.name));

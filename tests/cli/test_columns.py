@@ -291,3 +291,65 @@ def test_arrays_lack_nothing(cli, shape):
         cli.output("softmax", "x.npy", "--missing", "skip", "-o", f"p.{ending}")
         cli.output("entropy", f"p.{ending}", "--missing", "skip", "-o", "h.npy")
         np.testing.assert_allclose(np.load(cli.directory / "h.npy"), entropic.entropy(entropic.softmax(x)))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "command", "said"),
+    [
+        (
+            "x.csv",
+            "entropy,a,b\nx,0.5,0.5\n",
+            ["entropy"],
+            "the labels and a column of the result are both called 'entropy'; --exclude entropy leaves the labels out",
+        ),
+        (
+            "x.csv",
+            "status,a,b\nx,1,2\n",
+            ["gamma", "--entropy", 0.5],
+            "the labels and a column of the result are both called 'status'; --exclude status leaves the labels out",
+        ),
+        (
+            "x.csv",
+            "a,a,b\n1,2,3\n",
+            ["softmax", "-o", "y.jsonl"],
+            "two columns are called 'a', and a .jsonl has each name once; --columns or --exclude leaves one out",
+        ),
+        (
+            "x.csv",
+            "a,a,b\nz,2,3\n",
+            ["softmax", "-o", "y.jsonl"],
+            "the labels and a column of the result are both called 'a'; --exclude a leaves the labels out",
+        ),
+        (
+            "x.csv",
+            "a,b,entropy\n0.5,0.5,3\n",
+            ["describe", "--keep", "entropy"],
+            "a column of the result is called 'entropy' too; leave it out of --keep",
+        ),
+        (
+            "x.jsonl",
+            '{"softmax": "x", "a": [1, 2]}\n',
+            ["softmax", "-o", "y.jsonl"],
+            "the labels and a column of the result are both called 'softmax'; rename the labels",
+        ),
+    ],
+)
+def test_no_name_is_given_twice(cli, name, content, command, said):
+    cli.write(name, content)
+    assert cli.error(command[0], name, *command[1:]) == f"{name}: {said}"
+    if name == "x.csv" and "--keep" not in command:
+        cli.output(command[0], name, *command[1:], "--exclude", 1)
+
+
+def test_names_that_may_be_given_twice(cli):
+    """The file's own names stay in a .csv, arrays have none, and a result takes the place of a field of its name."""
+    cli.write("x.csv", "a,a,b\n0,0,-inf\n")
+    assert cli.output("softmax", "x.csv") == "a,a,b\n0.5,0.5,0\n"
+    assert cli.output("softmax", "x.csv", "--columns", "2,3", "--format-out", "jsonl") == '{"a": 1, "b": 0}\n'
+    cli.output("softmax", "x.csv", "-o", "y.npy")
+    cli.write("x.jsonl", '{"id": "x", "entropy": 3, "p": [0.5, 0.5]}\n')
+    assert cli.output("entropy", "x.jsonl", "--base", 2, "--format-out", "jsonl") == '{"id": "x", "entropy": 1}\n'
+    assert (
+        cli.output("describe", "x.jsonl", "--measures", "support,entropy", "--precision", 3)
+        == "id,support,entropy\nx,2,0.693\n"
+    )
