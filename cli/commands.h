@@ -17,3 +17,4 @@ void add_losses(CLI::App& app, Program& program);
 void add_calibration(CLI::App& app, Program& program);
 void add_sample(CLI::App& app, Program& program);
 void add_transport(CLI::App& app, Program& program);
+void add_distances(CLI::App& app, Program& program);

@@ -155,7 +155,8 @@ int run(int argc, char** argv) {
       "  # the reply of a language model's server to a request with top_logprobs\n"
       "  entropic describe reply.json --format-in logprobs\n\n"
       "A row is a line of a .csv, .tsv or .jsonl, the last axis of an .npy, .npz or .safetensors.\n"
-      "Messages name a place as file:line:cell, from 1.\n"
+      "Messages name a place as file:line:cell, from 1; rows of arrays count from 0.\n"
+      "In replies with top_logprobs the cell is a column of the text.\n"
       "Exit status: 0 done, 1 impossible with this data or on this machine, 2 bad input or usage.\n"
       "Colours are only used on a terminal; NO_COLOR=1 turns them off.");
 
@@ -177,6 +178,7 @@ int run(int argc, char** argv) {
   add_calibration(app, program);
   add_sample(app, program);
   add_transport(app, program);
+  add_distances(app, program);
   add_shell(app, program);
 
   try {

@@ -1,78 +1,18 @@
-// Transport as commands: the cheapest plan between two sets of masses, exact or with entropy, and distances between samples,
-// histograms and points.
+// Transport as commands: the cheapest plan between two sets of masses, exact or with entropy, and barycenters.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "commands.h"
 #include "files/file.h"
+#include "numbers.h"
 #include "operation.h"
-#include "rows.h"
 
 namespace {
-
-// A file's numbers as float64 in the shape of the file, and the tolerance for their sums.
-struct Numbers {
-  std::string path;
-  Table table;
-  double tolerance;
-  Origin origin;
-
-  std::vector<double>& values() { return std::get<std::vector<double>>(table.values); }
-  entropic::MatrixView<const double> rows() { return {values().data(), table.rows, table.cols}; }
-};
-
-Numbers doubles(const Files& files, const std::string& path) {
-  Table table = read_other(files, path);
-  const double tolerance = std::visit([]<class T>(const std::vector<T>&) { return entropic::kSumTolerance<T>; }, table.values);
-  table.values = as_doubles(table);
-  const Origin origin(table, path);
-  return {path, std::move(table), tolerance, origin};
-}
-
-// Calls solve(), which takes the library's arguments of these names from these files, and refuses the file of the one that the
-// library refuses.
-using Given = std::vector<std::pair<std::string_view, const Numbers*>>;
-void naming_files(const Given& given, const auto& solve) {
-  try {
-    solve();
-  } catch (const std::invalid_argument& error) {
-    const std::string what = error.what();
-    const std::string_view wrong = std::string_view(what).substr(std::min(what.find(": ") + 2, what.size()));
-    std::vector<std::string> paths;
-    for (const auto& [name, numbers] : given) {
-      if (wrong.starts_with(fmt::format("{} must", name))) numbers->origin.refuse(what);
-      paths.push_back(files::input_name(numbers->path));
-    }
-    if (given.size() < 2 || !wrong.starts_with(fmt::format("{} and {} must", given[0].first, given[1].first))) throw;
-    bad_input("{}; they are in {} and {}", what, paths[0], paths[1]);
-  }
-}
-
-// One column becomes one row.
-void lay_down(Table& table) {
-  if (table.cols != 1 || table.rows == 1) return;
-  table.cols = std::exchange(table.rows, 1);
-  table.shape = {1, table.cols};
-  table.header.clear();
-  table.label_column.reset();
-  table.labels.clear();
-}
-
-// Numbers in one row or one column.
-Numbers one_line(std::string_view command, std::string_view what, const Files& files, const std::string& path) {
-  Numbers numbers = doubles(files, path);
-  if (numbers.table.rows != 1 && numbers.table.cols != 1) {
-    bad_input("{}: {} must be one row or one column of {}, got {} x {}", command, files::input_name(path), what,
-              numbers.table.rows, numbers.table.cols);
-  }
-  return numbers;
-}
 
 Table one_row(std::vector<std::string> names, std::vector<double> numbers, std::string note_name, std::string_view note) {
   Table table;
@@ -206,141 +146,6 @@ void transport(const BalancedPlan& options, const Files& files) {
   }
 }
 
-// The files of a distance: two of samples or points, and their weights.
-struct Pair {
-  std::string second, weights, second_weights, support;
-};
-
-// The weights, or other numbers, of a file; none without a file.
-Numbers weights_of(std::string_view command, const Files& files, const std::string& path, std::string_view what = "weights") {
-  if (!path.empty()) return one_line(command, what, files, path);
-  Table none;
-  none.values = std::vector<double>();
-  return {path, none, 0, Origin(none, path)};
-}
-
-entropic::MatrixView<const double> as_row(Numbers& weights) {
-  return {weights.values().data(), weights.values().empty() ? 0u : 1u, weights.values().size()};
-}
-
-// The distances of the rows of the first file from those of the second or from its only row: calculate(first, second,
-// distances) gets equally many rows of both.
-template <class Op>
-Table of_rows(Numbers& first, Numbers& second, const auto& calculate) {
-  const Table& others = second.table;
-  if (others.rows != 1 && others.rows != first.table.rows) {
-    bad_input("{}: {} has {} rows and {} has {}; only a single row is compared with all", Op::kDescription.name,
-              files::input_name(first.path), first.table.rows, files::input_name(second.path), others.rows);
-  }
-  const std::size_t rows = first.table.rows;
-  const bool one_for_all = others.rows == 1;
-  if (one_for_all && rows != 1) {
-    std::vector<double> repeated;
-    repeated.reserve(rows * others.cols);
-    for (std::size_t r = 0; r < rows; ++r) repeated.insert(repeated.end(), second.values().begin(), second.values().end());
-    second.table.values = std::move(repeated);
-    second.table.rows = rows;
-  }
-  std::vector<double> distance(rows);
-  try {
-    calculate(first.rows(), second.rows(), std::span<double>(distance));
-  } catch (const entropic::RowError& error) {
-    if (error.argument() == "p") first.origin.refuse(error, error.row());
-    if (error.argument() == "q") second.origin.refuse(error, one_for_all ? 0 : error.row());
-    throw;
-  }
-  Table table = std::move(first.table);
-  table.values = std::move(distance);
-  table.cols = 1;
-  table.shape.pop_back();
-  if (!table.header.empty()) table.header = {std::string(Op::kDescription.name)};
-  return table;
-}
-
-Table of_samples(const entropic::Wasserstein1d& op, const Pair& pair, const Files& files) {
-  constexpr std::string_view kName = entropic::Wasserstein1d::kDescription.name;
-  Numbers u = doubles(files, files.in), v = doubles(files, pair.second);
-  lay_down(u.table);
-  lay_down(v.table);
-  Numbers a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
-  return of_rows<entropic::Wasserstein1d>(u, v, [&](auto x, auto y, auto distance) {
-    naming_files({{"u", &u}, {"v", &v}, {"u_weights", &a}, {"v_weights", &b}},
-                 [&] { entropic::wasserstein_1d<double>(op, x, y, as_row(a), as_row(b), distance); });
-  });
-}
-
-Table of_histograms(const entropic::WassersteinHistogram& op, const Pair& pair, const Files& files) {
-  Numbers p = doubles(files, files.in), q = doubles(files, pair.second);
-  if (p.table.cols != q.table.cols) {
-    bad_input("wasserstein_histogram: {} has {} columns and {} has {}", files::input_name(files.in), p.table.cols,
-              files::input_name(pair.second), q.table.cols);
-  }
-  Numbers support = weights_of("wasserstein_histogram", files, pair.support, "points");
-  if (pair.support.empty()) {
-    support.values().resize(p.table.cols);
-    std::iota(support.values().begin(), support.values().end(), 0.0);
-  }
-  entropic::WassersteinHistogram tolerant = op;
-  if (!op.sum_tolerance) tolerant.sum_tolerance = std::max(p.tolerance, q.tolerance);
-  return of_rows<entropic::WassersteinHistogram>(p, q, [&](auto x, auto y, auto distance) {
-    naming_files({{"support", &support}},
-                 [&] { entropic::wasserstein_histogram<double>(tolerant, x, y, support.values(), distance); });
-  });
-}
-
-double distance_of(const entropic::Wasserstein& op, auto... arguments) {
-  return entropic::wasserstein<double>(op, arguments...);
-}
-double distance_of(const entropic::SinkhornDivergence& op, auto... arguments) {
-  return entropic::sinkhorn_divergence<double>(op, arguments...);
-}
-
-template <class Op>
-Table of_points(const Op& op, const Pair& pair, const Files& files) {
-  constexpr std::string_view kName = Op::kDescription.name;
-  Numbers x = doubles(files, files.in), y = doubles(files, pair.second);
-  Numbers a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
-  Table table;
-  table.rows = table.cols = 1;
-  table.shape = {1};
-  naming_files({{"x", &x}, {"y", &y}, {"a", &a}, {"b", &b}}, [&] {
-    table.values = std::vector<double>{distance_of(op, x.rows(), y.rows(), std::span(a.values()), std::span(b.values()))};
-  });
-  return table;
-}
-
-// A command of two files. `weights` and `support` say which further files it takes.
-template <class Op>
-void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, const Pair&, const Files&),
-                  std::string_view holds, const std::array<std::string, 2>& weights, bool support, std::string_view second,
-                  std::string_view rows, std::string_view example) {
-  const auto arguments =
-      std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), Op::kDescription.name));
-  const auto pair = std::make_shared<Pair>();
-  CLI::App& command = add_command(app, program, arguments, holds, rows, example);
-  add_path(command, std::string(second), pair->second, "standard input", "The file that FILE is compared with")
-      ->option_text(" ")
-      ->required();
-  if (!weights[0].empty()) {
-    add_path(command, spellings(weights[0]), pair->weights, "standard input",
-             "Weights of FILE's samples or points (default: equal)")
-        ->option_text("FILE");
-    add_path(command, spellings(weights[1]), pair->second_weights, "standard input",
-             fmt::format("Weights of {}'s samples or points (default: equal)", second))
-        ->option_text("FILE");
-  }
-  if (support) {
-    add_path(command, "--support", pair->support, "standard input",
-             "Positions of the masses on the line (default: 0, 1, 2 ...)")
-        ->option_text("FILE");
-  }
-  command.callback([arguments, pair, evaluate, &program] {
-    program.action = [op = std::get<Op>(made<entropic::Transport>(*arguments)), pair, evaluate, &files = program.files] {
-      write_table(files, evaluate(op, *pair, files));
-    };
-  });
-}
-
 // The three files of a plan. `sums` says which sum the second masses must have.
 void add_problem(CLI::App& command, Program& program, Plan& options, std::string_view sums) {
   add_path(command, "--a", options.a, "standard input", "Masses, in one row or column: one for each row of the costs")
@@ -426,65 +231,6 @@ void add_barycenter(CLI::App& app, Program& program) {
   });
 }
 
-struct Slices {
-  std::string second, weights, second_weights, directions;
-  std::int64_t projections = 100;
-  std::size_t seed = 0;
-};
-
-void add_sliced(CLI::App& app, Program& program) {
-  static constexpr std::string_view kName = entropic::SlicedWasserstein::kDescription.name;
-  const auto arguments = std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), kName));
-  const auto options = std::make_shared<Slices>();
-  CLI::App& command = add_command(app, program, arguments, "Points",
-                                  "Each row is a point. The output is one row: distance, error.\n"
-                                  "The error is the standard error from the choice of directions.\n",
-                                  "x.csv y.csv --projections 500");
-  add_path(command, "Y", options->second, "standard input", "The file that FILE is compared with")
-      ->option_text(" ")
-      ->required();
-  add_path(command, "--a", options->weights, "standard input", "Weights of FILE's points (default: equal)")
-      ->option_text("FILE");
-  add_path(command, "--b", options->second_weights, "standard input", "Weights of Y's points (default: equal)")
-      ->option_text("FILE");
-  CLI::Option* const projections =
-      add_number(command, "--projections", options->projections, "Number of directions to draw, above 0 (default 100)");
-  CLI::Option* const seed = add_number(command, "--seed", options->seed, "Seed of the directions (default 0)");
-  add_path(command, "--directions", options->directions, "standard input",
-           "Directions to use instead of drawn ones, one in each row")
-      ->option_text("FILE")
-      ->excludes(projections)
-      ->excludes(seed);
-  command.callback([arguments, options, &program] {
-    if (options->projections < 1) bad_input("{}: --projections must be above 0, got {}", kName, options->projections);
-    program.action = [op = std::get<entropic::SlicedWasserstein>(made<entropic::Transport>(*arguments)), options,
-                      &files = program.files] {
-      Numbers x = doubles(files, files.in), y = doubles(files, options->second);
-      Numbers a = weights_of(kName, files, options->weights), b = weights_of(kName, files, options->second_weights);
-      Numbers directions = weights_of(kName, files, "");
-      if (options->directions.empty()) {
-        Table& drawn = directions.table;
-        drawn.rows = static_cast<std::size_t>(options->projections), drawn.cols = x.table.cols;
-        directions.values().resize(drawn.rows * drawn.cols);
-        entropic::random_directions({directions.values().data(), drawn.rows, drawn.cols}, options->seed);
-      } else {
-        directions = doubles(files, options->directions);
-      }
-      entropic::SlicedWassersteinResult r;
-      naming_files({{"x", &x}, {"y", &y}, {"a", &a}, {"b", &b}, {"directions", &directions}}, [&] {
-        r = entropic::sliced_wasserstein<double>(op, x.rows(), y.rows(), a.values(), b.values(), directions.rows());
-      });
-      Table table;
-      table.rows = 1;
-      table.cols = 2;
-      table.shape = {1, 2};
-      table.header = {"distance", "error"};
-      table.values = std::vector<double>{r.distance, r.error};
-      write_table(files, table);
-    };
-  });
-}
-
 }  // namespace
 
 void add_transport(CLI::App& app, Program& program) {
@@ -526,19 +272,4 @@ void add_transport(CLI::App& app, Program& program) {
                                          "The minimum is at most gap below value.\n",
                                          "--epsilon 0.1 --penalty 1");
   add_barycenter(app, program);
-
-  add_distance<entropic::Wasserstein1d>(app, program, of_samples, "Samples", {"--u_weights", "--v_weights"}, false, "V",
-                                        "Each row is a sample; a file with one column counts as one row.\n"
-                                        "A V with one row is compared with every row of FILE, otherwise row by row.\n"
-                                        "Weights hold for all rows.\n",
-                                        "before.csv after.csv --order 2");
-  add_distance<entropic::WassersteinHistogram>(app, program, of_histograms, "Distributions", {}, true, "Q",
-                                               "A Q with one row is compared with every row of FILE, otherwise row by row.\n",
-                                               "p.csv q.csv --support ages.csv");
-  add_distance<entropic::Wasserstein>(app, program, of_points<entropic::Wasserstein>, "Points", {"--a", "--b"}, false, "Y",
-                                      "Each row is a point; the output is one number.\n", "x.csv y.csv --order 2");
-  add_sliced(app, program);
-  add_distance<entropic::SinkhornDivergence>(app, program, of_points<entropic::SinkhornDivergence>, "Points", {"--a", "--b"},
-                                             false, "Y", "Each row is a point; the output is one number.\n",
-                                             "x.csv y.csv --epsilon 0.1");
 }
