@@ -1,9 +1,11 @@
 // The kernels of every SIMD target for transport: passes over the rows of a cost matrix.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "entropic/matrix_view.h"
 #include "entropic/version.h"
 
 namespace entropic::inline ENTROPIC_ABI {
@@ -61,5 +63,13 @@ struct TransportKernels {
 // The functions of the best target, or of the forced one.
 template <class T>
 TransportKernels<T> transport_kernels();
+
+// The largest |c_ij| below +inf, or 0.
+template <class T>
+double largest_size(const TransportKernels<T>& kernels, const MatrixView<const T>& cost) {
+  double largest = 0;
+  for (std::size_t i = 0; i < cost.rows; ++i) largest = std::max(largest, kernels.largest_size(cost.row(i), cost.cols));
+  return largest;
+}
 
 }  // namespace entropic::inline ENTROPIC_ABI

@@ -75,6 +75,9 @@ struct WholeMasses {
 
   double number(Mass mass) const { return std::ldexp(static_cast<double>(mass), -shift); }
 
+  // Whether a flow is only a rounding rest of both masses, and so not an entry of the plan.
+  bool is_rounding(std::size_t i, std::size_t j, Mass flow) const { return flow < a[i] >> 70 && flow < b[j] >> 70; }
+
   // A unit as a fraction of the sum of a.
   double fraction(double sum_a) const { return 0x1p-100 / std::ldexp(sum_a, shift - 100); }
 

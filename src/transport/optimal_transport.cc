@@ -107,8 +107,7 @@ TransportResult solve(Simplex& simplex, const WholeMasses& masses, MatrixView<co
 
   CompensatedSum paid, gap;
   simplex.for_each_flow([&](std::size_t i, std::size_t j, Mass flow) {
-    // A rounding rest of the masses is not an entry of the plan.
-    if (flow < masses.a[i] >> 70 && flow < masses.b[j] >> 70) return;
+    if (masses.is_rounding(i, j, flow)) return;
     const double amount = masses.number(flow);
     paid.add_product(amount, cost.row(i)[j]);
     if (plan.rows != 0) plan.row(i)[j] = static_cast<T>(amount);
@@ -142,9 +141,8 @@ void optimal_transport(const OptimalTransport& options, MatrixView<const std::ty
     for (std::size_t k = begin; k < end; ++k) {
       worker.masses.set(std::span(a.row(k), n), sums[k].a, std::span(b.row(k), m), sums[k].b);
       const MatrixView<const T> own = cost_of(cost, k, n);
-      const MatrixView<T> own_plan = plan.rows == 0 ? plan : MatrixView<T>{plan.row(k * n), n, m, plan.row_stride};
-      double largest = 0;
-      for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, kernels.largest_size(own.row(i), m));
+      const MatrixView<T> own_plan = plan_of(plan, k, n);
+      const double largest = largest_size(kernels, own);
       if (largest == 0 || (largest >= kLeastCost && largest <= kLargestCost)) {
         result[k] = solve(worker.simplex, worker.masses, own, 0, sums[k].a, own_plan, f.row(k), g.row(k));
       } else {

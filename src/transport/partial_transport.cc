@@ -33,9 +33,7 @@ PartialTransportResult solve(Worker& worker, double mass, MatrixView<const T> a,
   const std::size_t n = cost.rows, m = cost.cols;
   WholeMasses& masses = worker.masses;
   const double moved = masses.set_part(std::span(a.data, n), std::span(b.data, m), std::max(sums.a, sums.b), mass);
-  double largest = 0;
-  const TransportKernels<T> kernels = transport_kernels<T>();
-  for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, kernels.largest_size(cost.row(i), m));
+  const double largest = largest_size(transport_kernels<T>(), cost);
   const int exponent = largest == 0 ? 0 : -std::ilogb(largest);
   // Mass that stays costs nothing, and must not go from the additional row to the additional column.
   std::vector<double>& wide = worker.cost;
@@ -60,8 +58,7 @@ PartialTransportResult solve(Worker& worker, double mass, MatrixView<const T> a,
   CompensatedSum paid, gap;
   worker.simplex.for_each_flow([&](std::size_t i, std::size_t j, Mass flow) {
     if (i == n || j == m) return;
-    // A rounding rest of the masses is not an entry of the plan.
-    if (flow < masses.a[i] >> 70 && flow < masses.b[j] >> 70) return;
+    if (masses.is_rounding(i, j, flow)) return;
     const double amount = masses.number(flow);
     paid.add_product(amount, wide[i * (m + 1) + j]);
     if (plan.rows != 0) plan.row(i)[j] = static_cast<T>(amount);
@@ -105,9 +102,8 @@ void partial_transport(const PartialTransport& options, MatrixView<const std::ty
   parallel_rows(problems, 64 * n * m, [&](std::size_t begin, std::size_t end) {
     Worker worker;
     for (std::size_t k = begin; k < end; ++k) {
-      const MatrixView<T> own_plan = plan.rows == 0 ? plan : MatrixView<T>{plan.row(k * n), n, m, plan.row_stride};
-      result[k] = solve<T>(worker, options.mass, {a.row(k), 1, n}, {b.row(k), 1, m}, sums[k], cost_of(cost, k, n), own_plan,
-                           f.row(k), g.row(k));
+      result[k] = solve<T>(worker, options.mass, {a.row(k), 1, n}, {b.row(k), 1, m}, sums[k], cost_of(cost, k, n),
+                           plan_of(plan, k, n), f.row(k), g.row(k));
     }
   });
 }

@@ -33,6 +33,20 @@ void check_points(std::string_view operation, const MatrixView<const T>& x, cons
   finite("y", y);
 }
 
+// The largest size of a coordinate of x and y.
+template <class T>
+double largest_coordinate(const MatrixView<const T>& x, const MatrixView<const T>& y) {
+  double largest = 0;
+  for (const auto& points : {x, y}) {
+    for (std::size_t i = 0; i < points.rows; ++i) {
+      for (std::size_t k = 0; k < points.cols; ++k) {
+        largest = std::max(largest, std::abs(static_cast<double>(points.row(i)[k])));
+      }
+    }
+  }
+  return largest;
+}
+
 // A distance to the power `order`.
 inline double power(double r, double order) { return order == 1 ? r : order == 2 ? r * r : std::pow(r, order); }
 
@@ -40,13 +54,7 @@ inline double power(double r, double order) { return order == 1 ? r : order == 2
 // neither overflow nor vanish.
 template <class T>
 double distances(const MatrixView<const T>& x, const MatrixView<const T>& y, double* to) {
-  double largest = 0;
-  for (const auto& points : {x, y}) {
-    for (std::size_t i = 0; i < points.rows; ++i) {
-      for (std::size_t k = 0; k < points.cols; ++k)
-        largest = std::max(largest, std::abs(static_cast<double>(points.row(i)[k])));
-    }
-  }
+  const double largest = largest_coordinate(x, y);
   const int exponent = largest > 0x1p400 || (largest > 0 && largest < 0x1p-400) ? std::ilogb(largest) : 0;
   for (std::size_t i = 0; i < x.rows; ++i) {
     for (std::size_t j = 0; j < y.rows; ++j) {

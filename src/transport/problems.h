@@ -29,6 +29,12 @@ MatrixView<const T> cost_of(const MatrixView<const T>& cost, std::size_t problem
   return {cost.data + first * cost.row_stride, n, cost.cols, cost.row_stride};
 }
 
+// The plan of one problem: its own part, or no rows if no plan is wanted.
+template <class T>
+MatrixView<T> plan_of(const MatrixView<T>& plan, std::size_t problem, std::size_t n) {
+  return plan.rows == 0 ? plan : MatrixView<T>(plan.row(problem * n), n, plan.cols, plan.row_stride);
+}
+
 struct MassSums {
   double a, b;
 };

@@ -15,17 +15,16 @@
 #include "src/transport/masses.h"
 #include "src/transport/points.h"
 #include "src/transport/problems.h"
+#include "src/transport/sinkhorn.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Each stage divides epsilon by this factor and ends when its marginals are about right, or improve too slowly.
-constexpr double kStageFactor = 4, kStageError = 0.05;
-constexpr std::size_t kStageIterations = 20;
+constexpr double kStageError = 0.05;  // of the marginals, at which a stage ends
 
-// If that is slow, as it is at an epsilon that leaves few entries in the plan, Newton's method takes over.
+// If sweeps are slow, as they are at an epsilon that leaves few entries in the plan, Newton's method takes over.
 constexpr double kDamping = 1e-15;  // relative to the columns' masses
 
 template <class T>
@@ -49,17 +48,11 @@ class Solver {
   }
 
   SinkhornResult run(const Sinkhorn& options) {
-    double largest = 0;
-    for (std::size_t i = 0; i < cost_.rows; ++i) largest = std::max(largest, kernels_.largest_size(cost_.row(i), cost_.cols));
     SinkhornResult result = {};
-    double epsilon = std::max(options.epsilon, largest);
-    std::size_t in_stage = 0;
+    double epsilon = std::max(options.epsilon, largest_size(kernels_, cost_));
+    std::int64_t in_stage = 0;
     double error = 0;
     bool known = false;  // whether the error is known, after a sweep with these potentials
-    // A Newton step costs about m / 64 further sweeps.
-    const std::size_t m = cost_.cols;
-    const std::size_t patience =
-        m > kNewtonColumns ? std::numeric_limits<std::size_t>::max() : kStageIterations * std::max<std::size_t>(1, m / 64);
     double least_error = kInfinity;
     int stalled = 0;
     for (;;) {
@@ -76,7 +69,7 @@ class Solver {
         break;
       }
       if (result.iterations >= options.max_iterations) break;
-      if (++in_stage > patience && (last_stage || error > kStageError) && stalled < kStalled) {
+      if (++in_stage > sweeps_before_newton(cost_.cols) && (last_stage || error > kStageError) && stalled < kStalled) {
         const double before = error;
         newton();
         error = sweep();
@@ -244,17 +237,11 @@ class Solver {
     for (std::size_t j = 0; j < g_.size(); ++j) g_[j] = 0.5 * (g_[j] + f_[j]);
   }
 
+  // +inf if the column has no allowed entry, which is only possible without mass.
   double column_potential(std::size_t j) const {
-    double max = -kInfinity, sum = 0;
-    const auto exponent = [&](std::size_t i) { return f_[i] + epsilon_ * std::log(a_[i]) - cost_.row(i)[j]; };
-    for (std::size_t i = 0; i < cost_.rows; ++i) {
-      if (a_[i] > 0) max = std::max(max, exponent(i));
-    }
-    if (max == -kInfinity) return kInfinity;  // no allowed entry: only possible without mass
-    for (std::size_t i = 0; i < cost_.rows; ++i) {
-      if (a_[i] > 0) sum += std::exp((exponent(i) - max) / epsilon_);
-    }
-    return -(max + epsilon_ * std::log(sum));
+    return -log_sum_exp(cost_.rows, epsilon_, [&](std::size_t i) {
+      return a_[i] > 0 ? f_[i] + epsilon_ * std::log(a_[i]) - cost_.row(i)[j] : -kInfinity;
+    });
   }
 
   TransportKernels<T> kernels_;
@@ -305,7 +292,7 @@ void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_identity_t<T>>
       for (double& mass : masses_b) mass *= sums[k].a / sums[k].b;
       Solver<T> solver(cost_of(cost, k, n), std::move(masses_a), std::move(masses_b), sums[k].a);
       result[k] = solver.run(options);
-      solver.finish(result[k], plan.rows == 0 ? plan : MatrixView<T>(plan.row(k * n), n, m, plan.row_stride));
+      solver.finish(result[k], plan_of(plan, k, n));
       for (std::size_t i = 0; i < n; ++i) f.row(k)[i] = static_cast<T>(solver.f()[i]);
       for (std::size_t j = 0; j < m; ++j) g.row(k)[j] = static_cast<T>(solver.g()[j]);
     }

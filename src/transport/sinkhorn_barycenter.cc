@@ -11,6 +11,7 @@
 #include "src/parallel.h"
 #include "src/transport/kernels.h"
 #include "src/transport/masses.h"
+#include "src/transport/sinkhorn.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
@@ -18,9 +19,7 @@ namespace {
 constexpr std::string_view kName = SinkhornBarycenter::kDescription.name;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Each stage divides epsilon by this factor and ends when rows are about right, or improve too slowly.
-constexpr double kStageFactor = 4, kStageError = 0.05;
-constexpr std::int64_t kStageIterations = 20;
+constexpr double kStageError = 0.05;  // of the rows' sums, at which a stage ends
 
 // A plan from one distribution.
 template <class T>
@@ -50,14 +49,7 @@ struct Plan {
   double reached(const MatrixView<const T>& cost, double epsilon, std::size_t j) const {
     // A column whose sum has vanished, because its g is far too low, is computed by itself.
     if (sums[j] > 1e-280) return epsilon * std::log(sums[j]) - g[j];
-    double max = -kInfinity, sum = 0;
-    for (std::size_t i = 0; i < p.size(); ++i) {
-      if (p[i] > 0) max = std::max(max, f[i] - cost.row(i)[j]);
-    }
-    for (std::size_t i = 0; i < p.size(); ++i) {
-      if (p[i] > 0) sum += std::exp((f[i] - cost.row(i)[j] - max) / epsilon);
-    }
-    return max + epsilon * std::log(sum);
+    return log_sum_exp(p.size(), epsilon, [&](std::size_t i) { return p[i] > 0 ? f[i] - cost.row(i)[j] : -kInfinity; });
   }
 };
 

@@ -60,12 +60,7 @@ SlicedWassersteinResult sliced_wasserstein(const SlicedWasserstein& options, Mat
   const std::vector<double> weights_x = weights("a", a, n), weights_y = weights("b", b, m);
   const std::vector<double> theta = units(directions);
 
-  double largest = 0;
-  for (const auto& points : {x, y}) {
-    for (std::size_t i = 0; i < points.rows; ++i) {
-      for (std::size_t k = 0; k < d; ++k) largest = std::max(largest, std::abs(static_cast<double>(points.row(i)[k])));
-    }
-  }
+  const double largest = largest_coordinate(x, y);
   const int exponent = largest == 0 ? 0 : std::ilogb(largest);
   const auto scaled = [&](const MatrixView<const T>& points) {
     std::vector<double> all(points.rows * d);

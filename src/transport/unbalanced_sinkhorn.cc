@@ -14,6 +14,7 @@
 #include "src/transport/laplacian.h"
 #include "src/transport/masses.h"
 #include "src/transport/problems.h"
+#include "src/transport/sinkhorn.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
@@ -21,10 +22,7 @@ namespace {
 constexpr std::string_view kName = UnbalancedSinkhorn::kDescription.name;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Each stage divides epsilon by this factor and ends when potentials move by less than this share of epsilon, or after this
-// many passes.
-constexpr double kStageFactor = 4, kStageChange = 0.05;
-constexpr std::int64_t kStageIterations = 20;
+constexpr double kStageChange = 0.05;  // of potentials, as a share of epsilon, at which a stage ends
 
 // p log(p / q) - p + q.
 double divergence(double p, double q) { return p > 0 ? p * std::log(p / q) - p + q : q; }
@@ -57,14 +55,8 @@ class Solver {
   }
 
   UnbalancedSinkhornResult run(double sum_a, double sum_b) {
-    double largest = 0;
-    for (std::size_t i = 0; i < cost_.rows; ++i) largest = std::max(largest, kernels_.largest_size(cost_.row(i), cost_.cols));
-    epsilon_ = std::max(options_.epsilon, largest);
+    epsilon_ = std::max(options_.epsilon, largest_size(kernels_, cost_));
     std::int64_t in_stage = 0;
-    // A Newton step costs about m / 64 further sweeps.
-    const std::int64_t m = static_cast<std::int64_t>(cost_.cols);
-    const std::int64_t patience = cost_.cols > kNewtonColumns ? std::numeric_limits<std::int64_t>::max()
-                                                              : kStageIterations * std::max<std::int64_t>(1, m / 64);
     double least = kInfinity;
     int stalled = 0;
     bool known = false;  // whether the result is known, after a sweep with these potentials
@@ -82,7 +74,8 @@ class Solver {
         break;
       }
       if (result.iterations >= options_.max_iterations) break;
-      if (last && ++in_stage > patience && stalled < kStalled && result.iterations + 3 <= options_.max_iterations) {
+      if (last && ++in_stage > sweeps_before_newton(cost_.cols) && stalled < kStalled &&
+          result.iterations + 3 <= options_.max_iterations) {
         stalled = result.gap < least ? 0 : stalled + 1;
         least = std::min(least, result.gap);
         newton();
@@ -240,34 +233,22 @@ class Solver {
   // log sum_i masses_i exp(-potentials_i / rho), over the finite potentials.
   double mean_exponential(const std::vector<double>& potentials, const std::vector<double>& masses) const {
     const bool rows = &masses == &a_;
-    const auto counts = [&](std::size_t i) { return masses[i] > 0 && (rows ? f_[i] : g_[i]) < kInfinity; };
-    double top = -kInfinity, sum = 0;
-    for (std::size_t i = 0; i < masses.size(); ++i) {
-      if (counts(i)) top = std::max(top, std::log(masses[i]) - potentials[i] / rho_);
-    }
-    for (std::size_t i = 0; i < masses.size(); ++i) {
-      if (counts(i)) sum += std::exp(std::log(masses[i]) - potentials[i] / rho_ - top);
-    }
-    return top + std::log(sum);
+    return log_sum_exp(masses.size(), 1, [&](std::size_t i) {
+      const bool counts = masses[i] > 0 && (rows ? f_[i] : g_[i]) < kInfinity;
+      return counts ? std::log(masses[i]) - potentials[i] / rho_ : -kInfinity;
+    });
   }
 
   // epsilon log sum exp of the entries of a row or column, -inf if there are none.
   double row_logarithm(std::size_t i) const {
-    return logarithm_of(b_.size(), [&](std::size_t j) {
+    return log_sum_exp(b_.size(), epsilon_, [&](std::size_t j) {
       return g_[j] < kInfinity && b_[j] > 0 ? g_[j] + epsilon_ * std::log(b_[j]) - cost_.row(i)[j] : -kInfinity;
     });
   }
   double column_logarithm(std::size_t j) const {
-    return logarithm_of(a_.size(), [&](std::size_t i) {
+    return log_sum_exp(a_.size(), epsilon_, [&](std::size_t i) {
       return f_[i] < kInfinity && a_[i] > 0 ? f_[i] + epsilon_ * std::log(a_[i]) - cost_.row(i)[j] : -kInfinity;
     });
-  }
-  double logarithm_of(std::size_t count, const auto& exponent) const {
-    double max = -kInfinity, sum = 0;
-    for (std::size_t i = 0; i < count; ++i) max = std::max(max, exponent(i));
-    if (max == -kInfinity) return max;
-    for (std::size_t i = 0; i < count; ++i) sum += std::exp((exponent(i) - max) / epsilon_);
-    return max + epsilon_ * std::log(sum);
   }
 
   TransportKernels<T> kernels_;
@@ -302,7 +283,7 @@ void unbalanced_sinkhorn(const UnbalancedSinkhorn& options, MatrixView<const std
     for (std::size_t k = begin; k < end; ++k) {
       Solver<T> solver(cost_of(cost, k, n), a.row(k), b.row(k), options);
       result[k] = solver.run(sums[k].a, sums[k].b);
-      solver.finish(plan.rows == 0 ? plan : MatrixView<T>(plan.row(k * n), n, m, plan.row_stride), f.row(k), g.row(k));
+      solver.finish(plan_of(plan, k, n), f.row(k), g.row(k));
     }
   });
 }

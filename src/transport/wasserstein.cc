@@ -65,7 +65,7 @@ double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView
   if (plan.rows != 0) {
     if (largest == 0) simplex.solve({distance.data(), n, m}, masses.a, masses.b);
     simplex.for_each_flow([&](std::size_t i, std::size_t j, Mass flow) {
-      if (flow < masses.a[i] >> 70 && flow < masses.b[j] >> 70) return;
+      if (masses.is_rounding(i, j, flow)) return;
       plan.row(i)[j] = static_cast<T>(masses.number(flow) / sum_a);
     });
   }
