@@ -53,15 +53,9 @@ struct Plan {
   }
 };
 
-}  // namespace
-
 template <class T>
-SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter& options, MatrixView<const T> p,
-                                             std::span<const std::type_identity_t<T>> weights,
-                                             std::type_identity_t<MatrixView<const T>> cost,
-                                             std::span<std::type_identity_t<T>> barycenter,
-                                             std::type_identity_t<MatrixView<T>> f, std::type_identity_t<MatrixView<T>> g) {
-  check_params(options);
+void check_shapes_and_cost(const MatrixView<const T>& p, const MatrixView<const T>& cost, std::span<const T> barycenter,
+                           const MatrixView<T>& f, const MatrixView<T>& g) {
   const std::size_t count = p.rows, n = p.cols, m = cost.cols;
   check_layout(kName, "p", p);
   check_layout(kName, "cost", cost);
@@ -72,23 +66,31 @@ SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter& options, 
   if (barycenter.size() != m) fail("{}: barycenter must have {} entries, got {}", kName, m, barycenter.size());
   if (f.rows != 0) check_shape(kName, "f", f, "p", count, n);
   if (g.rows != 0) check_shape(kName, "g", g, "p by columns of cost", count, m);
-  const TransportKernels<T> kernels = transport_kernels<T>();
-  double epsilon = options.epsilon;
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = 0; j < m; ++j) {
       if (!std::isfinite(cost.row(i)[j])) {
         fail("{}: cost must be finite, got {} at row {}, column {}", kName, cost.row(i)[j], i, j);
       }
     }
-    epsilon = std::max(epsilon, kernels.largest_size(cost.row(i), m));
   }
+}
+
+// Weights of sum 1.
+template <class T>
+std::vector<double> check_shares(std::span<const T> weights, std::size_t count) {
   std::vector<double> share(count, 1 / static_cast<double>(count));
-  if (!weights.empty()) {
-    const double sum = check_weights(kName, "weights", weights, count);
-    for (std::size_t k = 0; k < count; ++k) share[k] = weights[k] / sum;
-  }
-  std::vector<Plan<T>> plans(count);
-  for (std::size_t k = 0; k < count; ++k) {
+  if (weights.empty()) return share;
+  const double sum = check_weights(kName, "weights", weights, count);
+  for (std::size_t k = 0; k < count; ++k) share[k] = weights[k] / sum;
+  return share;
+}
+
+// Plans of potentials g of 0, from distributions of sum 1.
+template <class T>
+std::vector<Plan<T>> first_plans(const MatrixView<const T>& p, std::size_t m) {
+  const std::size_t n = p.cols;
+  std::vector<Plan<T>> plans(p.rows);
+  for (std::size_t k = 0; k < p.rows; ++k) {
     const double sum = check_masses(kName, "p", p, k);
     Plan<T>& plan = plans[k];
     plan.p.resize(n);
@@ -98,9 +100,19 @@ SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter& options, 
     plan.sums.resize(m);
     plan.exponentials.resize(m);
   }
+  return plans;
+}
 
+// Calculates the potentials of all plans, and the logarithm of the barycenter times epsilon, up to a constant.
+template <class T>
+SinkhornBarycenterResult iterate(const SinkhornBarycenter& options, const MatrixView<const T>& cost,
+                                 const std::vector<double>& share, std::vector<Plan<T>>& plans,
+                                 std::vector<double>& logarithm) {
+  const std::size_t count = plans.size(), n = cost.rows, m = cost.cols;
+  const TransportKernels<T> kernels = transport_kernels<T>();
+  double epsilon = std::max(options.epsilon, largest_size(kernels, cost));
   SinkhornBarycenterResult result = {};
-  std::vector<double> errors(count), reached(count * m), logarithm(m);
+  std::vector<double> errors(count), reached(count * m);
   std::int64_t in_stage = 0;
   for (;;) {
     parallel_rows(count, 16 * n * m, [&](std::size_t begin, std::size_t end) {
@@ -115,7 +127,7 @@ SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter& options, 
     if (last) result.marginal_error = error;
     if (last && error <= options.tolerance) {
       result.converged = true;
-      break;
+      return result;
     }
     // The geometric mean of the column sums, and the g that gives each plan these column sums.
     for (std::size_t j = 0; j < m; ++j) {
@@ -124,17 +136,34 @@ SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter& options, 
       logarithm[j] = mean;
       for (std::size_t k = 0; k < count; ++k) plans[k].g[j] = mean - reached[k * m + j];
     }
-    if (over && last) break;
+    if (over && last) return result;
     if (!last && (over || error <= kStageError || ++in_stage >= kStageIterations)) {
       epsilon = over ? options.epsilon : std::max(options.epsilon, epsilon / kStageFactor);
       in_stage = 0;
       for (Plan<T>& plan : plans) std::fill(plan.f.begin(), plan.f.end(), kInfinity);
     }
   }
+}
+
+}  // namespace
+
+template <class T>
+SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter& options, MatrixView<const T> p,
+                                             std::span<const std::type_identity_t<T>> weights,
+                                             std::type_identity_t<MatrixView<const T>> cost,
+                                             std::span<std::type_identity_t<T>> barycenter,
+                                             std::type_identity_t<MatrixView<T>> f, std::type_identity_t<MatrixView<T>> g) {
+  check_params(options);
+  check_shapes_and_cost<T>(p, cost, barycenter, f, g);
+  const std::size_t n = p.cols, m = cost.cols;
+  const std::vector<double> share = check_shares<T>(weights, p.rows);
+  std::vector<Plan<T>> plans = first_plans(p, m);
+  std::vector<double> logarithm(m);
+  const SinkhornBarycenterResult result = iterate(options, cost, share, plans, logarithm);
 
   const double top = *std::max_element(logarithm.begin(), logarithm.end());
   double sum = 0;
-  for (double& one : logarithm) sum += one = std::exp((one - top) / epsilon);
+  for (double& one : logarithm) sum += one = std::exp((one - top) / options.epsilon);
   for (std::size_t j = 0; j < m; ++j) barycenter[j] = static_cast<T>(logarithm[j] / sum);
   for (std::size_t k = 0; k < f.rows; ++k) {
     for (std::size_t i = 0; i < n; ++i)
