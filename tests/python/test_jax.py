@@ -176,6 +176,48 @@ def test_gradients_in_parameters_of_rows_without_a_distribution(name, params):
     assert np.isnan(slope[0]) and slope[1] == 0 and np.isfinite(slope[2])
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("entropy_normalize", "entropy", 0.1),
+        ("entropy_normalize", "entropy", 1.2),
+        ("entropy_normalize", "entropy", 3.0),
+        ("entropy_normalize", "perplexity", 20.0),
+        ("entropy_clip", "min_entropy", 3.0),
+        ("entropy_clip", "max_entropy", 0.1),
+    ],
+)
+def test_rows_of_constants_and_at_clamped_targets_do_not_move(name, key, value, dtype):
+    none = -np.inf
+    rows = [
+        [0.5] * 9,
+        [2, 2, 0, -1],
+        [2, 1, 0, none],
+        [np.inf, 2, 0, -1],
+        [np.inf, np.inf, 0, 1],
+        [3.0],
+        [1e6, 1e6 + 1, 1e6 - 2],
+    ]
+    x = np.array([row + [none] * (9 - len(row)) for row in [*rows, *scores(3, 9).tolist()]], dtype)
+    g, given = scores(*x.shape, seed=1, dtype=dtype), np.full((len(x), 1), value)
+    function = lambda x, t: getattr(ej, name)(x, **{key: t})  # noqa: E731
+    y = getattr(entropic, name)(x, **{key: value})
+    dx, slope = getattr(entropic, f"{name}_vjp")(x, y, g, **{key: given}, param_grad=key)
+    tolerance = {"rtol": 1e-9, "atol": 1e-9} if dtype == np.float64 else {"rtol": 2e-3, "atol": 2e-4}
+    backward = jax.vjp(function, jnp.asarray(x), jnp.asarray(given))[1](jnp.asarray(g))
+    np.testing.assert_allclose(backward[0], dx, **tolerance)
+    np.testing.assert_allclose(backward[1][:, 0], slope, **tolerance)
+    by_x = jax.jvp(lambda x: function(x, given), (x,), (g,))[1]
+    by_target = jax.jvp(lambda t: function(x, t), (given,), (np.ones_like(given),))[1]
+    np.testing.assert_allclose(by_x, dx, **tolerance)
+    np.testing.assert_allclose((by_target * g).sum(-1), slope, **tolerance)
+    still = (slope == 0) & ~dx.any(-1)
+    assert still[[0, 3, 4, 5]].all()
+    assert not np.asarray(backward[0])[still].any() and not np.asarray(backward[1])[still].any()
+    assert not np.asarray(by_x)[still].any() and not np.asarray(by_target)[still].any()
+
+
 def test_gradients_of_nan_rows_elsewhere():
     x, g = jnp.array([[0.3, np.nan, 1], [0.5, 0.2, 0.3]]), np.array([1.0, 2, 4])
     for function in (
@@ -245,6 +287,9 @@ def test_derivatives_of_gamma():
     bound = lambda x: ej.gamma_for_entropy(x, entropy=0.1, gamma_range=(0.5, 0.7))  # noqa: E731
     assert not jax.grad(lambda x: bound(x).gamma.sum())(x).any()
     differentiated(lambda x: bound(x).entropy.sum(), scores(4, 6))
+    # A row that is constant, or has +inf, has no derivatives.
+    constant = np.array([[np.inf, 2, 0, -1], [0.7, 0.7, 0.7, 0.7]])
+    assert not jax.grad(lambda x: weighted(ej.gamma_for_entropy(jnp.tile(x, (2, 1)), entropy=0.1)))(constant).any()
     lost = jax.grad(lambda x: ej.gamma_for_entropy(x, entropy=0.1).gamma.sum())(np.full((1, 3), np.nan))
     assert np.isnan(lost).all()
 

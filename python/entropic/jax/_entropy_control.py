@@ -7,9 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from entropic import _core
 from entropic.jax._call import array, call, like, normalized, wide
 from entropic.jax._maps import centred, target_slope, undefined
 from entropic.jax._parameters import CONTROL, split
+
+_CONSTANT = _core.gamma_status_names.index("constant")
 
 
 class GammaResult(NamedTuple):
@@ -34,7 +37,8 @@ def _gamma_jvp(static, primals, tangents):
     present = x > 0 if values.get("input") == "probs" else jnp.isfinite(x)
     if values.get("input") == "probs":
         v, x = jnp.where(present, v / jnp.where(present, x, 1), 0), jnp.log(jnp.where(present, x, 1))
-    still = jnp.where((gamma > 0) & (gamma < jnp.inf), gamma, 0)  # elsewhere there is no gamma and no derivative
+    # Elsewhere there is no gamma, or it means nothing, and there is no derivative.
+    still = jnp.where((gamma > 0) & (gamma < jnp.inf) & (status != _CONSTANT), gamma, 0)
     x, v = jnp.where(present, x, 0), jnp.where(present, v, 0)
     p = jax.nn.softmax(jnp.where(present, still * x, -jnp.inf), -1)
     x = x - (p * x).sum(-1, keepdims=True)

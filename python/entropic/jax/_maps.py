@@ -52,19 +52,27 @@ def _entmax_alpha(p, alpha):
 
 
 def _at_entropy(x, p, v, slope):
-    """softmax(gamma x) at a given entropy: its value is p, and `slope` is the derivative of the entropy."""
+    """softmax(gamma x) at a given entropy: its value is p, and `slope` is the derivative of the entropy.
+
+    Rows of equal shares do not move: their scores are equal, or their target is out of reach.
+    """
     finite = p > 0
-    x, v = jnp.where(finite, x, 0), jnp.where(finite, v, 0)
+    # Scores may be far from 0 compared with their spread.
+    top = jax.lax.stop_gradient(jnp.where(finite, x, -jnp.inf).max(-1, keepdims=True, initial=-jnp.inf))
+    x, v = jnp.where(finite, x - top, 0), jnp.where(finite, v, 0)
     x = x - (p * x).sum(-1, keepdims=True)
     v = v - (p * v).sum(-1, keepdims=True)
     variance = (p * x * x).sum(-1, keepdims=True)
-    safe = jnp.where(variance > 0, variance, 1)
+    least, most = jnp.where(finite, p, 2).min(-1, keepdims=True, initial=2), p.max(-1, keepdims=True, initial=0)
+    moves = (least < most) & (variance > 0)
     log = jnp.log(jnp.where(finite, p, 1))
-    gamma = jnp.where(variance > 0, (p * x * log).sum(-1, keepdims=True) / safe, 1)
+    gamma = jnp.where(moves, (p * x * log).sum(-1, keepdims=True) / jnp.where(moves, variance, 1), 0)
+    moves = moves & (gamma > 0)
+    safe = jnp.where(moves, variance, 1)
     moved = gamma * v - x * (gamma * (p * x * v).sum(-1, keepdims=True) / safe)
     if slope is not None:
-        moved = moved - x * jnp.where(variance > 0, slope / (jnp.where(gamma > 0, gamma, 1) * safe), 0)
-    return p * (moved - (p * moved).sum(-1, keepdims=True))
+        moved = moved - x * (slope / (jnp.where(moves, gamma, 1) * safe))
+    return jnp.where(moves, p * (moved - (p * moved).sum(-1, keepdims=True)), 0)
 
 
 def target_slope(values, slopes, entropy, perplexity=None):
