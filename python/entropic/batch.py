@@ -65,17 +65,16 @@ class BatchMap:
         self.operation, self.columns, self.out, self.row, self.params = operation, columns, out or operation, row, params
         if "axis" in params or "out" in params:
             raise TypeError("BatchMap: rows are along the last axis; axis and out must not be given")
-        none = np.zeros((0, 1))
-        second = np.zeros(0, np.int64) if operation in _OF_CLASSES else none
-        self._run([none, second][:wanted], np.zeros(0, np.int64))  # an invalid parameter raises here
+        self._run(self._none(), np.zeros(0, np.int64))  # an invalid parameter raises here
 
     def __call__(self, batch):
         table = _table_of(batch)
-        first, *others = (_Column(table.column(name, self.operation), name, self._absent()) for name in self.columns)
-        arrays = [first.values, *(other.alike(first) for other in others)]
-        rows = (
-            np.arange(len(first.values)) if self.row is None else np.asarray(table.column(self.row, self.operation), np.int64)
+        first, *others = (
+            _Column(table.column(name), name, self._absent(), none)
+            for name, none in zip(self.columns, self._none(), strict=True)
         )
+        arrays = [first.values, *(other.alike(first) for other in others)]
+        rows = np.arange(len(first.values)) if self.row is None else np.asarray(table.column(self.row), np.int64)
         for other in others:
             first.leave_out(other.there)
         if first.there is not None:
@@ -91,6 +90,11 @@ class BatchMap:
         params = "".join(f", {name}={value!r}" for name, value in self.params.items())
         columns = self.columns[0] if len(self.columns) == 1 else self.columns
         return f"BatchMap({self.operation!r}, {columns!r}, out={self.out!r}, row={self.row!r}{params})"
+
+    def _none(self):
+        """The columns of a batch without rows."""
+        rows, classes = np.zeros((0, 1)), np.zeros(0, np.int64)
+        return [rows, classes if self.operation in _OF_CLASSES else rows][: len(self.columns)]
 
     def _absent(self):
         default = "probs" if self.operation in _OF_PROBABILITIES or self.operation in _MEASURES else "scores"
@@ -130,7 +134,8 @@ FUNCTIONS |= {
 class _Column:
     """A column as an array of rows, with their lengths if these differ, and a mask of the rows that are not null."""
 
-    def __init__(self, column, name, absent):
+    def __init__(self, column, name, absent, none):
+        """`none`: what the column is if it has no rows, or only null, and no type."""
         self.name, self.absent, self.lengths, self.there = name, absent, None, None
         if isinstance(column, np.ndarray) and column.dtype != object:
             self.values = column
@@ -144,8 +149,11 @@ class _Column:
         if any(row is None for row in rows):
             self.there = np.array([row is not None for row in rows])
         present = [row for row in rows if row is not None]
-        dtype = np.result_type(*present) if present else np.float64
-        if present and present[0].ndim == 0:
+        if not present:
+            self.values = np.zeros((len(rows), *none.shape[1:]), none.dtype)
+            return
+        dtype = np.result_type(*present)
+        if present[0].ndim == 0:
             self.values = np.array([0 if row is None else row for row in rows], dtype)
             return
         dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)
@@ -213,7 +221,7 @@ class _Dict:
     def __init__(self, batch):
         self._batch = dict(batch)
 
-    def column(self, name, operation):
+    def column(self, name):
         if name not in self._batch:
             raise _missing(name, self._batch)
         return self._batch[name]
@@ -233,14 +241,20 @@ class _Pandas:
     def __init__(self, batch):
         self._batch = batch.copy(deep=False)
 
-    def column(self, name, operation):
+    def column(self, name):
         if name not in self._batch.columns:
             raise _missing(name, self._batch.columns)
         return self._batch[name].to_numpy()
 
     def add(self, name, result, column):
+        import pandas  # type: ignore[import-untyped]
+
         plain = column.is_plain(result)
-        self._batch[name] = column.listed(result) if not plain else result if result.ndim == 1 else list(result)
+        if result.ndim > 1:  # a column without rows has the type of rows too
+            rows = list(result) if plain else column.listed(result)
+            self._batch[name] = pandas.Series(rows, self._batch.index, object)
+        else:
+            self._batch[name] = result if plain else column.listed(result)
 
     def result(self):
         return self._batch
@@ -252,7 +266,7 @@ class _Arrow:
 
         self._pa, self._batch = pa, batch
 
-    def column(self, name, operation):
+    def column(self, name):
         if name not in self._batch.schema.names:
             raise _missing(name, self._batch.schema.names)
         return _from_arrow(self._pa, self._batch.column(name))
@@ -282,8 +296,8 @@ class _Polars:
     def __init__(self, batch):
         self._inner = _Arrow(batch.to_arrow())
 
-    def column(self, name, operation):
-        return self._inner.column(name, operation)
+    def column(self, name):
+        return self._inner.column(name)
 
     def add(self, name, result, column):
         self._inner.add(name, result, column)
@@ -295,7 +309,7 @@ class _Polars:
 
 
 def _from_arrow(pa, column):
-    """An Arrow column as an array if all rows have one length, otherwise as a list."""
+    """An Arrow column as an array if all rows have one length, otherwise as a list of arrays; both have the column's type."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):  # with no or several chunks
@@ -304,16 +318,19 @@ def _from_arrow(pa, column):
     if not any(is_kind(column.type) for is_kind in kinds):
         return column.to_numpy(zero_copy_only=False)
     flat = column.flatten()
-    if column.null_count == 0 and flat.null_count == 0 and len(column) > 0 and len(flat) % len(column) == 0:
+    dtype = flat.type.to_pandas_dtype()
+    fixed = pa.types.is_fixed_size_list(column.type)
+    if len(column) == 0:
+        return np.zeros((0, column.type.list_size if fixed else 0), dtype)
+    if column.null_count == 0 and flat.null_count == 0 and len(flat) % len(column) == 0:
         size = len(flat) // len(column)
-        fixed = pa.types.is_fixed_size_list(column.type)
         if fixed or bool((np.diff(column.offsets.to_numpy(zero_copy_only=False)) == size).all()):
             return flat.to_numpy(zero_copy_only=False).reshape(len(column), size)
-    rows = [None if row is None else np.asarray(row) for row in column.to_pylist()]
-    for number, row in enumerate(rows):
-        if row is not None and row.dtype == object:
+    rows = column.to_pylist()
+    for number, row in enumerate(rows if flat.null_count > 0 else ()):
+        if row is not None and None in row:
             raise ValueError(f"BatchMap: row {number} holds null among its numbers")
-    return rows
+    return [None if row is None else np.asarray(row, dtype) for row in rows]
 
 
 def _to_arrow_list(pa, rows, dtype):

@@ -112,6 +112,56 @@ def test_null_in_one_of_two_columns():
     assert found.tolist() == [None, entropic.kl_divergence(p[1], q[1]), None]
 
 
+EMPTY = {
+    "float lists": pa.table({"x": pa.array([], pa.list_(pa.float32())), "y": pa.array([], pa.list_(pa.float32()))}),
+    "fixed lists": pa.table({"x": pa.array([], pa.list_(pa.float32(), 3)), "y": pa.array([], pa.list_(pa.float32(), 3))}),
+    "a batch cut to nothing": pa.RecordBatch.from_pydict(
+        {"x": pa.array([[1.0], [0.5, 0.5]], pa.list_(pa.float32())), "y": pa.array([[1.0], [0.5, 0.5]], pa.list_(pa.float32()))}
+    ).slice(0, 0),
+    "lists of pandas": pd.DataFrame({"x": [[0.5, 0.5]], "y": [[0.5, 0.5]]}).iloc[:0],
+    "arrays of pandas": pd.DataFrame({"x": [np.ones(1, "f")], "y": [np.ones(1, "f")]}).iloc[:0],
+    "a dict of arrays": {"x": np.zeros((0, 3), "f"), "y": np.zeros((0, 3), "f")},
+    "a dict of lists": {"x": [], "y": []},
+    "a dict of objects": {"x": np.zeros(0, object), "y": np.zeros(0, object)},
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_batches_without_rows(kind):
+    batch = EMPTY[kind]
+    for operation, columns, params, of_rows in (
+        ("softmax", "x", {}, True),
+        ("entropy", "x", {}, False),
+        ("gamma_for_entropy", "x", {"entropy": 1.0}, False),
+        ("kl_divergence", ("x", "y"), {}, False),
+    ):
+        result = entropic.BatchMap(operation, columns, out="p", **params)(batch)
+        assert type(result) is type(batch) and len(result["p"]) == 0
+        if isinstance(batch, (pa.Table, pa.RecordBatch)):
+            assert result.schema.field("p").type == (pa.list_(pa.float32()) if of_rows else pa.float32())
+        elif isinstance(batch, pd.DataFrame):
+            assert result["p"].dtype == (object if of_rows else np.float64)
+        else:
+            assert result["p"].dtype.kind == "f" and result["p"].ndim == 1 + of_rows
+    draws = entropic.BatchMap("sample", "x", out="p", seed=1)(batch)
+    assert len(draws["p"]) == 0
+
+
+def test_batches_without_classes_and_of_null_only():
+    for batch in ({"x": [], "y": []}, pd.DataFrame({"x": [[1.0, 2.0]], "y": [0]}).iloc[:0], {"x": [None, None], "y": [0, 1]}):
+        found = entropic.BatchMap("margin_softmax_loss", ("x", "y"), out="p")(batch)["p"]
+        assert list(found) == [None] * len(batch["x"])
+
+
+def test_lists_of_arrow_keep_their_type():
+    """Batches of one table have one type, whether or not their rows have one length."""
+    x = pa.array([[1.0, 2.0], [3.0, 1.0], [0.5]], pa.list_(pa.float32()))
+    whole = entropic.BatchMap("softmax", "x", out="p")(pa.table({"x": x}))
+    assert whole.schema.field("p").type == pa.list_(pa.float32())
+    part = entropic.BatchMap("softmax", "x", out="p")(pa.table({"x": x.slice(0, 2)}))
+    assert part.column("p").to_pylist() == whole.column("p").to_pylist()[:2]
+
+
 def test_draws_follow_the_row_numbers():
     apply = entropic.BatchMap("sample", "scores", out="token", row="id", seed=11, stream=5)
     whole = apply(as_table("dict"))["token"]
