@@ -63,10 +63,13 @@ def directions(name, dimension, projections, seed):
     found = np.array(projections, np.float64)
     if found.ndim != 2 or found.shape[1] != dimension or len(found) == 0:
         raise ValueError(f"{name}: projections must be directions of shape (count, {dimension}), got {found.shape}")
-    sizes = np.sqrt((found**2).sum(axis=1, keepdims=True))
-    if not (np.isfinite(sizes) & (sizes > 0)).all():
+    most = np.abs(found).max(axis=1, keepdims=True, initial=0)
+    if not (np.isfinite(most) & (most > 0)).all():
         raise ValueError(f"{name}: projections must be finite and not 0")
-    return found / sizes
+    # The squares of these would overflow or underflow. A power of two keeps their digits.
+    exponents = np.where((most < 2.0**-400) | (most > 2.0**400), np.frexp(most)[1], 0)
+    found = np.ldexp(found, -exponents)
+    return found / np.sqrt((found**2).sum(axis=1, keepdims=True))
 
 
 def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed=0):

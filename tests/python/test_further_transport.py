@@ -39,6 +39,20 @@ def test_sliced_distances_are_pots(order, weighted):
     torch.autograd.gradcheck(lambda x: et.sliced_wasserstein(x, tensors[1], order=order, projections=theta).distance, [moved])
 
 
+def test_directions_have_any_length_but_0():
+    x, y = np.random.default_rng(3).standard_normal((2, 20, 3))
+    theta = np.array([[0.3, -0.4, 1.2], [2.0, 0.5, -0.1]])
+    want = entropic.sliced_wasserstein(x, y, projections=theta)
+    for scale in (1e200, 1e-200, np.array([[1e308], [5e-308]]), 1e160, 1.5):
+        found = entropic.sliced_wasserstein(x, y, projections=theta * scale)
+        assert float(found.distance) == pytest.approx(float(want.distance), rel=1e-14)
+    least = entropic.sliced_wasserstein(x, y, projections=[[0, 5e-324, 0]])
+    assert least.distance == entropic.sliced_wasserstein(x, y, projections=[[0, 1, 0]]).distance
+    for wrong in (0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="projections must be finite and not 0"):
+            entropic.sliced_wasserstein(x, y, projections=[[1.0, 0, 0], [wrong, 0, 0]])
+
+
 def test_the_error_of_slices_is_that_of_chance():
     rng = np.random.default_rng(2)
     x, y = rng.standard_normal((20, 5)), rng.standard_normal((25, 5)) * 2
