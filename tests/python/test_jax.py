@@ -725,7 +725,6 @@ def test_what_is_refused_when_it_runs():
     [
         (lambda x: ej.softmax(x, temperature=-1.0), "softmax: temperature must be above 0 and finite, got -1"),
         (lambda x: ej.softmax(x, temp=1.0), "softmax: there is no parameter 'temp'; it has temperature"),
-        (lambda x: ej.softmax(x, axis=2), "softmax: axis must be from -2 to 1, got 2"),
         (lambda x: ej.entmax(x, alpha=jnp.ones(5)), r"entmax: alpha must broadcast to \(3, 1\), got shape \(5,\)"),
         (lambda x: ej.top_k_softmax(x), "top_k_softmax: k is required"),
         (lambda x: ej.surrogate_loss(x, jnp.zeros(3, int), k=2), "surrogate_loss: map 'softmax' has no parameter 'k'"),
@@ -747,6 +746,25 @@ def test_what_is_refused_when_it_runs():
 def test_errors_name_the_argument(call, said):
     with pytest.raises(Exception, match=said):
         jax.block_until_ready(call(jnp.ones((3, 4))))
+
+
+def test_a_wrong_axis_is_numpys_error():
+    x = np.ones((3, 4))
+    for call in (
+        lambda module, axis: module.softmax(x, axis=axis),
+        lambda module, axis: module.entropy(x, axis=axis, input="scores"),
+        lambda module, axis: module.gamma_for_entropy(x, entropy=1.0, axis=axis),
+        lambda module, axis: module.wasserstein_1d(x, x, axis=axis),
+        lambda module, axis: module.normalize_density(x, np.ones(4), entropy=1.0, axis=axis),
+    ):
+        for axis, kind in ((2, np.exceptions.AxisError), (-3, np.exceptions.AxisError), ("x", TypeError), (True, TypeError)):
+            said = []
+            for module in (entropic, ej):
+                with pytest.raises(kind) as refused:
+                    call(module, axis)
+                said.append(str(refused.value))
+            assert said[0] == said[1]
+    assert (ej.softmax(x, axis=np.int64(0)) == 1 / 3).all()
 
 
 def test_second_derivatives_of_a_divergence():

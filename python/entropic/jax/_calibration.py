@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 import entropic
-from entropic.jax._call import array, call_hosted, hosted
+from entropic.jax._call import array, call_hosted, hosted, normalized
 
 
 def _number(name, parameters, *arrays):
@@ -106,7 +106,9 @@ def _normalize_density(p, weights, *, entropy):
 def normalize_density(p, weights, /, *, entropy, axis=-1):
     """A density raised to the power of a chosen entropy, as entropic.normalize_density. It has no derivative."""
     name = "normalize_density"
-    p = jnp.moveaxis(array(name, "p", p), axis, -1)
+    p = array(name, "p", p)
+    axis = normalized(name, axis, p.ndim)
+    p = jnp.moveaxis(p, axis, -1)
     weights = jnp.asarray(weights, p.dtype)
     if weights.shape != p.shape[-1:]:
         raise ValueError(f"{name}: weights must have shape {p.shape[-1:]}, one for each node, got {weights.shape}")

@@ -120,12 +120,7 @@ def array(operation, name, x):
     return x
 
 
-def normalized(operation, axis, dims):
-    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
-        raise TypeError(f"{operation}: axis must be an integer, got {axis!r}")
-    if not -dims <= axis < dims:
-        raise ValueError(f"{operation}: axis must be from {-dims} to {dims - 1}, got {axis}")
-    return int(axis) % dims
+normalized = _core.normalize_axis
 
 
 def wide(x):

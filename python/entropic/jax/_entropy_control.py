@@ -16,7 +16,10 @@ _CONSTANT = _core.gamma_status_names.index("constant")
 
 
 class GammaResult(NamedTuple):
-    """What gamma_for_entropy gives, one for each row. status: an index into _core.gamma_status_names, 0 is "ok"."""
+    """What gamma_for_entropy gives, one for each row.
+
+    status is an integer: 0 "ok", 1 "clamped_low", 2 "clamped_high", 3 "constant", 4 "invalid".
+    """
 
     gamma: jax.Array
     entropy: jax.Array
