@@ -54,9 +54,8 @@ def _fail():
     raise (RuntimeError if message.startswith("cuda:") else ValueError)(message)
 
 
-@functools.lru_cache(maxsize=1024)
 def memory(name, parameters, rows, cols, dtype):
-    """Bytes of memory for a call."""
+    """Bytes of memory for a call on the current device. Devices differ, so it is asked each time."""
     return library().entropic_cuda_memory(name.encode(), parameters.encode(), rows, cols, TYPES[dtype]) or _fail()
 
 

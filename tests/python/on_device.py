@@ -35,7 +35,6 @@ def use_kernels(monkeypatch):
     """The implementations for CUDA with the kernels of the emulated library."""
     monkeypatch.setenv(_cuda.VARIABLE, LIBRARY)
     _cuda.library.cache_clear()
-    _cuda.memory.cache_clear()
     kernels = cuda.implementations({**cpu.IMPLEMENTATIONS, **backends.reference.IMPLEMENTATIONS})
     monkeypatch.setitem(backends.PLACES, "CUDA", backends.PLACES["CUDA"] | kernels)
     monkeypatch.setattr(backends, "_said", set())

@@ -2,6 +2,7 @@
 library."""
 
 import os
+import types
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,13 @@ class Namespace:
 def library(monkeypatch):
     monkeypatch.setenv(_cuda.VARIABLE, LIBRARY)
     _cuda.library.cache_clear()
-    _cuda.memory.cache_clear()
+
+
+def test_memory_is_that_of_the_current_device(monkeypatch):
+    sizes = iter((100, 200))
+    devices = types.SimpleNamespace(entropic_cuda_memory=lambda *_: next(sizes))
+    monkeypatch.setattr(_cuda, "library", lambda: devices)
+    assert [_cuda.memory("softmax", "{}", 2, 3, "float32") for _ in range(2)] == [100, 200]
 
 
 def scores(dtype=np.float32, shape=(3, 4, 20), seed=0):

@@ -38,7 +38,6 @@ TYPICAL |= {"renyi_entropy": {"alpha": 2.5}, "tsallis_entropy": {"alpha": 0.5}}
 def table(monkeypatch):
     monkeypatch.setenv(cuda.VARIABLE, LIBRARY)
     _cuda.library.cache_clear()
-    _cuda.memory.cache_clear()
     return cuda.implementations({**cpu.IMPLEMENTATIONS, **reference.IMPLEMENTATIONS})
 
 
