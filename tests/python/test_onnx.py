@@ -258,6 +258,17 @@ MEASURES = [
 TWO = {"cross_entropy", "kl_divergence", "js_divergence", "js_distance"}
 
 
+def test_wrong_arguments_are_named(tmp_path):
+    x, path = torch.zeros(2, 5), tmp_path / "one.onnx"
+    with pytest.raises(TypeError, match=r"onnx.export: module must be a torch.nn.Module or a function of tensors, got int"):
+        entropic.onnx.export(5, (x,), path)
+    missing = tmp_path / "missing" / "one.onnx"
+    with pytest.raises(FileNotFoundError, match="the folder of path does not exist") as refused:
+        entropic.onnx.export(et.softmax, (x,), missing)
+    assert refused.value.filename == str(missing)
+    assert not list(tmp_path.iterdir())
+
+
 def test_measures_and_losses(tmp_path):
     """Numbers in losses and measures are float32 where torch makes constants of them."""
 

@@ -1,6 +1,7 @@
 """From a module to a file: torch.export, our operators as standard ones, torch.onnx."""
 
 import contextlib
+import errno
 import logging
 import os
 import tempfile
@@ -60,6 +61,10 @@ def export(module, args, path, *, dynamic_shapes=None):
     ------
     ValueError
         Naming each operation that ONNX has no operators for.
+    TypeError
+        module is neither a module nor a function.
+    FileNotFoundError
+        The folder of path does not exist.
 
     Notes
     -----
@@ -73,6 +78,12 @@ def export(module, args, path, *, dynamic_shapes=None):
     """
     if isinstance(args, torch.Tensor):
         args = (args,)
+    # A file that cannot be written is refused before the work.
+    path = os.fspath(path)
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise FileNotFoundError(errno.ENOENT, "onnx.export: the folder of path does not exist", path)
+    if not callable(module):
+        raise TypeError(f"onnx.export: module must be a torch.nn.Module or a function of tensors, got {type(module).__name__}")
     if not isinstance(module, torch.nn.Module):
         module = _Function(module)
         dynamic_shapes = None if dynamic_shapes is None else (tuple(dynamic_shapes),)
@@ -90,7 +101,7 @@ def export(module, args, path, *, dynamic_shapes=None):
             verbose=False,
         )
     _without_functions(program.model)
-    _save(program, os.fspath(path))
+    _save(program, path)
 
 
 def _without_functions(model):
