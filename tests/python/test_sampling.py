@@ -217,7 +217,8 @@ def test_refusals():
         ValueError, "temperature: temperature must be above 0 and finite, got inf", lambda: sampler([("temperature", np.inf)])
     )
     refuses(ValueError, "entropy: entropy must be at least 0 and finite, got nan", lambda: sampler([("entropy", np.nan)]))
-    refuses(ValueError, "entropy_clip: min_entropy must be at most max_entropy", lambda: sampler([("entropy_clip", (2, 1))]))
+    clip = "entropy_clip: min_entropy must be at most max_entropy, got min_entropy 2, max_entropy 1"
+    refuses(ValueError, clip, lambda: sampler([("entropy_clip", (2, 1))]))
     names = "temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip"
     refuses(ValueError, f"Sampler: a step must be one of {names}, got 'topk'", lambda: sampler([("topk", 1)]))
     pair = 'a step must be a pair of name and value such as ("top_k", 50)'

@@ -75,9 +75,10 @@ def _excess(p, order, dim):
 
 
 def _near(p, order, divisor=1.0):
-    z = order.minus_1 * p.log
-    at_0 = torch.where(order.minus_1 > 0, 1 / torch.where(order.minus_1 > 0, order.minus_1, 1.0), math.inf)
-    return torch.where(p.present, (-z.exp() - p.log * mean_exp(z)) / divisor, at_0.to(z.dtype))
+    z, rising = order.minus_1 * p.log, order.minus_1 > 0
+    # At p = 0 the limit, 1 / (alpha - 1), or infinite.
+    at_0 = torch.where(rising, 1 / torch.where(rising, order.minus_1, 1.0).to(z.dtype) / divisor, math.inf)
+    return torch.where(p.present, (-z.exp() - p.log * mean_exp(z)) / divisor, at_0)
 
 
 def _or_at_0(p, order, g):
