@@ -578,7 +578,7 @@ def test_entries_refused():
             getattr(entropic, name)([0.5, 1.5])
         with pytest.raises(ValueError, match=rf"^{name}: p must be in \[0, 1\], got nan"):
             getattr(entropic, name)(np.nan)
-    with pytest.raises(ValueError, match="^self_information: there is no gradient with input scores or normalize"):
+    with pytest.raises(ValueError, match=r"^self_information: there is no gradient with input scores or normalize"):
         entropic.self_information([1.0, 2.0], input="scores", return_grad=True)
 
 

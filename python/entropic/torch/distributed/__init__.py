@@ -10,9 +10,10 @@ rows. Everything is differentiable where its counterpart in ``entropic.torch`` i
 operator.
 """
 
-from entropic.torch.distributed import _functions
+from entropic.torch.distributed import _functions, _sampling
 from entropic.torch.distributed._functions import *  # noqa: F403
 from entropic.torch.distributed._group import Traffic, traffic
+from entropic.torch.distributed._sampling import *  # noqa: F403
 
 __all__ = ["Traffic", "traffic"]
-__all__ += _functions.__all__
+__all__ += _functions.__all__ + _sampling.__all__

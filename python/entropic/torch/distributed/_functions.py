@@ -11,16 +11,14 @@ from torch import Tensor
 
 from entropic import _core
 from entropic._entropy_control import GammaResult
-from entropic._sampling import STEPS
 from entropic.torch import _token_statistics
 from entropic.torch._arguments import checked_dim, one_dim
 from entropic.torch._descriptions import MAPS, STATUSES
 from entropic.torch.distributed._calls import logarithm
 from entropic.torch.distributed._group import Group, begun, start_counting
-from entropic.torch.distributed._operators import chain_probs, draw, operate, top_indices
+from entropic.torch.distributed._operators import operate, top_indices
 
 __all__ = [
-    "Sampler",
     "entmax",
     "entmax_loss",
     "entropy",
@@ -32,7 +30,6 @@ __all__ = [
     "log_softmax",
     "logsumexp",
     "min_p_softmax",
-    "sample",
     "softmax",
     "softmax_loss",
     "sparsemax",
@@ -44,11 +41,11 @@ __all__ = [
 
 
 @torch.compiler.assume_constant_result
-def _spec_of(values):
+def spec_of(values):
     return json.dumps(values)
 
 
-class _Part:
+class Part:
     """This rank's part as rows of contiguous numbers, and back."""
 
     def __init__(self, name, x, dim, axis, group, first, n):
@@ -77,7 +74,7 @@ class _Part:
         return result.unsqueeze(self.dim) if keepdim else result
 
     def run(self, kind, name, other=None, target=None, rows=None, **spec):
-        spec = _spec_of({"kind": kind, "name": name, **spec})
+        spec = spec_of({"kind": kind, "name": name, **spec})
         return operate(self.rows, other, target, rows, spec, *self.given, self.group)
 
     def of_rows(self, name, argument, value):
@@ -103,7 +100,7 @@ def _name_of(group):
     return group if isinstance(group, str) else group.group_name
 
 
-def _together(function):
+def together(function):
     """The function; an exception before its first exchange, as of a wrong argument, is raised on all ranks.
 
     The other ranks wait in the exchange of extents. With first and n there may be none, and the exception is this rank's alone.
@@ -129,7 +126,7 @@ def _together(function):
 
 
 def _map(name, x, params, dim, axis, group, first, n):
-    part = _Part(name, x, dim, axis, group, first, n)
+    part = Part(name, x, dim, axis, group, first, n)
     names = [param["name"] for param in MAPS[name]["params"]]
     rows = [part.of_rows(name, *one) for one in zip(names, params, strict=True) if isinstance(one[1], Tensor)]
     plain = ["rows" if isinstance(value, Tensor) else value for value in params]
@@ -152,7 +149,7 @@ def _range(low, high, least):
     return f"{'at least' if least else 'above'} {low:g} and {'finite' if high == math.inf else f'at most {high:g}'}"
 
 
-def _number(name, argument, value, low=0.0, high=math.inf, *, least=False, rows=False):
+def number(name, argument, value, low=0.0, high=math.inf, *, least=False, rows=False):
     """A parameter; where `rows`, also a tensor of one for each row."""
     if rows and isinstance(value, Tensor):
         return _tensor_number(name, argument, value, low, high, least)
@@ -164,52 +161,52 @@ def _number(name, argument, value, low=0.0, high=math.inf, *, least=False, rows=
     return float(value)
 
 
-@_together
+@together
 def softmax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.softmax, of this rank's part of dim. Two rounds."""
-    return _map("softmax", x, [_number("softmax", "temperature", temperature, rows=True)], dim, axis, group, first, n)
+    return _map("softmax", x, [number("softmax", "temperature", temperature, rows=True)], dim, axis, group, first, n)
 
 
-@_together
+@together
 def sparsemax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.sparsemax, of this rank's part of dim. Two rounds where no part has more than 64 candidates."""
-    return _map("sparsemax", x, [_number("sparsemax", "temperature", temperature, rows=True)], dim, axis, group, first, n)
+    return _map("sparsemax", x, [number("sparsemax", "temperature", temperature, rows=True)], dim, axis, group, first, n)
 
 
-@_together
+@together
 def entmax(x, *, alpha=1.5, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entmax, of this rank's part of dim; alpha is one number."""
-    params = [_number("entmax", one, value, rows=True) for one, value in (("alpha", alpha), ("temperature", temperature))]
+    params = [number("entmax", one, value, rows=True) for one, value in (("alpha", alpha), ("temperature", temperature))]
     return _map("entmax", x, params, dim, axis, group, first, n)
 
 
-@_together
+@together
 def top_k_softmax(x, *, k, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.top_k_softmax, of this rank's part of dim. One round."""
     if isinstance(k, bool) or not isinstance(k, int):
         raise TypeError(f"top_k_softmax: k must be an integer, got {type(k).__name__}")
     if k < 1:
         raise ValueError(f"top_k_softmax: k must be above 0, got {k}")
-    params = [k, _number("top_k_softmax", "temperature", temperature, rows=True)]
+    params = [k, number("top_k_softmax", "temperature", temperature, rows=True)]
     return _map("top_k_softmax", x, params, dim, axis, group, first, n)
 
 
-@_together
+@together
 def top_p_softmax(x, *, p, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.top_p_softmax, of this rank's part of dim. At most seven rounds, for any scores."""
     params = [
-        _number("top_p_softmax", "p", p, 0, 1),
-        _number("top_p_softmax", "temperature", temperature, rows=True),
+        number("top_p_softmax", "p", p, 0, 1),
+        number("top_p_softmax", "temperature", temperature, rows=True),
     ]
     return _map("top_p_softmax", x, params, dim, axis, group, first, n)
 
 
-@_together
+@together
 def min_p_softmax(x, *, p, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.min_p_softmax, of this rank's part of dim. Two rounds."""
     params = [
-        _number("min_p_softmax", "p", p, 0, 1),
-        _number("min_p_softmax", "temperature", temperature, rows=True),
+        number("min_p_softmax", "p", p, 0, 1),
+        number("min_p_softmax", "temperature", temperature, rows=True),
     ]
     return _map("min_p_softmax", x, params, dim, axis, group, first, n)
 
@@ -218,29 +215,29 @@ def _target_entropy(name, entropy, perplexity, rows=False):
     if (entropy is None) == (perplexity is None):
         raise ValueError(f"{name}: give exactly one of entropy and perplexity")
     if entropy is not None:
-        return _number(name, "entropy", entropy, least=True, rows=rows)
-    perplexity = _number(name, "perplexity", perplexity, 1, least=True, rows=rows)
+        return number(name, "entropy", entropy, least=True, rows=rows)
+    perplexity = number(name, "perplexity", perplexity, 1, least=True, rows=rows)
     return perplexity.double().log() if isinstance(perplexity, Tensor) else math.log(perplexity)
 
 
-@_together
+@together
 def entropy_normalize(x, *, entropy=None, perplexity=None, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entropy_normalize, of this rank's part of dim. Usually three rounds."""
     goal = _target_entropy("entropy_normalize", entropy, perplexity, rows=True)
     return _map("entropy_normalize", x, [goal, None, "scores"], dim, axis, group, first, n)
 
 
-@_together
+@together
 def entropy_clip(x, *, min_entropy=None, max_entropy=None, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entropy_clip, of this rank's part of dim."""
-    low = 0.0 if min_entropy is None else _number("entropy_clip", "min_entropy", min_entropy, least=True, rows=True)
-    high = 1e300 if max_entropy is None else _number("entropy_clip", "max_entropy", max_entropy, least=True, rows=True)
+    low = 0.0 if min_entropy is None else number("entropy_clip", "min_entropy", min_entropy, least=True, rows=True)
+    high = 1e300 if max_entropy is None else number("entropy_clip", "max_entropy", max_entropy, least=True, rows=True)
     if not (isinstance(low, Tensor) or isinstance(high, Tensor)) and low > high:
         raise ValueError(f"entropy_clip: min_entropy must be at most max_entropy, got {low} and {high}")
     return _map("entropy_clip", x, [low, high, "scores"], dim, axis, group, first, n)
 
 
-@_together
+@together
 def gamma_for_entropy(
     x,
     *,
@@ -257,7 +254,7 @@ def gamma_for_entropy(
     """As entropic.torch.gamma_for_entropy: gamma, the entropy and the status of each row, on every rank."""
     name = "gamma_for_entropy"
     goal = _target_entropy(name, entropy, perplexity)
-    part = _Part(name, x, dim, axis, group, first, n)
+    part = Part(name, x, dim, axis, group, first, n)
     low, high = map(float, gamma_range)
     _, values = part.run("gamma", name, entropy=goal, low=low, high=high, iterations=int(max_iterations))
     status = np.array(STATUSES)[values.detach()[:, 2].to(torch.int64).cpu().numpy()].reshape(part.lead)
@@ -286,19 +283,19 @@ class _Divided(torch.autograd.Function):
 
 def _divided(name, x, temperature, dim, axis, group, first, n):
     """The part, its rows of x / T, and T of each row if it is a tensor."""
-    part = _Part(name, x, dim, axis, group, first, n)
+    part = Part(name, x, dim, axis, group, first, n)
     rows = part.of_rows(name, "temperature", temperature)
     return part, _Divided.apply(part.rows, rows, name, part.given, part.group), rows
 
 
-@_together
+@together
 def log_softmax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.log_softmax, of this rank's part of dim. Two rounds."""
-    temperature = _number("log_softmax", "temperature", temperature, rows=True)
+    temperature = number("log_softmax", "temperature", temperature, rows=True)
     if isinstance(temperature, Tensor):
         part, scaled, _ = _divided("log_softmax", x, temperature, dim, axis, group, first, n)
         return part.back(log_softmax(scaled, group=group, first=first, n=n))
-    part = _Part("log_softmax", x, dim, axis, group, first, n)
+    part = Part("log_softmax", x, dim, axis, group, first, n)
     y, _ = part.run("statistics", "log_softmax", temperature=temperature, entropy=False, writes=True)
     return part.back(y)
 
@@ -310,23 +307,23 @@ def _classes(target):
 
 
 def _statistics(name, x, target, temperature, dim, axis, group, first, n, **more):
-    temperature = _number(name, "temperature", temperature)
-    part = _Part(name, x, dim, axis, group, first, n)
+    temperature = number(name, "temperature", temperature)
+    part = Part(name, x, dim, axis, group, first, n)
     classes = None if target is None else _classes(target)
     _, values = part.run("statistics", name, target=classes, temperature=temperature, entropy=True, writes=False, **more)
     return part, values
 
 
-@_together
+@together
 def logsumexp(x, *, temperature=1.0, keepdim=False, keepdims=False, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.logsumexp: the whole row's number, on every rank. Two rounds."""
-    temperature = _number("logsumexp", "temperature", temperature, rows=True)
+    temperature = number("logsumexp", "temperature", temperature, rows=True)
     if isinstance(temperature, Tensor):
         part, scaled, rows = _divided("logsumexp", x, temperature, dim, axis, group, first, n)
         value = logsumexp(scaled, group=group, first=first, n=n)
         # An infinite value does not depend on T.
         return part.reduced(value * torch.where(value.isinf(), 1.0, rows), keepdim or keepdims)
-    part = _Part("logsumexp", x, dim, axis, group, first, n)
+    part = Part("logsumexp", x, dim, axis, group, first, n)
     _, values = part.run("statistics", "logsumexp", temperature=temperature, entropy=False, writes=False)
     return part.reduced(values[:, 2], keepdim or keepdims)
 
@@ -340,7 +337,7 @@ def _checked_target(name, x, target):
 
 def _class_loss(name, x, target, alpha, ignore_index, dim, axis, group, first, n):
     soft = _checked_target(name, x, target)
-    part = _Part(name, x, dim, axis, group, first, n)
+    part = Part(name, x, dim, axis, group, first, n)
     classes = other = None
     if soft:
         if target.shape != x.shape:
@@ -366,22 +363,22 @@ def _class_loss(name, x, target, alpha, ignore_index, dim, axis, group, first, n
     return part.numbers(loss)
 
 
-@_together
+@together
 def softmax_loss(x, target, *, ignore_index=None, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.softmax_loss: of a class, counted in the whole row, or of this rank's part of a distribution."""
     return _class_loss("softmax_loss", x, target, None, ignore_index, dim, axis, group, first, n)
 
 
-@_together
+@together
 def sparsemax_loss(x, target, *, ignore_index=None, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.sparsemax_loss, of parts."""
     return _class_loss("sparsemax_loss", x, target, 2.0, ignore_index, dim, axis, group, first, n)
 
 
-@_together
+@together
 def entmax_loss(x, target, *, alpha=1.5, ignore_index=None, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entmax_loss, of parts; alpha is one number."""
-    alpha = _number("entmax_loss", "alpha", alpha)
+    alpha = number("entmax_loss", "alpha", alpha)
     return _class_loss("entmax_loss", x, target, alpha, ignore_index, dim, axis, group, first, n)
 
 
@@ -409,7 +406,7 @@ def _scores_of(name, x, given):
     return (_Logarithm.apply(x) if given == "probs" else x), more
 
 
-@_together
+@together
 def entropy(x, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entropy: the whole row's number, on every rank. Two rounds; input is scores unless said otherwise."""
     x, more = _scores_of("entropy", x, input)
@@ -419,26 +416,26 @@ def entropy(x, *, input="scores", dim=None, axis=None, group=None, first=None, n
 
 def _divergence(name, p, q, given, dim, axis, group, first, n):
     (p, more), (q, _) = _scores_of(name, p, given), _scores_of(name, q, given)
-    part = _Part(name, p, dim, axis, group, first, n)
+    part = Part(name, p, dim, axis, group, first, n)
     if q.shape != p.shape:
         raise ValueError(f"{name}: q must have the shape of p, {tuple(p.shape)}, got {tuple(q.shape)}")
     _, values = part.run("two", name, other=part.laid(q.to(part.rows.dtype)), **more)
     return part.numbers(values[:, 0])
 
 
-@_together
+@together
 def kl_divergence(p, q, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.kl_divergence, of parts of both; input is scores unless said otherwise. Three rounds."""
     return _divergence("kl_divergence", p, q, input, dim, axis, group, first, n)
 
 
-@_together
+@together
 def js_divergence(p, q, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.js_divergence, of parts of both; input is scores unless said otherwise. Three rounds."""
     return _divergence("js_divergence", p, q, input, dim, axis, group, first, n)
 
 
-@_together
+@together
 def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.token_statistics; tokens and indices are of the whole row. Two rounds, and one for top."""
     part, values = _statistics("token_statistics", logits, target, temperature, dim, axis, group, first, n)
@@ -448,66 +445,3 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
         found = top_indices(part.rows.detach(), top, *part.given, part.group)
         indices = found.reshape(*part.lead, top).movedim(-1, part.dim)
     return _token_statistics.TokenStatistics(numbers[0], numbers[1], numbers[2].detach(), indices)
-
-
-def _streams(name, part, stream):
-    rows = part.rows.shape[0]
-    if isinstance(stream, Tensor):
-        return stream.expand(part.lead).reshape(-1).to(torch.int64).contiguous()
-    return torch.arange(rows, dtype=torch.int64) + stream
-
-
-class Sampler:
-    """entropic.Sampler for rows that are split over ranks: every rank gets the same indices, counted in the whole row.
-
-    The steps are those of entropic.Sampler. Each takes a few rounds; a draw takes one of 16 bytes. The draws are those of one
-    machine, except if rounding decides a truncation.
-    """
-
-    def __init__(self, steps, *, seed=0):
-        self.steps, self.seed = [], int(seed)
-        for step, value in steps:
-            if step not in STEPS:
-                raise ValueError(f"Sampler: a step must be one of {', '.join(STEPS)}, got {step!r}")
-            values = list(value) if isinstance(value, (tuple, list)) else [value]
-            self.steps.append((step, values))
-
-    def _spec(self, draws=1, position=0):
-        return _spec_of({"name": "Sampler", "steps": self.steps, "seed": self.seed, "position": int(position), "draws": draws})
-
-    @_together
-    def probs(self, x, *, dim=None, axis=None, group=None, first=None, n=None):
-        """This rank's part of the distribution that the steps leave."""
-        part = _Part("Sampler", x, dim, axis, group, first, n)
-        return part.back(chain_probs(part.rows.detach(), self._spec(), *part.given, part.group))
-
-    @_together
-    def sample(self, x, *, size=None, stream=0, position=0, dim=None, axis=None, group=None, first=None, n=None):
-        """Indices of the whole row, on every rank."""
-        part = _Part("Sampler", x, dim, axis, group, first, n)
-        draws = 1 if size is None else int(size)
-        spec = self._spec(draws, position)
-        found = draw(part.rows.detach(), _streams("Sampler", part, stream), spec, *part.given, part.group)
-        return found.reshape(part.lead if size is None else (*part.lead, draws))
-
-
-@_together
-def sample(
-    x,
-    *,
-    size=None,
-    temperature=1.0,
-    seed,
-    stream=0,
-    position=0,
-    dim=None,
-    axis=None,
-    group=None,
-    first=None,
-    n=None,
-):
-    """As entropic.sample, of this rank's part: indices of the whole row, on every rank. One round of 16 bytes a draw; where the
-    largest score over the temperature is above 5e8 in size, two more."""
-    steps = [("temperature", _number("sample", "temperature", temperature))]
-    where = {"dim": dim, "axis": axis, "group": group, "first": first, "n": n}
-    return Sampler(steps, seed=seed).sample(x, size=size, stream=stream, position=position, **where)
