@@ -32,7 +32,9 @@ def run_map(operation, x, axis, out, params):
     if _containers.is_container(x):
         if out is not None:
             raise TypeError(f"{name}: out cannot be given for arrays of Dask or xarray, whose results are new")
-        return _containers.along(lambda x, params: run_map(operation, x, -1, None, params), [(x, True)], [True], axis, params)
+        return _containers.along(
+            name, lambda x, params: run_map(operation, x, -1, None, params), [(x, True)], [True], axis, params
+        )
     if _device.holds(x):
         if out is not None:
             raise TypeError(f"{name}: out cannot be given for arrays of a GPU, whose results are new")
@@ -65,7 +67,7 @@ def run_reduction(operation, x, axis, keepdims, params):
         def of_blocks(x, params):
             return run_reduction(operation, x, -1, False, params)
 
-        y = _containers.along(of_blocks, [(x, True)], [False], axis, params)
+        y = _containers.along(name, of_blocks, [(x, True)], [False], axis, params)
         return _containers.with_axis(y, x, axis) if keepdims else y
     if _device.holds(x):
         return _device.map_of(name, x, axis, params, keepdims)
@@ -91,7 +93,11 @@ def run_vjp(operation, x, y, grad, axis, params):
             return dx
     if _containers.is_container(x):
         arrays = [(x, True), *((array, array.ndim == x.ndim) for array in (y, grad))]
-        return _containers.along(lambda x, y, g, params: run_vjp(operation, x, y, g, -1, params), arrays, [True], axis, params)
+
+        def of_blocks(x, y, grad, params):
+            return run_vjp(operation, x, y, grad, -1, params)
+
+        return _containers.along(operation.name + "_vjp", of_blocks, arrays, [True], axis, params)
     if _device.holds(x):
         return _device.vjp_of(operation.name, x, y, grad, axis, params)[0]
 

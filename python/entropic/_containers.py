@@ -2,12 +2,14 @@
 
 import numpy as np
 
+from entropic import _core
+
 
 def is_container(x):
-    return _is_lazy(x) or _is_labelled(x)
+    return is_lazy(x) or _is_labelled(x)
 
 
-def _is_lazy(x):
+def is_lazy(x):
     return type(x).__module__.startswith("dask.array")
 
 
@@ -15,18 +17,18 @@ def _is_labelled(x):
     return type(x).__module__.startswith("xarray") and type(x).__name__ == "DataArray"
 
 
-def along(function, arrays, results, axis, params=()):
+def along(name, function, arrays, results, axis, params=()):
     """function(*arrays, params) on arrays that may be Dask arrays or DataArrays. Their rows are along axis, which becomes the
-    last one for the function.
+    last one for the function. `name` is the function's name for errors.
 
     `arrays` are pairs of an array and whether it has rows ("(i)") or one entry for each row ("()"); `results` says the same of
     what function returns. Params that are arrays have x's shape with 1 for axis, and are split with the rows.
     """
     x = arrays[0][0]
     if any(_is_labelled(array) for array, _ in arrays):
-        return _labelled(function, arrays, results, axis, params)
-    axis = np.lib.array_utils.normalize_axis_index(axis, x.ndim)
-    run = _lazy if any(_is_lazy(array) for array, _ in arrays) else _at_once
+        return _labelled(name, function, arrays, results, axis, params)
+    axis = _core.normalize_axis(name, axis, x.ndim)
+    run = _lazy if any(is_lazy(array) for array, _ in arrays) else _at_once
     return run(function, arrays, results, axis, params)
 
 
@@ -38,17 +40,17 @@ def with_axis(y, x, axis):
     return y.reshape(*x.shape[:axis], 1, *x.shape[axis + 1 :])
 
 
-def _labelled(function, arrays, results, axis, params):
+def _labelled(name, function, arrays, results, axis, params):
     """DataArrays: dimensions are matched by name, and results have names and coordinates; axis may be a dimension's name."""
     x = next(array for array, _ in arrays if _is_labelled(array))
-    axis = x.get_axis_num(axis) if isinstance(axis, str) else np.lib.array_utils.normalize_axis_index(axis, x.ndim)
+    axis = x.get_axis_num(axis) if isinstance(axis, str) else _core.normalize_axis(name, axis, x.ndim)
     one = x.isel({x.dims[axis]: 0}, drop=True)
     spread = x.isel({x.dims[axis]: slice(1)}).drop_vars(x.dims[axis], errors="ignore")
     given = [
         (_laid_out(array, x if has_rows else one) if _is_labelled(array) else array, has_rows) for array, has_rows in arrays
     ]
     values = tuple(_of_rows(p, one, spread) if _is_labelled(p) else p for p in params)
-    found = along(function, given, results, axis, values)
+    found = along(name, function, given, results, axis, values)
     placed = [
         (x if has_rows else one).copy(data=result)
         for result, has_rows in zip(found if isinstance(found, tuple) else (found,), results, strict=True)

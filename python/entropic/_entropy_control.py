@@ -24,7 +24,9 @@ def gamma_of(x, axis, gamma_range, params):
         def of_blocks(x, values):
             return tuple(gamma_of(x, -1, gamma_range, dict(zip(params, values, strict=True))))
 
-        return GammaResult(*_containers.along(of_blocks, [(x, True)], [False] * 3, axis, tuple(params.values())))
+        return GammaResult(
+            *_containers.along("gamma_for_entropy", of_blocks, [(x, True)], [False] * 3, axis, tuple(params.values()))
+        )
     rows = _layout.Along("gamma_for_entropy", "x", x, axis)
     gamma, entropy, status = gammas_of(rows.values, rows.axis, gamma_range, params)
     return GammaResult(rows.numbers(gamma), rows.numbers(entropy), STATUS[status])
@@ -91,7 +93,9 @@ def power_transform(p, *, gamma, axis=-1):
     array([0.66666667, 0.33333333, 0.        ])
     """
     if _containers.is_container(p):
-        return _containers.along(lambda p, params: power_transform(p, gamma=params[0]), [(p, True)], [True], axis, (gamma,))
+        return _containers.along(
+            "power_transform", lambda p, params: power_transform(p, gamma=params[0]), [(p, True)], [True], axis, (gamma,)
+        )
     rows = _layout.Along("power_transform", "p", p, axis)
     q = np.empty_like(rows.values)
     _core.power_transform(rows.values, q, rows.axis, (_convert.per_row("power_transform", "gamma", gamma),))
@@ -334,7 +338,9 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     0.886294361
     """
     if _containers.is_container(x):
-        return _containers.along(lambda x, params: mean_field_entropy(x, gamma=params[0]), [(x, True)], [False], axis, (gamma,))
+        return _containers.along(
+            "mean_field_entropy", lambda x, params: mean_field_entropy(x, gamma=params[0]), [(x, True)], [False], axis, (gamma,)
+        )
     rows = _layout.Along("mean_field_entropy", "x", x, axis)
     estimate = np.empty(rows.lead)
     _core.mean_field_entropy(rows.values, estimate, rows.axis, (gamma,))

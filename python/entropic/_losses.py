@@ -50,7 +50,7 @@ def run(operation, x, target, params, ignore_index, axis, return_grad, param_gra
             return run(operation, x, target, params, ignore_index, -1, return_grad, False)
 
         arrays = [(x, True), (target, np.ndim(target) == x.ndim)]
-        return _containers.along(of_blocks, arrays, [False, True] if return_grad else [False], axis)
+        return _containers.along(name, of_blocks, arrays, [False, True] if return_grad else [False], axis)
     if _device.holds(x):
         asked = [param for param, given in learned.items() if param_grad and given is not None]
         value, gradients, slopes = _device.loss_of(name, x, target, params, ignore_index, axis, asked, return_grad)

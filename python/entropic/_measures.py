@@ -38,7 +38,7 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
         def of_blocks(p, params):
             return of_one(operation, p, -1, return_grad, params)
 
-        return _containers.along(of_blocks, [(p, True)], results, axis, params)
+        return _containers.along(operation.name, of_blocks, [(p, True)], results, axis, params)
     if _device.holds(p):
         named = zip(operation.per_row, params, strict=True)
         asked = [param for param, given in named if param and given is not None and param_grad]
@@ -81,7 +81,7 @@ def of_two(operation, p, q, axis, return_grad, params):
         def of_blocks(a, b, params):
             return of_two(operation, *(a, b)[swap], -1, return_grad, params)
 
-        return _containers.along(of_blocks, arrays, results, axis, params)
+        return _containers.along(name, of_blocks, arrays, results, axis, params)
     if _device.holds(p):
         value, gradients, _ = _device.measure_of(name, (p, q), axis, params, (), return_grad)
         return (value, *gradients) if return_grad else value
@@ -136,7 +136,12 @@ def of_entries(operation, p, axis, return_grad, params):
     if _containers.is_container(p):
         results = [True, True] if return_grad else [True]
         return _containers.along(
-            lambda p, params: of_entries(operation, p, -1, return_grad, params), [(p, True)], results, axis, params
+            operation.name,
+            lambda p, params: of_entries(operation, p, -1, return_grad, params),
+            [(p, True)],
+            results,
+            axis,
+            params,
         )
     array = _convert.to_numpy(operation.name, "p", p)
     rows = _layout.Along(operation.name, "p", array if array.ndim else array.reshape(1), axis, halves=True, like=p)

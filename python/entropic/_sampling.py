@@ -60,11 +60,8 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
     """
     name = "sample"
     if _containers.is_container(x):
-        if size is not None:
-            raise TypeError("sample: size must be None for an array of Dask or xarray; give position for further draws")
-        streams = _lazy_streams(x, stream, axis)
-        options = {"temperature": temperature, "seed": seed, "position": position}
-        return _containers.along(lambda x, s, _: sample(x, stream=s, **options), [(x, True), (streams, False)], [False], axis)
+        options = {"temperature": temperature, "seed": seed}
+        return _lazy_draws(name, lambda x, **given: sample(x, **given, **options), x, size, stream, position, axis)
     if _device.holds(x):
         parameters = {"temperature": temperature, **_key(name, seed, position, size)}
         return _device.draws_of(name, "sample", parameters, x, axis, _device_stream(name, stream), size, "indices")
@@ -135,7 +132,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
         def of_blocks(x, stream, _):
             return gumbel_softmax(x, stream=stream, **options)
 
-        return _containers.along(of_blocks, [(x, True), (streams, False)], [True], axis)
+        return _containers.along(name, of_blocks, [(x, True), (streams, False)], [True], axis)
     if _device.holds(x):
         parameters = {"temperature": temperature, "hard": _checks.flag(name, "hard", hard), **_key(name, seed)}
         return _device.draws_of(name, name, parameters, x, axis, _device_stream(name, stream), None, "y")
@@ -145,6 +142,25 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
         rows.values, p, rows.axis, (temperature, hard), natural(name, "seed", seed), _streams(name, rows, stream)
     )
     return rows.back(p)
+
+
+def _lazy_draws(name, draw, x, size, stream, position, axis):
+    """draw(x, stream=, position=) for an array of Dask or xarray."""
+    if size is not None:
+        if not _containers.is_lazy(x):
+            raise TypeError(f"{name}: size must be None for an array of xarray; give position for further draws")
+        import dask.array as da
+
+        count = natural(name, "size", size, 1 << 62)
+        first = _position(name, position, count)
+        draws = [_lazy_draws(name, draw, x, None, stream, first + i, axis) for i in range(count)]
+        return da.stack(draws, -1) if draws else _lazy_draws(name, draw, x, None, stream, first, axis)[..., np.newaxis][..., :0]
+    streams = _lazy_streams(x, stream, axis)
+
+    def of_blocks(x, stream, _):
+        return draw(x, stream=stream, position=position)
+
+    return _containers.along(name, of_blocks, [(x, True), (streams, False)], [False], axis)
 
 
 def _lazy_streams(x, stream, axis):
@@ -217,6 +233,8 @@ class Sampler:
             Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools. A row with NaN, or without a
             score above -inf, is NaN.
         """
+        if _containers.is_container(x):
+            return _containers.along("Sampler.probs", lambda x, _: self.probs(x), [(x, True)], [True], axis)
         if _device.holds(x):
             return _device.draws_of("Sampler.probs", "sampler_probs", {"steps": self._named()}, x, axis, None, None, "y")
         rows = _layout.Along("Sampler.probs", "x", x, axis)
@@ -248,6 +266,8 @@ class Sampler:
             with size as last axis where given; a NumPy number where no axis is left.
         """
         name = "Sampler.sample"
+        if _containers.is_container(x):
+            return _lazy_draws(name, self.sample, x, size, stream, position, axis)
         if _device.holds(x):
             parameters = {"steps": self._named(), **_key(name, self.seed, position, size)}
             return _device.draws_of(name, "sampler_sample", parameters, x, axis, _device_stream(name, stream), size, "indices")

@@ -13,6 +13,7 @@ Q = entropic.softmax(RNG.normal(size=(6, 5, 8)))
 Y = RNG.integers(0, 8, (6, 5))
 G = RNG.normal(size=(6, 5, 8))
 ALPHA = RNG.uniform(1.1, 2, (6, 5, 1))
+STEPS = [("temperature", 0.8), ("top_p", 0.9)]
 CALLS = {
     "softmax": lambda f, x, axis: f.softmax(x, temperature=0.7, axis=axis),
     "entmax of rows": lambda f, x, axis: f.entmax(x, alpha=np.moveaxis(ALPHA, -1, axis), axis=axis),
@@ -32,6 +33,11 @@ CALLS = {
     "power_transform": lambda f, x, axis: f.power_transform(x * x, gamma=2.0, axis=axis),
     "mean_field_entropy": lambda f, x, axis: f.mean_field_entropy(x, axis=axis),
     "sample": lambda f, x, axis: f.sample(x, seed=4, stream=2, axis=axis),
+    "several draws": lambda f, x, axis: f.sample(x, size=3, seed=4, position=7, axis=axis),
+    "no draws": lambda f, x, axis: f.sample(x, size=0, seed=4, axis=axis),
+    "Sampler.probs": lambda f, x, axis: f.Sampler(STEPS).probs(x, axis=axis),
+    "Sampler.sample": lambda f, x, axis: f.Sampler(STEPS, seed=3).sample(x, stream=5, axis=axis),
+    "Sampler, several draws": lambda f, x, axis: f.Sampler(STEPS, seed=3).sample(x, size=2, position=1, axis=axis),
     "gumbel_softmax": lambda f, x, axis: f.gumbel_softmax(x, seed=4, axis=axis),
     "softmax_loss": lambda f, x, axis: f.softmax_loss(x, Y, axis=axis),
     "loss gradient": lambda f, x, axis: f.sparsemax_loss(x, Y, axis=axis, return_grad=True)[1],
@@ -64,6 +70,16 @@ def test_nothing_is_computed_before_it_is_asked_for():
     x = da.from_array(X, chunks=(2, 5, 8)).map_blocks(refuse, dtype=X.dtype)
     for call in CALLS.values():
         call(entropic, x, -1)
+
+
+def test_a_wrong_axis_names_the_function():
+    x = da.from_array(X)
+    for name in ("softmax", "logsumexp", "entropy", "gamma_for_entropy", "sample", "self_information", "mean_field_entropy"):
+        params = {"gamma_for_entropy": {"entropy": 1.0}, "sample": {"seed": 1}}.get(name, {})
+        with pytest.raises(np.exceptions.AxisError, match=f"^{name}: axis 3 is out of bounds"):
+            getattr(entropic, name)(x, axis=3, **params)
+    with pytest.raises(np.exceptions.AxisError, match=r"^Sampler\.probs: axis 3"):
+        entropic.Sampler([]).probs(x, axis=3)
 
 
 def test_out_is_refused():
