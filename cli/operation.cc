@@ -62,12 +62,12 @@ void refuse(const entropic::OperationInfo& info, std::string_view what) {
   const std::size_t colon = what.find(": ");
   std::string text;
   for (std::string_view rest = colon == what.npos ? what : what.substr(colon + 2); !rest.empty();) {
-    const std::string_view word = rest.substr(0, rest.find(' '));
+    const std::string_view word = rest.substr(0, rest.find_first_of(" ,"));
     const auto is_word = [&](const ParamInfo& param) { return param.name == word; };
     text += std::ranges::any_of(info.params, is_word) ? fmt::format("--{}", word) : std::string(word);
     rest.remove_prefix(word.size());
     if (rest.empty()) break;
-    text += ' ';
+    text += rest[0];
     rest.remove_prefix(1);
   }
   const std::string name = command_name(info);

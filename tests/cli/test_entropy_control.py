@@ -87,7 +87,7 @@ def test_power_transform(cli):
         (["gamma"], "gamma: exactly one of --entropy and --perplexity must be given"),
         (
             ["gamma", "--entropy", 1, "--perplexity", 2],
-            "gamma: exactly one of --entropy and --perplexity must be given",
+            "gamma: exactly one of --entropy and --perplexity must be given, got --entropy 1, --perplexity 2",
         ),
         (["gamma", "--entropy", -1], "gamma: --entropy must be at least 0 and finite, got -1"),
         (["gamma", "--perplexity", 0.5], "gamma: --perplexity must be at least 1 and finite, got 0.5"),
@@ -95,7 +95,7 @@ def test_power_transform(cli):
         (["gamma", "--entropy"], "gamma: --entropy needs a value; see entropic gamma --help"),
         (
             ["gamma", "--entropy", 1, "--min-gamma", 2, "--max-gamma", 1],
-            "gamma: --min_gamma must be at most --max_gamma",
+            "gamma: --min_gamma must be at most --max_gamma, got --min_gamma 2, --max_gamma 1",
         ),
         (["gamma", "--entropy", 1, "--max-iterations", 1.5], "--max_iterations must be a whole number, got '1.5'"),
         (
