@@ -409,7 +409,10 @@ def test_entries_estimates_and_ratios():
 STEPS = [("temperature", 0.8), ("top_k", 5), ("top_p", 0.95), ("min_p", 0.02), ("typical_p", 0.9), ("entropy_clip", (0.5, 1))]
 
 
-@pytest.mark.parametrize("steps", [STEPS, [("entropy", 1.2)], [("entropy_clip", (None, 1.1))], []], ids=str)
+OPEN = [[("entropy_clip", (None, 1.1))], [("entropy_clip", (1.9, None))]]
+
+
+@pytest.mark.parametrize("steps", [STEPS, [("entropy", 1.2)], *OPEN, []], ids=str)
 def test_chains(steps):
     x, ours, theirs = scores(20, 9), ej.Sampler(steps, seed=3), entropic.Sampler(steps, seed=3)
     assert np.asarray(jax.jit(ours.probs)(x)).tobytes() == theirs.probs(x).tobytes()

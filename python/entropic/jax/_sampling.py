@@ -9,7 +9,6 @@ import numpy as np
 import entropic
 from entropic.jax._call import array, call, like, normalized, wide
 from entropic.jax._maps import centred, undefined
-from entropic.jax._parameters import Frozen
 
 
 def _noise(seed, position, stream, x):
@@ -73,13 +72,7 @@ class Sampler:
     def __init__(self, steps, *, seed=0):
         checked = entropic.Sampler(steps, seed=seed)
         self.steps, self.seed = checked.steps, checked.seed
-        names = {"entropy_clip": ("min_entropy", "max_entropy"), "top_k": ("k",)}
-        names |= {name: ("p",) for name in ("top_p", "min_p", "typical_p")}
-        self._parameters = []
-        for name, value in self.steps:
-            values = value if isinstance(value, (tuple, list)) else (value,)
-            given = {key: one for key, one in zip(names.get(name, (name,)), values, strict=True) if one is not None}
-            self._parameters.append(Frozen({"name": name, **given}))
+        self._parameters = checked._named()
 
     def probs(self, x, /, *, axis=-1):
         """The distribution that sample draws from. It has no derivative."""
