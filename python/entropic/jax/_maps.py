@@ -2,6 +2,7 @@
 
 import functools
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -108,15 +109,108 @@ def _perturbed(static, x, y, rows, v):
     return jax.lax.custom_linear_solve(lambda v: v, v, product, symmetric=True)
 
 
+class _Point(NamedTuple):
+    """Where a derivative is taken: finite scores x, with 0 for others, the result p, parameters and their tangents by name, and
+    (static, x, y, rows) of the call."""
+
+    x: jax.Array
+    finite: jax.Array
+    p: jax.Array
+    values: dict
+    slopes: dict
+    call: tuple
+
+
+# Rules: the tangent of the result for v, the tangent of the scores over the temperature; logsumexp has that of the scores.
+
+
+def _logsumexp(at, v):
+    x, temperature = at.x, at.values["temperature"]
+    p = jnp.where(jnp.isfinite(at.p), at.p, 0)
+    there = at.finite & jnp.isfinite(at.p)
+    weights = jnp.where(there, jnp.exp(jnp.where(there, x - p, 0) / temperature), 0)
+    dy = (weights * jnp.where(weights > 0, v, 0)).sum(-1, keepdims=True)
+    if "temperature" in at.slopes:
+        dy = dy + at.slopes["temperature"] * (p - (weights * x).sum(-1, keepdims=True)) / temperature
+    return dy
+
+
+def _log_softmax(at, v):
+    q = jnp.where(at.finite, jnp.exp(at.p), 0)
+    return jnp.where(at.finite, v - (q * v).sum(-1, keepdims=True), 0)
+
+
+def _perturb_max(at, v):
+    scale = at.values["scale"]
+    if "scale" in at.slopes:
+        v = v - at.x / scale * at.slopes["scale"]
+    return centred(v / scale, at.p) if at.values["noise"] == "gumbel" else _perturbed(*at.call, v)
+
+
+def _sparsemax(at, v):
+    return centred(v, (at.p > 0).astype(at.p.dtype))
+
+
+def _entmax(at, v):
+    p, alpha = at.p, at.values["alpha"]
+    dy = centred(v, jnp.where(p > 0, jnp.where(p > 0, p, 1) ** (2 - alpha), 0))
+    return dy + _entmax_alpha(p, alpha) * at.slopes["alpha"] if "alpha" in at.slopes else dy
+
+
+def _taylor_softmax(at, v):
+    terms = [at.x**k / math.factorial(k) for k in range(at.values["order"] + 1)]
+    return centred(v * (sum(terms[:-1]) / sum(terms)), at.p)
+
+
+def _sigsoftmax(at, v):
+    return centred(v * (2 - jax.nn.sigmoid(at.x)), at.p)
+
+
+def _as_scores(at, v):
+    """Scores, where they are finite, and their tangent; of probabilities these are the logarithms."""
+    if at.values["input"] != "probs":
+        return at.x, at.finite, v
+    finite = at.x > 0
+    safe = jnp.where(finite, at.x, 1)
+    return jnp.log(safe), finite, jnp.where(finite, v / safe, 0)
+
+
+def _entropy_normalize(at, v):
+    x, _, v = _as_scores(at, v)
+    return _at_entropy(x, at.p, v, target_slope(at.values, at.slopes, "entropy", "perplexity"))
+
+
+def _entropy_clip(at, v):
+    x, finite, v = _as_scores(at, v)
+    whole = jax.nn.softmax(jnp.where(finite, x, -jnp.inf), -1)
+    entropy = -(whole * jnp.log(jnp.where(whole > 0, whole, 1))).sum(-1, keepdims=True)
+    low, high = at.values["min_entropy"], at.values["max_entropy"]
+    below = False if low is None else entropy < low
+    above = False if high is None else entropy > high
+    at_low, at_high = (_at_entropy(x, at.p, v, at.slopes.get(end)) for end in ("min_entropy", "max_entropy"))
+    return jnp.where(below, at_low, jnp.where(above, at_high, centred(v, at.p)))
+
+
+# Other maps have the Jacobian of softmax where their result is above 0.
+_RULES = {
+    "logsumexp": _logsumexp,
+    "log_softmax": _log_softmax,
+    "perturb_max": _perturb_max,
+    "sparsemax": _sparsemax,
+    "entmax": _entmax,
+    "taylor_softmax": _taylor_softmax,
+    "sigsoftmax": _sigsoftmax,
+    "entropy_normalize": _entropy_normalize,
+    "entropy_clip": _entropy_clip,
+}
+
+
 @mapped.defjvp
 def _map_jvp(operation, static, primals, tangents):
-    x, rows = primals
-    y = mapped(operation, static, x, rows)
-    dtype = x.dtype
-    x, p = wide(x), wide(y)
-    values = {param["name"]: param["default"] for param in MAPS[operation]["params"]}
-    values.update(static)
-    values.update(rows)
+    given, rows = primals
+    y = mapped(operation, static, given, rows)
+    x, p = wide(given), wide(y)
+    values = {param["name"]: param["default"] for param in MAPS[operation]["params"]} | dict(static) | rows
     # Infinite scores, and rows with +inf, do not change anything. Rows without a distribution have no derivative; logarithms
     # have one, 0, where all scores are -inf.
     lost = undefined(x if operation in ("log_softmax", "logsumexp") else p)
@@ -130,53 +224,9 @@ def _map_jvp(operation, static, primals, tangents):
         v = v / temperature
         if "temperature" in slopes:
             v = v - x / temperature**2 * slopes["temperature"]
-    if operation == "logsumexp":
-        temperature = values["temperature"]
-        p = jnp.where(jnp.isfinite(p), p, 0)
-        there = finite & jnp.isfinite(wide(y))
-        weights = jnp.where(there, jnp.exp(jnp.where(there, x - p, 0) / temperature), 0)
-        dy = (weights * jnp.where(weights > 0, v, 0)).sum(-1, keepdims=True)
-        if "temperature" in slopes:
-            dy = dy + slopes["temperature"] * (p - (weights * x).sum(-1, keepdims=True)) / temperature
-    elif operation == "log_softmax":
-        q = jnp.where(finite, jnp.exp(p), 0)
-        dy = jnp.where(finite, v - (q * v).sum(-1, keepdims=True), 0)
-    elif operation == "perturb_max":
-        scale = values["scale"]
-        if "scale" in slopes:
-            v = v - x / scale * slopes["scale"]
-        dy = centred(v / scale, p) if values["noise"] == "gumbel" else _perturbed(static, primals[0], y, rows, v)
-    elif operation == "sparsemax":
-        dy = centred(v, (p > 0).astype(p.dtype))
-    elif operation == "entmax":
-        alpha = values["alpha"]
-        dy = centred(v, jnp.where(p > 0, jnp.where(p > 0, p, 1) ** (2 - alpha), 0))
-        if "alpha" in slopes:
-            dy = dy + _entmax_alpha(p, alpha) * slopes["alpha"]
-    elif operation == "taylor_softmax":
-        terms = [x**k / math.factorial(k) for k in range(values["order"] + 1)]
-        dy = centred(v * (sum(terms[:-1]) / sum(terms)), p)
-    elif operation == "sigsoftmax":
-        dy = centred(v * (2 - jax.nn.sigmoid(x)), p)
-    elif operation in ("entropy_normalize", "entropy_clip"):
-        if values["input"] == "probs":
-            finite = x > 0
-            v = jnp.where(finite, v / jnp.where(finite, x, 1), 0)
-            x = jnp.log(jnp.where(finite, x, 1))
-        if operation == "entropy_normalize":
-            dy = _at_entropy(x, p, v, target_slope(values, slopes, "entropy", "perplexity"))
-        else:
-            whole = jax.nn.softmax(jnp.where(finite, x, -jnp.inf), -1)
-            entropy = -(whole * jnp.log(jnp.where(whole > 0, whole, 1))).sum(-1, keepdims=True)
-            low, high = values["min_entropy"], values["max_entropy"]
-            below = False if low is None else entropy < low
-            above = False if high is None else entropy > high
-            at_low = _at_entropy(x, p, v, target_slope(values, slopes, "min_entropy"))
-            at_high = _at_entropy(x, p, v, target_slope(values, slopes, "max_entropy"))
-            dy = jnp.where(below, at_low, jnp.where(above, at_high, centred(v, p)))
-    else:
-        dy = centred(v, p)
-    return y, (dy * lost).astype(dtype)
+    at = _Point(x, finite, p, values, slopes, (static, given, y, rows))
+    dy = _RULES[operation](at, v) if operation in _RULES else centred(v, p)
+    return y, (dy * lost).astype(given.dtype)
 
 
 def make_map(info):
