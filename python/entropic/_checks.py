@@ -13,6 +13,12 @@ def misfit(function, argument, wanted, which, value, may_be="a number or an arra
     )
 
 
+def place(what, index):
+    """An index for messages: " of row 3", " of row (0, 2)", or nothing if there is no axis; `what` is "of row"."""
+    index = tuple(map(int, index))
+    return f" {what} {index[0] if len(index) == 1 else index}" if index else ""
+
+
 def flag(operation, argument, value):
     """A bool. Other values that Python would convert are refused: "no" would be true."""
     if not isinstance(value, (bool, np.bool_)):
@@ -54,6 +60,15 @@ def asked_params(function, names, values, param_grad):
             f"{function}: param_grad must be True, False or names of given parameters, {allowed}, got {param_grad!r}"
         )
     return list(asked)
+
+
+def no_autograd(operation, name, x):
+    """Refuses a tensor that requires grad, for functions that autograd does not see."""
+    if getattr(x, "requires_grad", False):
+        raise TypeError(
+            f"{operation}: {name} is a {type(x).__name__} that requires grad; the functions of entropic.torch are "
+            f"differentiable, or pass {name}.detach() and use the _vjp function for the gradient"
+        )
 
 
 def no_gradient(operation, name, x):

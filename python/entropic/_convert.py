@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from entropic import _core, _device
+from entropic import _checks, _core, _device
 
 FLOAT16 = np.dtype(np.float16)
 FLOAT32 = np.dtype(np.float32)
@@ -71,12 +71,8 @@ def to_numpy(operation, argument, x, bfloat16=False):
             return from_arrow(x)
         return np.asarray(x)
 
+    _checks.no_autograd(operation, argument, x)
     kind = type(x).__name__
-    if getattr(x, "requires_grad", False):
-        raise TypeError(
-            f"{operation}: {argument} is a {kind} that requires grad; the functions of entropic.torch are differentiable, "
-            f"or pass {argument}.detach() and use the _vjp function for the gradient"
-        )
     try:
         on_host = x.__dlpack_device__()[0] in HOST_DEVICES
         if on_host:

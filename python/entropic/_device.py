@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 
-from entropic import _core, _cuda
+from entropic import _checks, _core, _cuda
 
 _CUDA_DEVICES = (2, 13)  # DLPack's numbers for a GPU's memory, and for memory that both sides read
 
@@ -121,11 +121,7 @@ class _Rows:
     """An array along an axis as contiguous rows, further arrays beside it, and a call."""
 
     def __init__(self, function, argument, x, axis):
-        if getattr(x, "requires_grad", False):
-            raise TypeError(
-                f"{function}: {argument} is a {type(x).__name__} that requires grad; the functions of entropic.torch are "
-                f"differentiable, or pass {argument}.detach() and use the _vjp function for the gradient"
-            )
+        _checks.no_autograd(function, argument, x)
         self.function, self.argument, self.type = function, argument, _type(x)
         if self.type not in ("float16", "bfloat16", "float32", "float64"):
             raise TypeError(

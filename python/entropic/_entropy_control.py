@@ -262,8 +262,7 @@ def tables_of(values, targets):
             params = tuple(value if np.ndim(value) == 0 else float(value[i]) for value in spread.values())
             found = _core.normalize_joint(table, result[i], params)
             target, wanted = next((t, v) for t, v in zip(spread, params, strict=True) if v is not None)
-            at = np.unravel_index(i, lead)
-            where = f" of table {at[0] if len(at) == 1 else tuple(map(int, at))}" if lead else ""
+            where = _checks.place("of table", np.unravel_index(i, lead))
             _raise_unless_met(name, "pxy", target, wanted, table, where, found)
             gamma[i] = found[0]
     return result.reshape(values.shape), gamma.reshape(lead)
@@ -288,7 +287,7 @@ def _raise_unless_met(name, argument, target, wanted, values, where, result):
             raise ValueError(f"{name}: {argument}{where} must have an entry above 0, got none")
         at = tuple(map(int, wrong[0]))
         raise ValueError(
-            f"{name}: {argument} must be at least 0 and finite, got {values[at]} at entry {at[0] if len(at) == 1 else at}"
+            f"{name}: {argument} must be at least 0 and finite, got {values[at]}{_checks.place('at entry', at)}"
             f"{where.replace('of', 'in', 1)}"
         )
     if status != "ok" and not abs(entropy - wanted) <= 1e-12 * max(1.0, abs(wanted)):

@@ -299,10 +299,8 @@ def barycenters(p, cost, weights, params):
         try:
             found = _core.sinkhorn_barycenter(own_p, own_weights, own_cost, q[i], f[i], g[i], params)
         except ValueError as wrong:
-            if not lead:
-                raise
-            at = tuple(map(int, np.unravel_index(i, lead)))
-            raise ValueError(f"{wrong} in problem {at[0] if len(at) == 1 else at}") from None
+            where = _checks.place("in problem", np.unravel_index(i, lead))
+            raise ValueError(f"{wrong}{where}") from None
         error[i], iterations[i], converged[i] = found
     return arrays, lead, (q, f, g, error, iterations, converged)
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from entropic import _convert, _core
+from entropic import _checks, _convert, _core
 
 
 class Along:
@@ -39,8 +39,7 @@ class Along:
 
     def index(self, row, preposition="of"):
         """The place of a row for messages: " of row 3", " of row (0, 2)", or nothing if there is no other axis."""
-        at = tuple(map(int, np.unravel_index(row, self.lead)))
-        return f" {preposition} row {at[0] if len(at) == 1 else at}" if at else ""
+        return _checks.place(f"{preposition} row", np.unravel_index(row, self.lead))
 
 
 class Rows(Along):
@@ -54,6 +53,15 @@ class Rows(Along):
     def back(self, values):
         """Rows of results in the kind, shape and dtype of the array."""
         return super().back(np.moveaxis(values.reshape(*self.lead, values.shape[-1]), -1, self.axis))
+
+
+def packed(value, gradients, slopes=None):
+    """The results of a call: the value alone, or a tuple of it, the gradients and, unless None, the slopes in parameters, which
+    are a tuple unless there is one."""
+    results = [value, *gradients]
+    if slopes is not None:
+        results.append(slopes[0] if len(slopes) == 1 else tuple(slopes))
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def sum_to(x, shape):

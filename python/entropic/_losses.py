@@ -54,22 +54,16 @@ def run(operation, x, target, params, ignore_index, axis, return_grad, param_gra
     if _device.holds(x):
         asked = [param for param, given in learned.items() if param_grad and given is not None]
         value, gradients, slopes = _device.loss_of(name, x, target, params, ignore_index, axis, asked, return_grad)
-        results = [value, *gradients]
-        if param_grad:
-            results.append(slopes[0] if len(slopes) == 1 else tuple(slopes))
-        return results[0] if len(results) == 1 else tuple(results)
+        return _layout.packed(value, gradients, slopes if param_grad else None)
     rows = _layout.Along(name, scores, x, axis, halves=True)
     prepared = _prepared_target(name, against, operation.target, target, rows)
     value = empty(rows.lead)
     dx = empty_like(rows.values) if return_grad else None
     asked = [(param, empty(rows.lead)) for param, given in learned.items() if param_grad and given is not None]
     operation.run(rows.values, prepared, value, dx, rows.axis, _in_order(operation, params), ignore_index, asked)
-    results = [rows.numbers(value)]
-    results += [rows.back(dx)] if return_grad else []
-    if param_grad:
-        slopes = tuple(rows.numbers(slope) for _, slope in asked)
-        results.append(slopes[0] if len(slopes) == 1 else slopes)
-    return results[0] if len(results) == 1 else tuple(results)
+    gradients = [rows.back(dx)] if return_grad else []
+    slopes = [rows.numbers(slope) for _, slope in asked] if param_grad else None
+    return _layout.packed(rows.numbers(value), gradients, slopes)
 
 
 def _in_order(operation, params):

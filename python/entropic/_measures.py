@@ -43,22 +43,16 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
         named = zip(operation.per_row, params, strict=True)
         asked = [param for param, given in named if param and given is not None and param_grad]
         value, gradients, slopes = _device.measure_of(operation.name, (p,), axis, params, asked, return_grad)
-        results = [value, *gradients]
-        if param_grad:
-            results.append(slopes[0] if len(slopes) == 1 else tuple(slopes))
-        return results[0] if len(results) == 1 else tuple(results)
+        return _layout.packed(value, gradients, slopes if param_grad else None)
     rows = _layout.Along(operation.name, "p", p, axis, halves=True)
     value = empty(rows.lead)
     dp = empty_like(rows.values) if return_grad else None
     named = zip(operation.per_row, params, strict=True)
     asked = [(param, empty(rows.lead)) for param, given in named if param and given is not None and param_grad]
     operation.run(rows.values, value, dp, rows.axis, params, asked)
-    results = [rows.numbers(value)]
-    results += [rows.back(dp)] if return_grad else []
-    if param_grad:
-        slopes = tuple(rows.numbers(slope) for _, slope in asked)
-        results.append(slopes[0] if len(slopes) == 1 else slopes)
-    return results[0] if len(results) == 1 else tuple(results)
+    gradients = [rows.back(dp)] if return_grad else []
+    slopes = [rows.numbers(slope) for _, slope in asked] if param_grad else None
+    return _layout.packed(rows.numbers(value), gradients, slopes)
 
 
 def of_two(operation, p, q, axis, return_grad, params):

@@ -322,6 +322,11 @@ def natural(function, name, value, below=1 << 64):
     return number
 
 
+def signed(number):
+    """The signed number of the same 64 bits, as the C interface and torch's schemas have it."""
+    return number - (1 << 64) if number >> 63 else number
+
+
 def _position(function, position, count):
     return natural(function, "position", position, (1 << 64) - count + 1 if count else 1 << 64)
 
@@ -330,15 +335,14 @@ def _key(function, seed, position=0, size=None):
     """Seed and position as signed numbers of 64 bits, which parameters of the C interface are."""
     count = 1 if size is None else natural(function, "size", size, 1 << 62)
     numbers = {"seed": natural(function, "seed", seed), "position": _position(function, position, count)}
-    return {name: number - (1 << 64) if number >> 63 else number for name, number in numbers.items()}
+    return {name: signed(number) for name, number in numbers.items()}
 
 
 def _device_stream(function, stream):
     """The first row's stream, a signed number of 64 bits, or an array of one for each row."""
     if isinstance(stream, (np.ndarray, list, tuple)) or hasattr(stream, "__dlpack__"):
         return stream
-    number = natural(function, "stream", stream)
-    return number - (1 << 64) if number >> 63 else number
+    return signed(natural(function, "stream", stream))
 
 
 def _streams(function, rows, stream):

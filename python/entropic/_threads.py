@@ -21,9 +21,10 @@ def get_num_threads():
 def follow(n):
     """Use another library's number, unless one was set here."""
     global followed
-    if not _asked:
-        _core.set_num_threads(n)
-    followed = n
+    if n != followed:
+        if not _asked:
+            _core.set_num_threads(n)
+        followed = n
 
 
 for _function in (set_num_threads, get_num_threads):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _convert, _core
+from entropic import _checks, _convert, _core
 
 STATUS = np.array(_core.transport_status_names)
 
@@ -230,8 +230,7 @@ class ProblemArrays:
     def check_feasible(self, status):
         infeasible = np.flatnonzero(status == 1)
         if len(infeasible):
-            at = tuple(map(int, np.unravel_index(infeasible[0], self.lead)))
-            where = f" in problem {at[0] if len(at) == 1 else at}" if at else ""
+            where = _checks.place("in problem", np.unravel_index(infeasible[0], self.lead))
             raise ValueError(f"{self.arrays.function}: infeasible: every plan needs an entry of cost inf{where}")
 
     def found(self):

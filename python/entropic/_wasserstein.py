@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from entropic import _convert, _core, _layout
+from entropic import _checks, _convert, _core, _layout
 from entropic._transport import Together
 
 
@@ -225,7 +225,7 @@ def _of_problems(name, x, y, a, b, function):
         try:
             values[at] = function(*(each[argument][at] if argument in each else None for argument in "xyab"))
         except ValueError as error:
-            raise ValueError(f"{error} in problem {at[0] if len(at) == 1 else at}") from None
+            raise ValueError(f"{error}{_checks.place('in problem', at)}") from None
     return arrays.back(values, lead)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from entropic import _chain, _text_steps
-from entropic._sampling import Sampler
+from entropic._sampling import Sampler, signed
 from entropic.torch._builder import Operator
 from entropic.torch._spec import OpSpec, Tensor
 
@@ -54,7 +54,7 @@ class TensorChain(_chain.Chain):
         if not self.draws:
             logits = _log_probs(last, found)
             return torch.where(logits.isnan().any(-1, keepdim=True), scores, logits)
-        index = _draw(found, row.streams, position, _named(last), _signed(last.seed))
+        index = _draw(found, row.streams, position, _named(last), signed(last.seed))
         for part in self.parts:
             if isinstance(part, _text_steps.Mirostat):
                 _learn(part, found, index, row)
@@ -64,7 +64,7 @@ class TensorChain(_chain.Chain):
 
     def _streams_on(self, device, count):
         if np.ndim(self.stream) == 0:
-            return _signed(int(self.stream)) + torch.arange(count, device=device)  # modulo 2**64
+            return signed(int(self.stream)) + torch.arange(count, device=device)  # modulo 2**64
         if ("streams", device) not in self._kept:
             own = np.asarray(self.stream).astype(np.uint64).view(np.int64)
             self._kept["streams", device] = torch.from_numpy(own).to(device)
@@ -80,11 +80,6 @@ class _Rows:
 
 def _named(sampler):
     return json.dumps(sampler.steps, default=float)
-
-
-def _signed(number):
-    """64 bits as torch's schemas have them."""
-    return number - (1 << 64) if number >> 63 else number
 
 
 def _log_probs(sampler, scores):
@@ -128,7 +123,7 @@ def _xtc(step, scores, row):
     kept = (~top).scatter(1, first, True)
     sides = [math.log(p) if p > 0 else -math.inf for p in (step.probability, 1 - step.probability)]
     pair = torch.stack([torch.full_like(row.positions, side, dtype=torch.float64) for side in sides], -1)
-    acts = _draw(pair, row.streams, row.positions, "[]", _signed(step.seed)) == 0
+    acts = _draw(pair, row.streams, row.positions, "[]", signed(step.seed)) == 0
     return torch.where(kept | ~(acts & (top.sum(-1) > 1))[:, None], scores, -math.inf)
 
 

@@ -23,6 +23,5 @@ def ready():
     """eager, for calls with torch's number of threads; None without it and while torch compiles."""
     if eager is None or _is_traced():
         return None
-    if _threads_of_torch() != _threads.followed:
-        _threads.follow(_threads_of_torch())
+    _threads.follow(_threads_of_torch())
     return eager

@@ -103,8 +103,7 @@ def _number(value, x):
 def _mapped(name, x, code, dim, values):
     y = _empty_like(x) if x.is_contiguous() else _empty_like(x, memory_format=CONTIGUOUS)
     shape = x.shape
-    if torch_threads() != _threads.followed:
-        _threads.follow(torch_threads())
+    _threads.follow(torch_threads())
     _KERNELS[name]((x.data_ptr(), shape, x.stride(), code), (y.data_ptr(), shape, y.stride(), code), dim, values)
     return y
 
@@ -126,8 +125,7 @@ class _Tracked(torch.autograd.Function):
         if _grad_enabled() or not (is_alone(grad) and has_memory(grad)):
             return *_pulled_back(name, x, y, grad, (dim, values)), None, None, None, None
         dx = _empty_like(y, memory_format=CONTIGUOUS)
-        if torch_threads() != _threads.followed:
-            _threads.follow(torch_threads())
+        _threads.follow(torch_threads())
         shape = x.shape
         _VJPS[name](
             (x.data_ptr(), shape, x.stride(), code),

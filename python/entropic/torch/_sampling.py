@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from entropic import _checks
-from entropic._sampling import natural
+from entropic._sampling import natural, signed
 from entropic.torch._arguments import checked_dim, one_dim, readable
 from entropic.torch._builder import Operator
 from entropic.torch._generated import softmax
@@ -90,7 +90,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     """
     name = "gumbel_softmax"
     dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
-    key = _streams(name, stream, x, dim), _signed(natural(name, "seed", seed)), dim
+    key = _streams(name, stream, x, dim), signed(natural(name, "seed", seed)), dim
     hard = _checks.flag(name, "hard", hard)
 
     # +inf scores are equally likely, and the others impossible.
@@ -112,7 +112,7 @@ def _streams(name, stream, x, dim):
             raise TypeError(f"{name}: stream must be of integers, got dtype {given.dtype}")
         stream = torch.from_numpy(np.array(given, np.int64 if given.dtype.kind == "i" else np.uint64)).to(x.device)
     if not isinstance(stream, Tensor):
-        first = _signed(natural(name, "stream", stream))
+        first = signed(natural(name, "stream", stream))
         return (first + torch.arange(count, device=x.device)).reshape(lead)  # modulo 2**64
     if stream.is_floating_point() or stream.is_complex() or stream.dtype is torch.bool:
         raise TypeError(f"{name}: stream must be of integers, got dtype {stream.dtype}")
@@ -125,11 +125,6 @@ def _streams(name, stream, x, dim):
     except RuntimeError:
         which = f"x's shape without dim {dim}"
         raise _checks.misfit(name, "stream", lead, which, stream, "an integer or a tensor") from None
-
-
-def _signed(number):
-    """64 bits as torch's schemas have them."""
-    return number - (1 << 64) if number >= 1 << 63 else number
 
 
 gumbel_softmax.__module__ = "entropic.torch"

@@ -105,8 +105,7 @@ class Direct(NamedTuple):
 
     def __call__(self, tensors, values, dim, wanted):
         """(the value, the gradients in tensors that require one, if wanted, and None for others)."""
-        if torch_threads() != _threads.followed:
-            _threads.follow(torch_threads())
+        _threads.follow(torch_threads())
         x = tensors[0]
         shape = x.shape
         value = torch.empty((*shape[:dim], *shape[dim + 1 :]), dtype=result_type(x))
@@ -232,8 +231,7 @@ def _attention_keywords(mask, rows, name, names, values, row_names, scale, numbe
 
 def attend(q, k, v, mask, *call):
     """Attention of tensors of one type with two to four axes, and a mask of this type or of bools, with the same axes."""
-    if torch_threads() != _threads.followed:
-        _threads.follow(torch_threads())
+    _threads.follow(torch_threads())
     wide, masks = [_rows(x) for x in (q, k, v)], _masks(mask)
     out = torch.empty((*q.shape[:-1], v.shape[-1]), dtype=result_type(q))
     _core.attention(*map(_place, (*wide, out, *masks)), None, None, *call)
@@ -242,8 +240,7 @@ def attend(q, k, v, mask, *call):
 
 def attend_vjp(q, k, v, grad, mask, *call):
     """The gradients in q, k and v."""
-    if torch_threads() != _threads.followed:
-        _threads.follow(torch_threads())
+    _threads.follow(torch_threads())
     wide, masks = [_rows(x) for x in (q, k, v, grad)], _masks(mask)
     gradients = [torch.empty(x.shape, dtype=x.dtype) for x in wide[:3]]
     _core.attention_vjp(*map(_place, (*wide, *gradients, *masks)), *call)
@@ -379,8 +376,7 @@ def _with_threads(run):
     """Calls run with torch's number of threads."""
 
     def running(*arguments):
-        if torch_threads() != _threads.followed:
-            _threads.follow(torch_threads())
+        _threads.follow(torch_threads())
         return run(*arguments)
 
     return running
