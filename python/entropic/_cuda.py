@@ -70,6 +70,27 @@ def run(name, parameters, arrays, at, size, stream, vjp=False):
         _fail()
 
 
+def type_name(array):
+    return str(array.dtype).rpartition(".")[2]
+
+
+def call(name, parameters, arrays, empty, address, stream, vjp=False, on_host=()):
+    """Puts an operation on a stream of the current device, with memory for it.
+
+    arrays: by name; each is rows x cols or has one number for each row, without gaps. The first one decides the type and the
+    shape. empty(size): an array of bytes, address(array): its address. on_host: (name, NumPy array) of results that the
+    operation writes to this machine's memory.
+    """
+    first = next(iter(arrays.values()))
+    rows, cols = first.shape
+    size = memory(name, parameters, rows, cols, type_name(first)) if rows * cols else 0
+    workspace = empty(size + ALIGNMENT)
+    at = -(-address(workspace) // ALIGNMENT) * ALIGNMENT
+    places = [(key, address(array), *(*array.shape, 1)[:2], type_name(array)) for key, array in arrays.items()]
+    places += [(key, array.ctypes.data, 1, 1, type_name(array)) for key, array in on_host]
+    run(name, parameters, places, at, size, stream, vjp)
+
+
 def as_json(description, values, **more):
     """Parameters by name as JSON for the library; those without a value have their default."""
     kinds = {param["name"]: param["kind"] for param in description["params"]}

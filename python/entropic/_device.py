@@ -63,6 +63,9 @@ class _Arrays:
     def empty(self, shape, dtype):
         return self.np.empty(shape, dtype=getattr(self.np, dtype), **self.device)
 
+    def bytes(self, size):
+        return self.empty((size,), "uint8")
+
     def to(self, array, dtype):
         return self.np.astype(array, getattr(self.np, dtype)) if hasattr(self.np, "astype") else array.astype(dtype)
 
@@ -113,16 +116,12 @@ class _Tensors(_Arrays):
         return self.np.cuda.device(self.x.device)
 
 
-def _type(x):
-    return str(x.dtype).rpartition(".")[2]
-
-
 class _Rows:
     """An array along an axis as contiguous rows, further arrays beside it, and a call."""
 
     def __init__(self, function, argument, x, axis):
         _checks.no_autograd(function, argument, x)
-        self.function, self.argument, self.type = function, argument, _type(x)
+        self.function, self.argument, self.type = function, argument, _cuda.type_name(x)
         if self.type not in ("float16", "bfloat16", "float32", "float64"):
             raise TypeError(
                 f"{function}: {argument} must be of float16, bfloat16, float32 or float64 on a GPU, got dtype {x.dtype}"
@@ -171,15 +170,7 @@ class _Rows:
         """Calls the library. on_host: (name, NumPy array) of results that it writes to this machine's memory."""
         arrays = self.arrays
         with arrays.on_device():
-            size = _cuda.memory(operation, parameters, self.count, self.n, self.type) if self.count * self.n else 0
-            memory = arrays.empty((size + _cuda.ALIGNMENT,), "uint8")
-            at = -(-arrays.address(memory) // _cuda.ALIGNMENT) * _cuda.ALIGNMENT
-            places = []
-            for name, array in self.given.items():
-                rows, cols = (*array.shape, 1)[:2]
-                places.append((name, arrays.address(array), rows, cols, _type(array)))
-            places += [(name, array.ctypes.data, 1, 1, _type(array)) for name, array in on_host]
-            _cuda.run(operation, parameters, places, at, size, arrays.stream(), vjp)
+            _cuda.call(operation, parameters, self.given, arrays.bytes, arrays.address, arrays.stream(), vjp, on_host)
 
     def back(self, name):
         """A result with the array's axes: with its own number of entries along the axis."""
@@ -247,7 +238,7 @@ def loss_of(name, x, target, params, ignore_index, axis, asked, return_grad):
     text = _parameters(rows, description, params, **more)
     if not holds(target):
         target = rows.arrays.from_host(np.asarray(target))
-    if _type(target).startswith(("int", "uint")):
+    if _cuda.type_name(target).startswith(("int", "uint")):
         rows.numbers("target", target, "int64")
     else:
         rows.alike(against, target)

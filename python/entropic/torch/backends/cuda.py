@@ -4,7 +4,6 @@ A call is put on torch's current stream and waits for nothing: no number is copi
 a call may be part of a CUDA graph. Along an axis that is not the last, or of a tensor with gaps, rows are copied.
 """
 
-import contextlib
 import functools
 import json
 from math import inf
@@ -22,22 +21,13 @@ def call(name, parameters, arrays, vjp=False):
     """Runs an operation on tensors by name. The first one decides the type and the shape; each is rows x cols or has one number
     for each row, without gaps."""
     x = next(iter(arrays.values()))
-    # The emulated library's device is this machine.
-    device = torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
-    with device:
-        wanted = _cuda.memory(name, parameters, *x.shape, _type(x))
-        memory = torch.empty(wanted + _cuda.ALIGNMENT, dtype=torch.uint8, device=x.device)
-        at = -(-memory.data_ptr() // _cuda.ALIGNMENT) * _cuda.ALIGNMENT
-        places = []
-        for array, tensor in arrays.items():
-            rows, cols = tensor.shape if tensor.dim() == 2 else (tensor.shape[0], 1)
-            places.append((array, tensor.data_ptr(), rows, cols, _type(tensor)))
-        stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None
-        _cuda.run(name, parameters, places, at, wanted, stream, vjp)
-
-
-def _type(tensor):
-    return str(tensor.dtype).removeprefix("torch.")
+    empty = functools.partial(torch.empty, dtype=torch.uint8, device=x.device)
+    if x.is_cuda:
+        with torch.cuda.device(x.device):
+            stream = torch.cuda.current_stream(x.device).cuda_stream
+            _cuda.call(name, parameters, arrays, empty, torch.Tensor.data_ptr, stream, vjp)
+    else:  # the emulated library, whose device is this machine
+        _cuda.call(name, parameters, arrays, empty, torch.Tensor.data_ptr, None, vjp)
 
 
 @functools.lru_cache(maxsize=4096)
