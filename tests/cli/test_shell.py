@@ -96,7 +96,7 @@ def typed(cli, shell, setup, *keys):
         for key in (setup, *keys, "exit\n"):
             os.write(terminal, key.encode())
             # The shell is done with a key when it shows nothing more; with exit it ends.
-            while select.select([terminal], [], [], 20 if key == "exit\n" else 1)[0]:
+            while select.select([terminal], [], [], 20 if key == "exit\n" else 2)[0]:
                 piece = os.read(terminal, 65536)
                 if not piece:
                     break
