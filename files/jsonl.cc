@@ -173,6 +173,11 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
           };
           if (object) out.push_back('{');
           for (const Table::Kept& column : table.kept) {
+            // The result replaces a field of the same name.
+            if ((!named && column.name == called) ||
+                std::find(table.header.begin(), table.header.end(), column.name) != table.header.end()) {
+              continue;
+            }
             if (column.words[r]) add_label();  // readers take the first string of an object for the label
             separate();
             out.append(json_string(column.name));
