@@ -161,9 +161,8 @@ namespace {
 void check_names(const Files& files, const files::Format& to, bool made, Table& table) {
   const bool lines = to.name == "jsonl";
   if (!lines && to.name != "csv" && to.name != "tsv") return;
-  std::vector<std::string> names = table.header;
-  if (names.empty() && lines) names = {files::result_key(table)};
-  if (names.empty()) return;
+  if (!lines && table.header.empty()) return;
+  const std::vector<std::string> names = files::result_keys(table);
   const std::string file = table.file.empty() ? files::input_name(files.in) : table.file;
   if (lines) {
     std::vector<std::string_view> sorted(names.begin(), names.end());
@@ -174,7 +173,6 @@ void check_names(const Files& files, const files::Format& to, bool made, Table& 
     }
   }
   if (!lines && !made) return;
-  if (!table.note_header.empty()) names.push_back(table.note_header);
   const auto taken = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
   if (table.label_column && taken(table.label_header)) {
     const std::string_view from = files::input_format(files.in, files.in_format).name;

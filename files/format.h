@@ -96,8 +96,8 @@ std::string_view encode_tsv(const Table& table, fmt::memory_buffer& memory);
 std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& memory);
 std::string_view encode_binary(const Table& table, fmt::memory_buffer& memory);
 
-// The key of a table without names in the objects of a .jsonl.
-std::string result_key(const Table& table);
+// The keys of a table's numbers and notes in the objects of a .jsonl. A kept field that has one of them is not written.
+std::vector<std::string> result_keys(const Table& table);
 
 Writer create_csv(Output& output, const Table& first, bool counted);
 Writer create_tsv(Output& output, const Table& first, bool counted);

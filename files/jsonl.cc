@@ -137,11 +137,18 @@ void append_rows(fmt::memory_buffer& out, const Table& table, const std::vector<
   }
 }
 
-}  // namespace
-
-std::string result_key(const Table& table) {
+std::string key_of_array(const Table& table) {
   const std::string& wanted = table.result.empty() ? table.key : table.result;
   return wanted.empty() ? "values" : wanted;
+}
+
+}  // namespace
+
+std::vector<std::string> result_keys(const Table& table) {
+  std::vector<std::string> keys = table.header;
+  if (keys.empty()) keys.push_back(key_of_array(table));
+  if (!table.note_header.empty()) keys.push_back(table.note_header);
+  return keys;
 }
 
 std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
@@ -156,7 +163,8 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
   const bool scalar = !named && table.cols == 1 && table.shape.size() == 1 + table.nested.size() && !table.result.empty();
   const bool nested = !table.nested.empty() && !named && !noted;
   const std::size_t together = nested ? rows_of_line(table.nested) : 1;
-  const std::string called = result_key(table), key = json_string(called) + ": ";
+  const std::string key = json_string(key_of_array(table)) + ": ";
+  const std::vector<std::string> taken = result_keys(table);
   std::visit(
       [&](const auto& values) {
         for (std::size_t r = 0; r < table.rows; r += together) {
@@ -173,11 +181,7 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
           };
           if (object) out.push_back('{');
           for (const Table::Kept& column : table.kept) {
-            // The result replaces a field of the same name.
-            if ((!named && column.name == called) ||
-                std::find(table.header.begin(), table.header.end(), column.name) != table.header.end()) {
-              continue;
-            }
+            if (std::find(taken.begin(), taken.end(), column.name) != taken.end()) continue;
             if (column.words[r]) add_label();  // readers take the first string of an object for the label
             separate();
             out.append(json_string(column.name));
