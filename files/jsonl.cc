@@ -137,9 +137,11 @@ void append_rows(fmt::memory_buffer& out, const Table& table, const std::vector<
   }
 }
 
+// An array without a name gets one that the labels do not have.
 std::string key_of_array(const Table& table) {
   const std::string& wanted = table.result.empty() ? table.key : table.result;
-  return wanted.empty() ? "values" : wanted;
+  if (!wanted.empty()) return wanted;
+  return table.label_column && table.label_header == "values" ? "scores" : "values";
 }
 
 }  // namespace

@@ -62,10 +62,12 @@ std::vector<T> generated_row(std::mt19937& random, std::size_t length = 0) {
     case 3:  // ties everywhere, at the top too
       for (T& score : x) score = static_cast<T>(std::round(normal(random)));
       break;
-    case 4:  // masked
-      for (T& score : x) score = random() % 3 == 0 ? static_cast<T>(normal(random)) : -kInfinity<T>;
+    case 4: {  // masked, by -inf or any distance below
+      const T mask = size % 2 == 0 ? -kInfinity<T> : -static_cast<T>(std::pow(10, size % 38));
+      for (T& score : x) score = random() % 3 == 0 ? static_cast<T>(normal(random)) : mask;
       x[random() % n] = 1;
       break;
+    }
     case 5:  // one spike
       for (T& score : x) score = static_cast<T>(1e-3 * normal(random));
       x[random() % n] = static_cast<T>(uniform(0, 1e4));
@@ -422,6 +424,60 @@ TEST(GammaForEntropy, LimitsAndRoughness) {
   EXPECT_EQ(Gammas<double>(x, 100, {.entropy = 0, .max_gamma = 8}).gamma[0], 8);
   EXPECT_EQ(Gammas<double>(x, 100, {.entropy = 9, .min_gamma = 0.25}).gamma[0], 0.25);
   EXPECT_NEAR(Gammas<double>(x, 100, {.entropy = 3, .max_iterations = 1}).entropy[0], 3, 0.5);
+}
+
+// Scores without mass do not lead the search astray: it needs as few evaluations as if they were -inf.
+TEST(GammaForEntropy, MaskedScores) {
+  const auto check = [](auto zero) {
+    using T = decltype(zero);
+    for (const double mask : {-1e6, -1e9, -1e30, static_cast<double>(std::numeric_limits<T>::lowest())}) {
+      std::vector<T> x = support::normal_row<T>(3000, 1, 0, 6), absent = x;
+      for (std::size_t i = 0; i < 3000; i += 3) x[i] = static_cast<T>(mask), absent[i] = -kInfinity<T>;
+      x[999] = absent[999] = -100;
+      x[300] = absent[300] = -kInfinity<T>;
+      for (const double entropy : {0.5, 3.0, 7.5}) {
+        const Gammas<T> with(x, 3000, {.entropy = entropy, .max_iterations = 6}), without(absent, 3000, {.entropy = entropy});
+        EXPECT_NEAR(with.gamma[0] / without.gamma[0], 1, 1e-9) << mask << " " << entropy;
+        EXPECT_NEAR(with.entropy[0], entropy, 1e-12 * std::max(1.0, entropy));
+      }
+    }
+  };
+  check(float{});
+  check(double{});
+}
+
+// Where gamma is limited, or 1 is tried first, scores far below the others may have mass.
+TEST(EntropyControl, ScoresFarBelowTheOthers) {
+  std::mt19937 random(7);
+  const auto uniform = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
+  int limited = 0, inside = 0, normalised = 0;
+  for (int row = 0; row < 3000; ++row) {
+    const std::size_t n = 4 + random() % 60, near = 2 + random() % (n - 3);
+    const double spread = std::pow(10, uniform(-12, 2)), distance = std::pow(10, uniform(-8, 12));
+    std::vector<double> x(n), p(n);
+    for (std::size_t i = 0; i < n; ++i) x[i] = (i < near ? 0 : -distance) - spread * uniform(0, 1);
+    const double low = std::log(static_cast<double>(near)) * uniform(0, 1), high = low + uniform(0, 2);
+
+    GammaForEntropy op{.entropy = low, .min_gamma = std::pow(10, uniform(-14, 4))};
+    op.max_gamma = op.min_gamma * std::pow(10, uniform(0, 9));
+    const Gammas<double> gamma(x, n, op);
+    ASSERT_NEAR(gamma.entropy[0], entropy_at(gamma.gamma[0], x), 1e-12 * std::max(1.0, gamma.entropy[0])) << row;
+    if (gamma.status[0] == GammaStatus::ok) {
+      ASSERT_NEAR(gamma.entropy[0], low, 1e-12 * std::max(1.0, low)) << row;
+    } else {
+      ++limited;
+      ASSERT_EQ(gamma.status[0] == GammaStatus::clamped_low, gamma.entropy[0] > low) << row;
+    }
+
+    apply(EntropyClip{.min_entropy = low, .max_entropy = high}, MatrixView<const double>(x.data(), 1, n),
+          MatrixView<double>(p.data(), 1, n));
+    const double as_it_is = entropy_at(1, x), most = std::log(static_cast<double>(n));
+    const bool is_inside = low <= as_it_is && as_it_is <= high;
+    ++(is_inside ? inside : normalised);
+    const double expected = std::min(std::clamp(as_it_is, low, high), most);
+    ASSERT_NEAR(static_cast<double>(entropy_of(p)), expected, 1e-12 * std::max(1.0, expected)) << row;
+  }
+  EXPECT_GT(std::min({limited, inside, normalised}), 100) << limited << " " << inside << " " << normalised;
 }
 
 // Limits times the scale of these scores overflow or underflow.

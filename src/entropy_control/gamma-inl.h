@@ -25,7 +25,7 @@ HWY_INLINE GammaOfRow GammaRow(const GammaForEntropy& op, const T* x, size_t n, 
     const auto [infinite, nan] = FindNonFinite(x, n);
     return infinite > 0 && !nan ? GammaOfRow{1, LogNumber(static_cast<double>(infinite)), GammaStatus::constant, 0} : invalid;
   }
-  const RowSurvey<T> row = Survey(d, x, n, max);
+  RowSurvey<T> row = Survey(d, x, n, max);
   if (row.nan) return invalid;
   const double log_ties = LogNumber(row.ties), log_n = LogNumber(row.finite);
   if (row.ties == row.finite) return {1, log_n, GammaStatus::constant, 0};
@@ -48,6 +48,7 @@ HWY_INLINE GammaOfRow GammaRow(const GammaForEntropy& op, const T* x, size_t n, 
     if (op.max_gamma == kInfinity<double>) return {kInfinity<double>, log_ties, status, 0};
     return {op.max_gamma, at(op.max_gamma), GammaStatus::clamped_low, 1};
   }
+  LeaveOutFar(d, x, n, {target, target}, op.max_gamma, &row);
   return FindGammaWide(row, x, n, {target, target}, {op.min_gamma, op.max_gamma, static_cast<int>(op.max_iterations)}, scratch,
                        &sum);
 }

@@ -88,10 +88,11 @@ HWY_INLINE void UniformRow(D d, const T* x, size_t n, T least, double count, T* 
 // uniform over the finite scores or over those at the maximum.
 template <class D, class T = hn::TFromD<D>>
 HWY_NOINLINE void WideEntropyRow(D d, EntropyTarget target, const T* x, size_t n, T max, T* p, Workspace workspace) {
-  const RowSurvey<T> row = Survey(d, x, n, max);
+  RowSurvey<T> row = Survey(d, x, n, max);
   if (row.nan) return FillRow(d, kNaN<T>, n, p);
   if (row.least == max || target.low >= LogNumber(row.finite)) return UniformRow(d, x, n, row.least, row.finite, p);
   if (target.high <= LogNumber(row.ties)) return UniformRow(d, x, n, max, row.ties, p);
+  LeaveOutFar(d, x, n, target, kInfinity<double>, &row);
   double sum;
   double* const e = workspace.memory.take<double>(n);
   FindGammaWide(row, x, n, target, {}, e, &sum);
@@ -118,6 +119,7 @@ HWY_INLINE void NarrowEntropyRows(EntropyTarget target, const float* const* x, s
     row.few = {row.memory, 0, nullptr, 0, 0};
     if (n >= kLongRow) row.few = Condense(x[r], n, max[r], row.memory, &row.survey);
     if (row.few.top_count == 0) row.survey = Survey(d, x[r], n, max[r]);
+    if (!IsNarrow(row.survey, n)) LeaveOutFar(d, x[r], n, target, kInfinity<double>, &row.survey);
   }
   NarrowRows(rows, count, n).Map(target);
   for (size_t r = 0; r < count; ++r) {

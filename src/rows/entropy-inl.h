@@ -105,19 +105,19 @@ struct RowSurvey {
   bool nan;
 };
 
-// The sums of a survey, some scores at a time. kAbsent: there may be scores of -inf.
+// The sums of a survey, some scores at a time. kAbsent: there may be scores of -inf, or below `lowest`, which are left out.
 template <bool kAbsent, class D, class T = hn::TFromD<D>>
 class SurveySums {
  public:
   using V = hn::Vec<D>;
   static constexpr size_t kCount = kAbsent ? 5 : 4;
 
-  HWY_INLINE explicit SurveySums(T max) : max_(max) {}
+  HWY_INLINE explicit SurveySums(T max, T lowest = std::numeric_limits<T>::lowest()) : max_(max), lowest_(lowest) {}
   HWY_INLINE void operator()(V x, V* acc, V* least) const {
     const D d;
-    const V absent = hn::Set(d, -kInfinity<T>), top = hn::Set(d, max_), one = hn::Set(d, T(1));
+    const V top = hn::Set(d, max_), one = hn::Set(d, T(1));
     if constexpr (kAbsent) {
-      const auto out = hn::Eq(x, absent);
+      const auto out = hn::Lt(x, hn::Set(d, lowest_));
       x = hn::IfThenElse(out, top, x);
       acc[4] = hn::Add(acc[4], hn::IfThenElseZero(out, one));
     }
@@ -142,12 +142,12 @@ class SurveySums {
   }
 
  private:
-  T max_;
+  T max_, lowest_;
 };
 
 template <bool kAbsent, class D, class T = hn::TFromD<D>>
-HWY_NOINLINE RowSurvey<T> SurveyRow(D d, const T* x, size_t n, T max) {
-  const SurveySums<kAbsent, D> survey(max);
+HWY_NOINLINE RowSurvey<T> SurveyRow(D d, const T* x, size_t n, T max, T lowest = std::numeric_limits<T>::lowest()) {
+  const SurveySums<kAbsent, D> survey(max, lowest);
   hn::Vec<D> least = hn::Set(d, max);
   double sums[SurveySums<kAbsent, D>::kCount];
   RoughSums(d, x, n, max, sums, [&](hn::Vec<D> xi, hn::Vec<D>* acc) HWY_ATTR { survey(xi, acc, &least); });
@@ -158,6 +158,39 @@ template <class D, class T = hn::TFromD<D>>
 HWY_INLINE RowSurvey<T> Survey(D d, const T* x, size_t n, T max) {
   const RowSurvey<T> row = SurveyRow<false>(d, x, n, max);
   return row.least == -kInfinity<T> ? SurveyRow<true>(d, x, n, max) : row;
+}
+
+// Leaves scores out of a survey that are so far below the others that they have no mass, such as those of masked classes, -1e9
+// or the lowest float32: a search that begins with their variance needs dozens of evaluations. The target must be in reach;
+// max_gamma is the limit of the search.
+//
+// Let K scores be within R of the maximum, and the others at least M below it. As gamma rises from 0, the entropy of the K
+// alone falls by gamma times their variance, which is at most R^2 / 4. So at gamma = sqrt(8 (log K - H)) / R it is still at
+// least H. If gamma M is 800 there, the others have no mass, nor at the gamma of H, which is not smaller.
+template <class D, class T = hn::TFromD<D>>
+HWY_NOINLINE void LeaveOutFar(D d, const T* x, size_t n, EntropyTarget target, double max_gamma, RowSurvey<T>* row) {
+  constexpr double kNoMass = 800;
+  const T max = row->max;
+  for (;;) {
+    const T middle = max * T(0.5) + row->least * T(0.5);
+    const auto limit = hn::Set(d, middle), one = hn::Set(d, T(1)), top = hn::Set(d, max);
+    auto least_near = top;
+    const double near = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
+      const auto is_near = hn::Gt(xi, limit);
+      least_near = hn::Min(hn::IfThenElse(is_near, xi, top), least_near);
+      return hn::IfThenElseZero(is_near, one);
+    });
+    const T least = MinLane(d, least_near);
+    const double log_near = LogNumber(near), entropy = target.high < log_near ? target.high : target.low;
+    if (!(least > row->least && least < max && entropy < log_near)) return;
+    // Halves, because a difference may overflow.
+    const double half = static_cast<double>(max) * 0.5, r = half - static_cast<double>(least) * 0.5;
+    const double m = half - static_cast<double>(middle) * 0.5;
+    const double given = target.low < target.high ? HWY_MIN(1.0, max_gamma) : max_gamma;
+    if (!(std::sqrt(8 * (log_near - entropy)) * (m / r) >= kNoMass && given * m >= kNoMass / 2)) return;
+    *row = SurveyRow<true>(d, x, n, max, least);
+  }
 }
 
 // The moments at gamma, in the units of `relative`; e takes exp(gamma z).
@@ -178,18 +211,18 @@ HWY_NOINLINE HWY_FLATTEN void MomentsWide(WideScores<T> relative, T max, const T
   });
 }
 
-// gamma of a row with a finite maximum, all in float64, for any scores. e has room for n and gets exp(gamma (x - max)); `sum`
-// gets their sum.
+// gamma of a row with a finite maximum, all in float64, for any scores. Scores below those of the survey have no mass. e has
+// room for n and gets exp(gamma (x - max)); `sum` gets their sum.
 template <class T>
 HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_t n, EntropyTarget target, GammaLimits limits,
                                       double* e, double* sum) {
   const D64 d;
   const WideScores<T> relative(row.max, row.least);
-  const V64 absent = hn::Set(d, -kInfinity<double>);
+  const V64 lowest = hn::Set(d, -2.0);  // below it nothing is that the survey counts
   double moments[3];
   Sums(d, n, moments, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
     const V64 z = relative(LoadWide(D64(), x + i, count, row.max));
-    terms[0] = hn::IfThenZeroElse(hn::Eq(z, absent), z);
+    terms[0] = hn::IfThenZeroElse(hn::Lt(z, lowest), z);
     terms[1] = hn::Mul(terms[0], terms[0]);
     terms[2] = hn::Mul(terms[1], terms[0]);
   });

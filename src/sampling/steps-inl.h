@@ -81,10 +81,14 @@ HWY_NOINLINE ChainTarget TargetOf(const T* x, size_t n, T max, double entropy, A
   if (entropy >= LogNumber(row.finite)) return {ChainTarget::equal_scores};
   if (entropy <= LogNumber(row.ties)) return {ChainTarget::only_largest};
   double gamma = 0;
-  if constexpr (sizeof(T) == 4) gamma = NarrowGamma(row, few, x, n, entropy);
+  if constexpr (sizeof(T) == 4) {
+    if (!IsNarrow(row, n)) LeaveOutFar(d, x, n, {entropy, entropy}, kInfinity<double>, &row);
+    gamma = NarrowGamma(row, few, x, n, entropy);
+  }
   double* const e = memory.take<double>(n);
   if (gamma == 0) {
     if (few.top_count != 0) row = Survey(d, x, n, max);
+    LeaveOutFar(d, x, n, {entropy, entropy}, kInfinity<double>, &row);
     double sum;
     gamma = FindGammaWide(row, x, n, {entropy, entropy}, {}, e, &sum).gamma;
     if (!(gamma > 0x1p-1000 && gamma < 0x1p1000)) return {ChainTarget::replaced, 1, e};
