@@ -268,6 +268,28 @@ TYPED_TEST(CudaOf, EntropyRowsInRegistersHaveTheBitsOfTheCpu) {
   }
 }
 
+// Scores far below the others, which the search leaves out.
+TYPED_TEST(CudaOf, EntropyRowsWithMaskedScoresHaveTheBitsOfTheCpu) {
+  using T = TypeParam;
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  if constexpr (!kIsHalf<T>) {
+    for (const std::size_t n : {60, 700, 3001, 9001, 40001}) {
+      Grid<T> x(4, n), host(4, n), device(4, n);
+      x.numbers = support::normal_row<T>(4 * (n + 3), 1, -3, 4);
+      const T masks[] = {T(-1e5), T(-1e9), T(-1e30), std::numeric_limits<T>::lowest()};
+      for (std::size_t r = 0; r < 4; ++r) {
+        for (std::size_t i = r; i < n; i += 2 + i % 3) x.row(r)[i] = masks[r];
+      }
+      for (const Map& map : {Map(EntropyNormalize{.entropy = 2.5}), Map(EntropyClip{.max_entropy = 3})}) {
+        const Memory memory(cuda::memory_for<T>(map, x.rows, n));
+        apply<T>(map, x, host);
+        cuda::apply<T>(map, x, device, memory);
+        expect_same(device.numbers, host.numbers, std::string(description_of(map).name) + " of " + std::to_string(n));
+      }
+    }
+  }
+}
+
 // Rows whose top is too large for a sample to represent the rest; and half of the scores, none in the first block of a cluster,
 // do not matter, which the search finds out. A block packs the others; a cluster leaves the row to the other kernel.
 TEST(Cuda, EntropyRowsWithALargeTopHaveTheBitsOfTheCpu) {
