@@ -603,6 +603,18 @@ TEST(LossesOfMargins, AreExactAtTheEnds) {
   check_ends_of_margins<double>();
 }
 
+// The divergence of distributions without a common class is the entropy of beta, for the smallest beta too: m/t is beta there,
+// which 1 + (m/t - 1) would lose.
+TEST(LossesOfPairs, ReachTheEntropyOfBeta) {
+  const std::vector<double> student = {0, -2000, -2000, 1}, teacher = {-2000, 0, 0, -3000};
+  for (const double beta : {1e-300, 1e-17, 1e-15, 1e-9, 1e-3, 0.5, 0.9, 1 - 0x1p-40}) {
+    std::vector<double> value(2);
+    loss<double>(JsdLoss{.beta = beta}, {student.data(), 2, 2}, MatrixView<const double>(teacher.data(), 2, 2), value, {});
+    const double expected = -beta * std::log(beta) - (1 - beta) * std::log1p(-beta);
+    for (const double v : value) EXPECT_NEAR(v, expected, 1e-14 * expected) << beta;
+  }
+}
+
 // A target that is an absent class has the value infinity, if the loss can be infinite, and no gradient there.
 TEST(LossesOfAbsentClasses, AreInfiniteWithoutAGradient) {
   const double absent = -kInfinity<double>;

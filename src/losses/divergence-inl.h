@@ -135,12 +135,25 @@ HWY_INLINE double DistillationSlope(double temperature, const StudentAndTeacher&
          });
 }
 
-// p (w - log(1 + w)), where p w = mixed - p holds also for p = 0 or an infinite w.
-HWY_INLINE V64 JsdHalf(D64 d, V64 p, V64 w, V64 p_w) {
+// p (w - log(1 + w)), where p w = mixed - p holds also for p = 0 or an infinite w. `ratio` is 1 + w, by a sum of positive
+// numbers: near w = -1 it has digits that w has not.
+HWY_INLINE V64 JsdHalf(D64 d, V64 p, V64 w, V64 p_w, V64 ratio) {
   const auto near = hn::Le(hn::Abs(w), hn::Set(d, 0.5)), none = hn::Eq(p, hn::Zero(d));
-  const V64 log = Log1p(d, hn::IfThenZeroElse(none, w));
+  const V64 bounded = hn::Min(hn::IfThenElse(none, hn::Set(d, 1.0), ratio), hn::Set(d, std::numeric_limits<double>::max()));
   return hn::IfThenElse(near, hn::Mul(p, LogGap(d, hn::IfThenElseZero(near, w))),
-                        hn::Max(hn::NegMulAdd(p, log, p_w), hn::Zero(d)));
+                        hn::Max(hn::NegMulAdd(p, Log(d, bounded), p_w), hn::Zero(d)));
+}
+
+// The terms of beta KL(t, m) and of (1 - beta) KL(s, m) without these factors, and v.
+struct JsdTerms {
+  V64 of_t, of_s, v;
+};
+HWY_INLINE JsdTerms JsdTermsOf(D64 d, double beta, V64 s, V64 t, V64 y) {
+  const V64 bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta), minus_y = hn::Neg(y), difference = hn::Sub(s, t);
+  const V64 e = Exp(d, y), inverse = Exp(d, minus_y), u = hn::Mul(bs, Expm1(d, y, e)),
+            v = hn::Mul(bt, Expm1(d, minus_y, inverse));
+  return {JsdHalf(d, t, u, hn::Mul(bs, difference), hn::MulAdd(bs, e, bt)),
+          JsdHalf(d, s, v, hn::Mul(bt, hn::Neg(difference)), hn::MulAdd(bt, inverse, bs)), v};
 }
 
 // beta sum t (u - log(1 + u)) + (1 - beta) sum s (v - log(1 + v)), u = m/t - 1 = (1 - beta)(s/t - 1), v = m/s - 1 = beta (t/s -
@@ -151,11 +164,9 @@ HWY_INLINE double JsdRow(double beta, const StudentAndTeacher& rows, double* dx)
   const V64 zero = hn::Zero(d), bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta);
   const double value = PairSum(rows, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
     const V64 s = Exp(d, ls), t = Exp(d, lt);
-    const V64 u = hn::Mul(bs, Expm1(d, y, Exp(d, y))), v = hn::Mul(bt, Expm1(d, hn::Neg(y), Exp(d, hn::Neg(y))));
-    if (dx != nullptr) StoreUpTo(hn::IfThenZeroElse(hn::Eq(s, zero), hn::Neg(Log1p(d, v))), d, count, dx + i);
-    const V64 difference = hn::Sub(s, t);
-    return hn::MulAdd(bt, JsdHalf(d, t, u, hn::Mul(bs, difference)),
-                      hn::Mul(bs, JsdHalf(d, s, v, hn::Mul(bt, hn::Neg(difference)))));
+    const JsdTerms terms = JsdTermsOf(d, beta, s, t, y);
+    if (dx != nullptr) StoreUpTo(hn::IfThenZeroElse(hn::Eq(s, zero), hn::Neg(Log1p(d, terms.v))), d, count, dx + i);
+    return hn::MulAdd(bt, terms.of_t, hn::Mul(bs, terms.of_s));
   });
   if (dx == nullptr) return value;
   const V64 shift = hn::Set(d, rows.log_s);
@@ -174,11 +185,9 @@ HWY_INLINE double JsdRow(double beta, const StudentAndTeacher& rows, double* dx)
 // d loss / d beta = KL(t, m) - KL(s, m): to first order the change of m with beta has no effect.
 HWY_INLINE double JsdSlope(double beta, const StudentAndTeacher& rows) {
   const D64 d;
-  const V64 bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta);
   return PairSum(rows, [&](size_t /*i*/, size_t /*count*/, V64 ls, V64 lt, V64 y) HWY_ATTR {
-    const V64 s = Exp(d, ls), t = Exp(d, lt), difference = hn::Sub(s, t);
-    const V64 u = hn::Mul(bs, Expm1(d, y, Exp(d, y))), v = hn::Mul(bt, Expm1(d, hn::Neg(y), Exp(d, hn::Neg(y))));
-    return hn::Sub(JsdHalf(d, t, u, hn::Mul(bs, difference)), JsdHalf(d, s, v, hn::Mul(bt, hn::Neg(difference))));
+    const JsdTerms terms = JsdTermsOf(d, beta, Exp(d, ls), Exp(d, lt), y);
+    return hn::Sub(terms.of_t, terms.of_s);
   });
 }
 
