@@ -486,10 +486,8 @@ class Lines {
     switch (value.type()) {
       case json::json_type::number: {
         std::string_view token = value.raw_json_token();
-        const std::string_view digits = token.substr(token[0] == '-' ? 1 : 0, 2);
         // simdjson reads 01 as 1, and refuses a number that is too large and a word that is no number.
-        const bool led_by_zero = digits.size() == 2 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9';
-        if (!led_by_zero && value.get_double().get(number) == simdjson::SUCCESS) return number;
+        if (!has_leading_zero(token) && value.get_double().get(number) == simdjson::SUCCESS) return number;
         token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);
         const Reading reading = read_number(token, number);
         if (reading == Reading::number && !std::isfinite(number)) return number;  // such as -Infinity

@@ -224,14 +224,19 @@ std::size_t utf8_length(std::string_view text) {
   return in_range && tail(1) && tail(2) && tail(3) ? 4 : 0;
 }
 
+bool has_leading_zero(std::string_view number) {
+  if (number.starts_with('-')) number.remove_prefix(1);
+  return number.size() > 1 && number[0] == '0' && number[1] >= '0' && number[1] <= '9';
+}
+
 bool is_json_number(std::string_view text) {
   const auto skip_digits = [&] {
     const std::size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
     text.remove_prefix(end);
     return end > 0;
   };
+  if (has_leading_zero(text)) return false;
   if (text.starts_with('-')) text.remove_prefix(1);
-  if (text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9') return false;
   if (!skip_digits()) return false;
   if (text.starts_with('.')) {
     text.remove_prefix(1);

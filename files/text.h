@@ -86,6 +86,8 @@ std::size_t utf8_length(std::string_view text);
 
 // Whether a word is a number of JSON.
 bool is_json_number(std::string_view text);
+// Whether a number has a 0 before its first digit, as 01 and -00.5 have, which JSON does not allow.
+bool has_leading_zero(std::string_view number);
 
 // The text as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
