@@ -1,9 +1,11 @@
-"""Losses with their gradients beside torch's CrossEntropyLoss and the entmax package: python bench/python_losses.py
+"""Losses with their gradients beside torch's CrossEntropyLoss, the entmax package, and divergences composed in torch: python
+bench/python_losses.py
 
 Needs torch and `pip install --no-deps entmax==1.3`. float32, one thread and its processor time; all times of a table come
 from one run, each round in turn, medians. Results are compared first.
 """
 
+import math
 import time
 
 import entmax
@@ -48,6 +50,32 @@ def calls_of(x, target):
     return calls
 
 
+def divergences(x, teacher):
+    """By name, each composed of torch's operations before ours. All are means over the rows."""
+
+    def kl(p, log_q):
+        return torch.nn.functional.kl_div(log_q, p, reduction="none", log_target=True).sum(-1).mean()
+
+    def distillation(x):
+        return 4 * kl((teacher / 2).log_softmax(-1), (x / 2).log_softmax(-1))
+
+    def jsd(x):
+        s, t = x.log_softmax(-1), teacher.log_softmax(-1)
+        m = torch.logaddexp(s, t) - math.log(2)
+        return (kl(t, m) + kl(s, m)) / 2
+
+    ours = et.DistillationLoss(temperature=2.0), et.JSDLoss()
+    pairs = {"torch": distillation, "DistillationLoss, T = 2": ours[0]}, {"torch's Jensen-Shannon": jsd, "JSDLoss": ours[1]}
+    for pair in pairs:
+        calls = {
+            name: forward_and_backward(loss if isinstance(loss, type(jsd)) else lambda x, loss=loss: loss(x, teacher), x)
+            for name, loss in pair.items()
+        }
+        theirs, own = (call() for call in calls.values())
+        torch.testing.assert_close(own, theirs, atol=1e-6, rtol=1e-3)
+        yield calls
+
+
 def main():
     torch.set_num_threads(1)
     entropic.set_num_threads(1)
@@ -61,6 +89,14 @@ def main():
         for name, seconds in times.items():
             ratio = seconds / times["torch CrossEntropyLoss"]
             print(f"| {shape[0]} x {shape[1]} | {name} | {seconds * 1e3:.4g} | {ratio:.3f} |", flush=True)
+    print("\n| rows x n | divergence, forward and backward | ms | of torch's |\n|---|---|---|---|")
+    for shape in ((1024, 512), (128, 32000)):
+        x, teacher = torch.randn(shape, generator=generator), torch.randn(shape, generator=generator)
+        for calls in divergences(x, teacher):
+            times = median_times(calls, 9, clock=time.thread_time, least=0)
+            theirs = next(iter(times.values()))
+            for name, seconds in times.items():
+                print(f"| {shape[0]} x {shape[1]} | {name} | {seconds * 1e3:.4g} | {seconds / theirs:.3f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -615,6 +615,42 @@ TEST(LossesOfPairs, ReachTheEntropyOfBeta) {
   }
 }
 
+// float32 keeps the digits that float64 has for the same scores: however near student and teacher are, for weights and
+// temperatures of any size, and where one class has nearly all of the mass.
+TEST(LossesOfPairs, OfFloatsAreThoseOfDoubles) {
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal;
+  std::vector<Loss> losses;
+  for (const double t : {1e-9, 0.3, 1.0, 50.0, 1e9}) losses.push_back(DistillationLoss{.temperature = t});
+  for (const double beta : {1e-300, 1e-17, 1e-9, 0.1, 0.5, 1 - 0x1p-20, 1 - 0x1p-50}) losses.push_back(JsdLoss{.beta = beta});
+  for (const double distance : {2.0, 0.3, 1e-2, 1e-4, 1e-6}) {
+    for (const double first : {0.0, 12.0}) {
+      for (const std::size_t n : {2, 7, 150}) {
+        Batch<float> batch = {1, n, {}, {}, {}};
+        for (std::size_t i = 0; i < n; ++i) {
+          batch.x.push_back(static_cast<float>(normal(random) + (i == 0 ? first : 0)));
+          batch.target.push_back(static_cast<float>(batch.x[i] + distance * normal(random)));
+        }
+        const Batch<double> wide = {1, n, {batch.x.begin(), batch.x.end()}, {batch.target.begin(), batch.target.end()}, {}};
+        const double range = std::ranges::max(wide.x) - std::ranges::min(wide.x);
+        for (const Loss& op : losses) {
+          const Result<float> got = run(op, batch);
+          const Result<double> want = run(op, wide);
+          // A mass e^-z has a relative error of some z eps.
+          const auto* const distillation = std::get_if<DistillationLoss>(&op);
+          const double z = range / (distillation == nullptr ? 1 : std::max(distillation->temperature, 0.1));
+          const double bound = (20 + 2 * z) * kEps<float>, least = std::numeric_limits<float>::min();
+          const std::string what = std::string(name_of(op)) + " " + std::to_string(distance) + " " + std::to_string(n);
+          EXPECT_NEAR(got.value[0], want.value[0], bound * want.value[0]) << what;
+          double largest = 0;
+          for (const double g : want.dx) largest = std::max(largest, std::abs(g));
+          for (std::size_t i = 0; i < n; ++i) EXPECT_NEAR(got.dx[i], want.dx[i], bound * largest + least) << what;
+        }
+      }
+    }
+  }
+}
+
 // A target that is an absent class has the value infinity, if the loss can be infinite, and no gradient there.
 TEST(LossesOfAbsentClasses, AreInfiniteWithoutAGradient) {
   const double absent = -kInfinity<double>;

@@ -108,10 +108,7 @@ HWY_INLINE double LossOneRow(const MultilabelSoftmaxLoss& /*op*/, const T* x, si
 template <bool kShort, class Op, class T>
 HWY_INLINE double LossOneRow(const Op& op, const T* x, size_t n, TargetOfRow<T> target, T* dx, ParamValues<Op>& slopes,
                              bool wants_slopes, Arena memory) {
-  double* const wide[4] = {memory.take<double>(n), memory.take<double>(n), memory.take<double>(n), memory.take<double>(n)};
-  const PairResult result = PairRowOf(op, x, target.q, n, wide, dx, wants_slopes);
-  slopes[0] = result.slope;
-  return result.value;
+  return PairRowOf(op, x, target.q, n, memory, dx, wants_slopes ? &slopes[0] : nullptr);
 }
 
 // A row without a distribution or a target, or an ignored row.
@@ -145,10 +142,10 @@ __global__ void __launch_bounds__(kShort ? 128 : 512, 1) LossKernel(cuda::LossCa
   });
 }
 
-// Memory for a 16-bit row: five rows of the working type and four of float64.
+// Memory for a 16-bit row: five rows of the working type, and what a pair of rows takes.
 template <class T>
 size_t TeamMemoryOfLosses(size_t n) {
-  return 5 * Arena::room<T>(n) + 4 * Arena::room<double>(n);
+  return 5 * Arena::room<T>(n) + PairMemory<T>(n);
 }
 
 }  // namespace HWY_NAMESPACE

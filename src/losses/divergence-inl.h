@@ -1,4 +1,5 @@
-// Losses between a student's softmax and a teacher's, in float64: nearly equal distributions need accurate small differences.
+// Losses between a student's softmax and a teacher's. Masses and terms are of the scores' type, and log s - log t, which
+// decides how accurate they are where s and t are nearly equal, comes from differences in float64.
 
 #if defined(ENTROPIC_LOSSES_DIVERGENCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_LOSSES_DIVERGENCE_INL_H_
@@ -16,90 +17,129 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// u - log(1 + u) for u >= -1, by log(1 + u) = 2 artanh(s), s = u / (2 + u), where u is small: u s - 2 (s^3/3 + s^5/5 + ...).
-HWY_INLINE V64 LogGap(D64 d, V64 u) {
-  const auto near = hn::Le(hn::Abs(u), hn::Set(d, 0.5));
-  const V64 s = hn::Div(u, hn::Add(u, hn::Set(d, 2.0))), s2 = hn::Mul(s, s);
-  V64 series = hn::Set(d, 1.0 / 37);
-  for (int k = 35; k >= 3; k -= 2) series = hn::MulAdd(series, s2, hn::Set(d, 1.0 / k));
-  const V64 small = hn::NegMulAdd(hn::Mul(hn::Set(d, 2.0), hn::Mul(s, s2)), series, hn::Mul(u, s));
-  return hn::IfThenElse(near, small, hn::Sub(u, Log1p(d, u)));
+// r^3/3 + r^5/5 + ..., the end of artanh(r), for |r| <= 1/3. With r = u / (2 + u), log(1 + u) = 2 artanh(r) = 2 r + 2 tail and
+// u - log(1 + u) = u r - 2 tail.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ArtanhTail(D d, V r) {
+  using T = hn::TFromD<D>;
+  constexpr int kLast = sizeof(T) == 4 ? 17 : 37;
+  const V r2 = hn::Mul(r, r);
+  V series = hn::Set(d, T(1.0 / kLast));
+  for (int k = kLast - 2; k >= 3; k -= 2) series = hn::MulAdd(series, r2, hn::Set(d, static_cast<T>(1.0 / k)));
+  return hn::Mul(hn::Mul(r, r2), series);
 }
 
-// z = (x - max)/T of a row with a finite maximum, or only of its +inf scores, and the log of the sum of e^z, which is NaN if
-// the row has no distribution.
+// A vector of type D of the float64 numbers that of(i, count) returns.
+template <class Of>
+HWY_INLINE V64 FromDouble(D64 /*d*/, size_t i, size_t count, const Of& of) {
+  return of(i, count);
+}
+template <class Of>
+HWY_INLINE hn::Vec<RowTag<float>> FromDouble(RowTag<float> d, size_t i, size_t count, const Of& of) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::DemoteTo(d, of(i, count));
+#else
+  constexpr size_t N = hn::MaxLanes(D64());
+  const hn::Half<decltype(d)> half;
+  return hn::Combine(d, hn::DemoteTo(half, of(i + N, count > N ? count - N : 0)), hn::DemoteTo(half, of(i, HWY_MIN(count, N))));
+#endif
+}
+
+// A row of scores without +inf, its maximum, the terms e^((x - max)/T), and the logarithm and the inverse of their sum.
 template <class T>
-HWY_INLINE double LogTermsRow(double temperature, const T* x, size_t n, double* z) {
-  const D64 d;
-  const T max = RowMax(RowTag<T>(), x, n);
-  const bool infinite = max == kInfinity<T>;
-  if (!infinite && !IsFinite(max)) return kNaN<double>;
-  const V64 shift = hn::Set(d, infinite ? 0.0 : static_cast<double>(max)), factor = hn::Set(d, temperature);
-  const V64 positive = hn::Set(d, kInfinity<double>), absent = hn::Set(d, -kInfinity<double>);
-  const V64 lowest = hn::Set(d, std::numeric_limits<double>::lowest());
-  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V64 xi = LoadWide(d, x + i, count, -kInfinity<T>);
-    // A finite score stays finite for any small T.
-    V64 zi = hn::Div(hn::Sub(xi, shift), factor);
-    zi = hn::IfThenElse(hn::Eq(xi, absent), absent, MaxKeepNaN(lowest, zi));
-    if (infinite) {
-      zi = hn::IfThenElse(hn::Eq(xi, positive), hn::Zero(d), hn::IfThenElse(hn::IsNaN(xi), xi, absent));
-    }
-    StoreUpTo(zi, d, count, z + i);
-    return Exp(d, zi);
-  });
-  return LogNumber(sum);
-}
+struct SoftmaxRow {
+  const T* x;
+  T max;
+  const T* terms;
+  double log_sum;
+  T inverse;
 
-// Two rows of n: the results of LogTermsRow for the student and the teacher and, if they are nearly equal, also log s - log t.
-struct StudentAndTeacher {
-  const double *zs, *zt;
-  double log_s, log_t;
-  const double* ratios;  // or nullptr
-  size_t n;
+  template <class D>
+  HWY_INLINE hn::Vec<D> Masses(D d, size_t i, size_t count) const {
+    return hn::Mul(LoadUpTo(d, terms + i, count, T(0)), hn::Set(d, inverse));
+  }
+  HWY_INLINE V64 WideMasses(D64 d, size_t i, size_t count) const {
+    return hn::Mul(LoadWide(d, terms + i, count, T(0)), hn::Set(d, static_cast<double>(inverse)));
+  }
+  // x - max, finite for every score.
+  HWY_INLINE V64 BelowMax(D64 d, size_t i, size_t count) const {
+    const V64 xi = LoadWide(d, x + i, count, -kInfinity<T>);
+    return hn::Max(hn::Sub(xi, hn::Set(d, static_cast<double>(max))), hn::Set(d, std::numeric_limits<double>::lowest()));
+  }
 };
 
-// One pass over both: visit(i, count, log s, log t, y) with y = log s - log t, which is +inf if only t is 0 and undefined if
-// both are.
-template <class Visit>
-HWY_INLINE double PairSum(const StudentAndTeacher& rows, const Visit& visit) {
-  const D64 d;
-  const V64 shift_s = hn::Set(d, rows.log_s), shift_t = hn::Set(d, rows.log_t), absent = hn::Set(d, -kInfinity<double>);
-  return Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
-    const V64 s = LoadUpTo(d, rows.zs + i, count, -kInfinity<double>), t = LoadUpTo(d, rows.zt + i, count, -kInfinity<double>);
-    V64 y;
-    if (rows.ratios != nullptr) {
-      y = LoadUpTo(d, rows.ratios + i, count, 0.0);
-    } else {
-      const auto none = hn::And(hn::Eq(s, absent), hn::Eq(t, absent));
-      y = hn::IfThenZeroElse(none, hn::Sub(hn::Sub(s, t), hn::Sub(shift_s, shift_t)));
-    }
-    return visit(i, count, hn::Sub(s, shift_s), hn::Sub(t, shift_t), y);
+// log_sum is NaN if the row has no distribution.
+template <class T>
+HWY_INLINE SoftmaxRow<T> SoftmaxRowOf(double temperature, const T* x, size_t n, Arena& memory) {
+  const RowTag<T> d;
+  T* const terms = memory.template take<T>(n);
+  T max = RowMax(d, x, n);
+  if (max == kInfinity<T>) {
+    T* const canonical = memory.template take<T>(n);
+    Canonical(x, n, canonical);
+    x = canonical, max = 0;
+  }
+  SoftmaxRow<T> row = {x, max, terms, kNaN<double>, T(0)};
+  if (!IsFinite(max)) return row;
+  const ExpScaled<RowTag<T>> exp(d, 1);
+  const DividedBy<RowTag<T>> divided(temperature);
+  const auto shift = hn::Set(d, max);
+  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto term = exp(d, divided(hn::Sub(LoadUpTo(d, x + i, count, -kInfinity<T>), shift)));
+    StoreUpTo(term, d, count, terms + i);
+    return term;
   });
+  row.log_sum = LogNumber(sum);
+  row.inverse = static_cast<T>(1 / sum);
+  return row;
 }
 
-// T^2 sum t (e^y - 1 - y): for small y by its series, in T y so that a large T loses no digits; otherwise as s - t - t y.
-HWY_INLINE double DistillationRow(double temperature, const StudentAndTeacher& rows, double* dx) {
-  const D64 d;
-  const V64 factor = hn::Set(d, temperature);
-  const V64 infinity = hn::Set(d, kInfinity<double>), none = hn::Set(d, -kInfinity<double>);
-  return PairSum(rows, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
-    const V64 s = Exp(d, ls), t = Exp(d, lt);
-    const auto near = IsNearZero(d, y), no_target = hn::Eq(t, hn::Zero(d));
-    const V64 near_y = hn::IfThenElseZero(near, y), scaled = hn::Mul(factor, near_y);
-    const V64 phi2 = Phi2NearZero(d, near_y);
-    const V64 small = hn::Mul(t, hn::Mul(hn::Mul(scaled, scaled), phi2));
-    const V64 t_y = hn::IfThenZeroElse(no_target, hn::Mul(t, hn::IfThenZeroElse(no_target, y)));
-    const V64 large = hn::Mul(factor, hn::Mul(factor, hn::Sub(hn::Sub(s, t), t_y)));
-    const auto absent = hn::Eq(ls, none);
+template <class T>
+struct StudentAndTeacher {
+  SoftmaxRow<T> student, teacher;
+  DividedBy<D64> divided;
+  const double* ratios;  // log s - log t, if they are nearly equal; or nullptr
+  size_t n;
+
+  // log s - log t. Where s and t are both 0 it has no meaning.
+  template <class D>
+  HWY_INLINE hn::Vec<D> LogRatios(D d, size_t i, size_t count) const {
+    return FromDouble(d, i, count, [&](size_t at, size_t some) HWY_ATTR {
+      const D64 wide;
+      if (ratios != nullptr) return LoadUpTo(wide, ratios + at, some, 0.0);
+      const V64 apart = hn::Sub(student.BelowMax(wide, at, some), teacher.BelowMax(wide, at, some));
+      return hn::Sub(divided(apart), hn::Set(wide, student.log_sum - teacher.log_sum));
+    });
+  }
+};
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Mask<D> IsAbsent(D d, const T* x, size_t count) {
+  return hn::Eq(LoadUpTo(d, x, count, T(0)), hn::Set(d, -kInfinity<T>));
+}
+
+// T^2 sum t (e^y - 1 - y), y = log s - log t: for small y by its series, in T y so that a large T loses no digits; otherwise as
+// s - t - t y.
+template <class T>
+HWY_INLINE double PairRow(const DistillationLoss& op, const StudentAndTeacher<T>& rows, T* dx) {
+  const RowTag<T> d;
+  const auto factor = hn::Set(d, static_cast<T>(op.temperature)), zero = hn::Zero(d), infinity = hn::Set(d, kInfinity<T>);
+  return Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto absent = IsAbsent(d, rows.student.x + i, count), no_target = IsAbsent(d, rows.teacher.x + i, count);
+    const auto s = rows.student.Masses(d, i, count), t = rows.teacher.Masses(d, i, count), y = rows.LogRatios(d, i, count);
+    const auto near = IsNearZero(d, y);
+    const auto near_y = hn::IfThenElseZero(near, y), scaled = hn::Mul(factor, near_y), phi2 = Phi2NearZero(d, near_y);
+    const auto small = hn::Mul(t, hn::Mul(hn::Mul(scaled, scaled), phi2));
+    const auto t_y = hn::Mul(t, hn::IfThenZeroElse(hn::Eq(t, zero), y));
+    const auto large = hn::Mul(factor, hn::Mul(factor, hn::Sub(hn::Sub(s, t), t_y)));
     if (dx != nullptr) {
-      const V64 close = hn::Mul(t, hn::MulAdd(hn::Mul(scaled, near_y), phi2, scaled));
-      const V64 far = hn::Mul(factor, hn::Sub(s, t));
+      const auto close = hn::Mul(t, hn::MulAdd(hn::Mul(scaled, near_y), phi2, scaled));
+      const auto far = hn::Mul(factor, hn::Sub(s, t));
       StoreUpTo(hn::IfThenZeroElse(absent, hn::IfThenElse(near, close, far)), d, count, dx + i);
     }
     // A class that only the teacher has, with any small probability: t itself may have underflowed.
-    const V64 term = hn::IfThenElse(near, small, hn::Max(large, hn::Zero(d)));
-    return hn::IfThenElse(hn::AndNot(hn::Eq(lt, none), absent), infinity, term);
+    const auto term = hn::IfThenElse(near, small, hn::Max(large, zero));
+    return hn::IfThenElse(hn::AndNot(no_target, absent), infinity, term);
   });
 }
 
@@ -107,12 +147,15 @@ HWY_INLINE double DistillationRow(double temperature, const StudentAndTeacher& r
 // for a constant, the derivative is
 //   T sum (2 t g + t y u - (s - t) w) = T sum t (h - g u), h = 2 (e^y - 1) - y (1 + e^y) = sum_{k >= 3} (2 - k) y^k / k!,
 // in which the series is used for small y, because nothing cancels in it.
-HWY_INLINE double DistillationSlope(double temperature, const StudentAndTeacher& rows) {
+HWY_INLINE double PairSlope(const DistillationLoss& op, const StudentAndTeacher<double>& rows) {
   const D64 d;
-  const V64 zero = hn::Zero(d), two = hn::Set(d, 2.0), none = hn::Set(d, -kInfinity<double>);
-  const double mean = PairSum(rows, [&](size_t i, size_t count, V64 /*ls*/, V64 lt, V64 /*y*/) HWY_ATTR {
-    const V64 t = Exp(d, lt);
-    return hn::IfThenZeroElse(hn::Eq(t, zero), hn::Mul(t, LoadUpTo(d, rows.zt + i, count, 0.0)));
+  const V64 zero = hn::Zero(d), two = hn::Set(d, 2.0);
+  // z of a row that has mass there.
+  const auto score = [&](const SoftmaxRow<double>& row, V64 mass, size_t i, size_t count)
+                         HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(mass, zero), rows.divided(row.BelowMax(d, i, count))); };
+  const double mean = Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 t = rows.teacher.Masses(d, i, count);
+    return hn::Mul(t, score(rows.teacher, t, i, count));
   });
   // (2 - k) / k! from k = 3 on.
   constexpr auto kSeries = [] {
@@ -120,134 +163,171 @@ HWY_INLINE double DistillationSlope(double temperature, const StudentAndTeacher&
     for (size_t i = 0; i < c.size(); ++i) c[i] = -static_cast<double>(i + 1) * kInverseFactorials[i + 1];
     return c;
   }();
-  const V64 level_t = hn::Set(d, mean - rows.log_t);
-  return temperature * PairSum(rows, [&](size_t /*i*/, size_t /*count*/, V64 ls, V64 lt, V64 y) HWY_ATTR {
-           const V64 s = Exp(d, ls), t = Exp(d, lt);
+  const V64 level_t = hn::Set(d, mean), level_s = hn::Set(d, mean + (rows.student.log_sum - rows.teacher.log_sum));
+  return op.temperature * Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
+           const V64 s = rows.student.Masses(d, i, count), t = rows.teacher.Masses(d, i, count),
+                     y = rows.LogRatios(d, i, count);
            const auto near = IsNearZero(d, y), no_student = hn::Eq(s, zero), no_target = hn::Eq(t, zero);
-           const V64 u = hn::IfThenZeroElse(no_target, hn::Sub(lt, level_t)), yn = hn::IfThenElseZero(near, y),
-                     y2 = hn::Mul(yn, yn);
+           const V64 u = hn::IfThenZeroElse(no_target, hn::Sub(score(rows.teacher, t, i, count), level_t)),
+                     yn = hn::IfThenElseZero(near, y), y2 = hn::Mul(yn, yn);
            const V64 h = hn::Mul(hn::Mul(y2, yn), Polynomial(d, yn, kSeries));
            const V64 small = hn::Mul(t, hn::NegMulAdd(hn::Mul(y2, Phi2NearZero(d, yn)), u, h));
            const V64 y_t = hn::IfThenZeroElse(no_target, y), t_y = hn::Mul(t, y_t), apart = hn::Sub(s, t);
-           const V64 w = hn::IfThenElse(no_target, hn::IfThenZeroElse(no_student, hn::Sub(ls, level_t)), hn::Add(u, y_t));
+           const V64 of_s = hn::IfThenZeroElse(no_student, hn::Sub(score(rows.student, s, i, count), level_s));
+           const V64 w = hn::IfThenElse(no_target, of_s, hn::Add(u, y_t));
            const V64 large = hn::NegMulAdd(apart, w, hn::MulAdd(t_y, u, hn::Mul(two, hn::Sub(apart, t_y))));
-           return hn::IfThenZeroElse(hn::Eq(hn::Max(ls, lt), none), hn::IfThenElse(near, small, large));
+           return hn::IfThenElse(near, small, large);
          });
 }
 
-// p (w - log(1 + w)), where p w = mixed - p holds also for p = 0 or an infinite w. `ratio` is 1 + w, by a sum of positive
-// numbers: near w = -1 it has digits that w has not.
-HWY_INLINE V64 JsdHalf(D64 d, V64 p, V64 w, V64 p_w, V64 ratio) {
-  const auto near = hn::Le(hn::Abs(w), hn::Set(d, 0.5)), none = hn::Eq(p, hn::Zero(d));
-  const V64 bounded = hn::Min(hn::IfThenElse(none, hn::Set(d, 1.0), ratio), hn::Set(d, std::numeric_limits<double>::max()));
-  return hn::IfThenElse(near, hn::Mul(p, LogGap(d, hn::IfThenElseZero(near, w))),
-                        hn::Max(hn::NegMulAdd(p, Log(d, bounded), p_w), hn::Zero(d)));
-}
-
-// The terms of beta KL(t, m) and of (1 - beta) KL(s, m) without these factors, and v.
+// The terms of KL(t, m) and KL(s, m) at a class, p - m + m - p log(p/m) with the sign that makes them positive, and log(s/m).
+//
+// p is the larger of s and t, q = p e^-a the other one, and m = p M = p (w_p + w_q e^-a). With U = m/p - 1 = -w_q (1 - e^-a)
+// and V = m/q - 1 = w_p (1 - e^-a) / e^-a the terms are p (U - log(1 + U)) and q (V - log(1 + V)), neither of which is
+// negative; log(1 + U) = log M and log(1 + V) = log M + a. One logarithm serves both, no number overflows, and M is a sum of
+// positive numbers, with all its digits for the smallest weights. U and V up to 1/2 have series.
+template <class D>
 struct JsdTerms {
-  V64 of_t, of_s, v;
-};
-HWY_INLINE JsdTerms JsdTermsOf(D64 d, double beta, V64 s, V64 t, V64 y) {
-  const V64 bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta), minus_y = hn::Neg(y), difference = hn::Sub(s, t);
-  const V64 e = Exp(d, y), inverse = Exp(d, minus_y), u = hn::Mul(bs, Expm1(d, y, e)),
-            v = hn::Mul(bt, Expm1(d, minus_y, inverse));
-  return {JsdHalf(d, t, u, hn::Mul(bs, difference), hn::MulAdd(bs, e, bt)),
-          JsdHalf(d, s, v, hn::Mul(bt, hn::Neg(difference)), hn::MulAdd(bt, inverse, bs)), v};
-}
+  hn::Vec<D> of_s, of_t, log_ratio;
 
-// beta sum t (u - log(1 + u)) + (1 - beta) sum s (v - log(1 + v)), u = m/t - 1 = (1 - beta)(s/t - 1), v = m/s - 1 = beta (t/s -
-// 1), where no term is negative. log(s/m) = -log(1 + v) is kept in dx until its mean is known.
-HWY_INLINE double JsdRow(double beta, const StudentAndTeacher& rows, double* dx) {
-  const D64 d;
-  const size_t n = rows.n;
-  const V64 zero = hn::Zero(d), bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta);
-  const double value = PairSum(rows, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
-    const V64 s = Exp(d, ls), t = Exp(d, lt);
-    const JsdTerms terms = JsdTermsOf(d, beta, s, t, y);
-    if (dx != nullptr) StoreUpTo(hn::IfThenZeroElse(hn::Eq(s, zero), hn::Neg(Log1p(d, terms.v))), d, count, dx + i);
-    return hn::MulAdd(bt, terms.of_t, hn::Mul(bs, terms.of_s));
+  HWY_INLINE JsdTerms(D d, double beta, hn::Vec<D> s, hn::Vec<D> t, hn::Vec<D> y) {
+    using T = hn::TFromD<D>;
+    using V = hn::Vec<D>;
+    const V half = hn::Set(d, T(0.5)), two = hn::Set(d, T(2));
+    const V of_teacher = hn::Set(d, static_cast<T>(beta)), of_student = hn::Set(d, static_cast<T>(1 - beta));
+    const auto ahead = hn::Ge(y, hn::Zero(d));
+    const V p = hn::IfThenElse(ahead, s, t);
+    const V w_p = hn::IfThenElse(ahead, of_student, of_teacher), w_q = hn::IfThenElse(ahead, of_teacher, of_student);
+    // At the limit e = e^-a is 0.
+    const V a = hn::Min(hn::Abs(y), hn::Set(d, T(sizeof(T) == 4 ? 200 : 1500))), minus_a = hn::Neg(a), e = Exp(d, minus_a);
+    const V fallen = hn::Neg(Expm1(d, minus_a, e)), u = hn::Neg(hn::Mul(w_q, fallen)), e_v = hn::Mul(w_p, fallen);
+    const V log_u = Log(d, hn::MulAdd(w_q, e, w_p)), log_v = hn::Add(log_u, a);
+    const auto near_u = hn::Le(hn::Neg(u), half), near_v = hn::Le(e_v, hn::Mul(half, e));
+    const V r_u = hn::IfThenElseZero(near_u, hn::Div(u, hn::Add(two, u))), tail_u = ArtanhTail(d, r_u);
+    const V r_v = hn::IfThenElseZero(near_v, hn::Div(e_v, hn::MulAdd(two, e, e_v))), tail_v = ArtanhTail(d, r_v);
+    const V of_p = hn::Mul(p, hn::IfThenElse(near_u, hn::NegMulAdd(two, tail_u, hn::Mul(u, r_u)), hn::Sub(u, log_u)));
+    const V of_q = hn::Mul(
+        p, hn::IfThenElse(near_v, hn::NegMulAdd(hn::Mul(two, e), tail_v, hn::Mul(e_v, r_v)), hn::NegMulAdd(e, log_v, e_v)));
+    of_s = hn::IfThenElse(ahead, of_p, of_q);
+    of_t = hn::IfThenElse(ahead, of_q, of_p);
+    const V of_u = hn::IfThenElse(near_u, hn::Mul(two, hn::Add(r_u, tail_u)), log_u);
+    const V of_v = hn::IfThenElse(near_v, hn::Mul(two, hn::Add(r_v, tail_v)), log_v);
+    log_ratio = hn::Neg(hn::IfThenElse(ahead, of_u, of_v));
+  }
+};
+
+// beta KL(t, m) + (1 - beta) KL(s, m). dx has log(s/m) first. Its mean, KL(s, m), is taken from differences to its value at the
+// student's largest score: if that class has nearly all of the mass, log(s/m) and the mean have nearly no difference there.
+template <class T>
+HWY_INLINE double PairRow(const JsdLoss& op, const StudentAndTeacher<T>& rows, T* dx) {
+  const RowTag<T> d;
+  const auto bt = hn::Set(d, static_cast<T>(op.beta)), bs = hn::Set(d, static_cast<T>(1 - op.beta)), one = hn::Set(d, T(1));
+  double sums[3];
+  Sums(d, rows.n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* sum) HWY_ATTR {
+    const JsdTerms<RowTag<T>> terms(d, op.beta, rows.student.Masses(d, i, count), rows.teacher.Masses(d, i, count),
+                                    rows.LogRatios(d, i, count));
+    if (dx != nullptr) StoreUpTo(terms.log_ratio, d, count, dx + i);
+    const auto largest = hn::Eq(LoadUpTo(d, rows.student.terms + i, count, T(0)), one);
+    sum[0] = hn::MulAdd(bt, terms.of_t, hn::Mul(bs, terms.of_s));
+    sum[1] = hn::IfThenElseZero(largest, terms.log_ratio);
+    sum[2] = hn::IfThenElseZero(largest, one);
   });
-  if (dx == nullptr) return value;
-  const V64 shift = hn::Set(d, rows.log_s);
-  const auto student = [&](size_t i, size_t count)
-                           HWY_ATTR { return Exp(d, hn::Sub(LoadUpTo(d, rows.zs + i, count, -kInfinity<double>), shift)); };
-  const V64 mean = hn::Set(d, Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-                             return hn::Mul(student(i, count), LoadUpTo(d, dx + i, count, 0.0));
-                           }));
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V64 s = hn::Mul(bs, student(i, count));
-    StoreUpTo(hn::Mul(s, hn::Sub(LoadUpTo(d, dx + i, count, 0.0), mean)), d, count, dx + i);
+  if (dx == nullptr) return sums[0];
+  const auto reference = hn::Set(d, static_cast<T>(sums[1] / sums[2]));
+  const auto apart = [&](size_t i, size_t count) HWY_ATTR { return hn::Sub(LoadUpTo(d, dx + i, count, T(0)), reference); };
+  const auto mean = hn::Set(d, static_cast<T>(Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
+                              return hn::Mul(rows.student.Masses(d, i, count), apart(i, count));
+                            })));
+  ForEachVector(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreUpTo(hn::Mul(hn::Mul(bs, rows.student.Masses(d, i, count)), hn::Sub(apart(i, count), mean)), d, count, dx + i);
   });
-  return value;
+  return sums[0];
 }
 
 // d loss / d beta = KL(t, m) - KL(s, m): to first order the change of m with beta has no effect.
-HWY_INLINE double JsdSlope(double beta, const StudentAndTeacher& rows) {
+HWY_INLINE double PairSlope(const JsdLoss& op, const StudentAndTeacher<double>& rows) {
   const D64 d;
-  return PairSum(rows, [&](size_t /*i*/, size_t /*count*/, V64 ls, V64 lt, V64 y) HWY_ATTR {
-    const JsdTerms terms = JsdTermsOf(d, beta, Exp(d, ls), Exp(d, lt), y);
+  return Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
+    const JsdTerms<D64> terms(d, op.beta, rows.student.Masses(d, i, count), rows.teacher.Masses(d, i, count),
+                              rows.LogRatios(d, i, count));
     return hn::Sub(terms.of_t, terms.of_s);
   });
 }
 
-HWY_INLINE double PairRow(const DistillationLoss& op, const StudentAndTeacher& rows, double* dx) {
-  return DistillationRow(op.temperature, rows, dx);
-}
-HWY_INLINE double PairRow(const JsdLoss& op, const StudentAndTeacher& rows, double* dx) { return JsdRow(op.beta, rows, dx); }
-HWY_INLINE double PairSlope(const DistillationLoss& op, const StudentAndTeacher& rows) {
-  return DistillationSlope(op.temperature, rows);
-}
-HWY_INLINE double PairSlope(const JsdLoss& op, const StudentAndTeacher& rows) { return JsdSlope(op.beta, rows); }
 HWY_INLINE double TemperatureOf(const DistillationLoss& op) { return op.temperature; }
 HWY_INLINE double TemperatureOf(const JsdLoss& /*op*/) { return 1; }
 
-// The result of one row: its value and its derivative in the loss's parameter. The gradient in x goes to dx, if there is one.
-// `wide`: a workspace of four rows.
-struct PairResult {
-  double value, slope;
-};
+// Whether products with the parameter neither overflow nor vanish in float.
+HWY_INLINE bool FitsFloat(const DistillationLoss& op) { return op.temperature >= 0x1p-20 && op.temperature <= 0x1p20; }
+HWY_INLINE bool FitsFloat(const JsdLoss& op) { return op.beta >= 0x1p-40 && 1 - op.beta >= 0x1p-40; }
+
+// The memory of a row for PairRowOf.
+template <class T>
+size_t PairMemory(size_t n) {
+  return sizeof(T) == 4 ? 8 * Arena::room<double>(n) : 5 * Arena::room<double>(n);
+}
 
 template <class Op, class T>
-HWY_INLINE PairResult PairRowOf(const Op& op, const T* x, const T* target, size_t n, double* const (&wide)[4], T* dx,
-                                bool slope) {
+HWY_INLINE double PairRowOf(const Op& op, const T* x, const T* target, size_t n, Arena memory, T* dx, double* slope);
+
+// As PairRowOf for float, in float64.
+template <class Op>
+HWY_NOINLINE double WidePairRowOf(const Op& op, const float* x, const float* target, size_t n, Arena memory, float* dx,
+                                  double* slope) {
   const D64 d;
-  double *const zs = wide[0], *const zt = wide[1];
-  const double log_s = LogTermsRow(TemperatureOf(op), x, n, zs);
-  const double log_t = LogTermsRow(TemperatureOf(op), target, n, zt);
-  if (log_s != log_s || log_t != log_t) {
-    if (dx != nullptr) FillRow(RowTag<T>(), kNaN<T>, n, dx);
-    return {kNaN<double>, kNaN<double>};
-  }
-  const bool infinite = RowMax(RowTag<T>(), x, n) == kInfinity<T>;
-  const V64 shift = hn::Set(d, log_t);
-  const auto teacher = [&](size_t i, size_t count)
-                           HWY_ATTR { return Exp(d, hn::Sub(LoadUpTo(d, zt + i, count, -kInfinity<double>), shift)); };
-  const bool near = !infinite && LogRatiosOfNearSoftmax(TemperatureOf(op), x, target, n, log_s - log_t, teacher, wide[2]);
-  const StudentAndTeacher rows = {zs, zt, log_s, log_t, near ? wide[2] : nullptr, n};
-  PairResult result = {PairRow(op, rows, dx == nullptr ? nullptr : wide[3]), 0};
-  if (slope) result.slope = PairSlope(op, rows);
-  if (dx == nullptr) return result;
-  if (infinite) {
-    FillRow(RowTag<T>(), T(0), n, dx);
-  } else {
+  double *const wide_x = memory.template take<double>(n), *const wide_target = memory.template take<double>(n);
+  double* const wide_dx = dx == nullptr ? nullptr : memory.template take<double>(n);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreUpTo(LoadWide(d, x + i, count, 0.0f), d, count, wide_x + i);
+    StoreUpTo(LoadWide(d, target + i, count, 0.0f), d, count, wide_target + i);
+  });
+  const double value = PairRowOf(op, wide_x, wide_target, n, memory, wide_dx, slope);
+  if (dx != nullptr) {
     ForEachVector(
-        d, n, [&](size_t i, size_t count) HWY_ATTR { StoreNarrow(LoadUpTo(d, wide[3] + i, count, 0.0), d, count, dx + i); });
+        d, n, [&](size_t i, size_t count) HWY_ATTR { StoreNarrow(LoadUpTo(d, wide_dx + i, count, 0.0), d, count, dx + i); });
   }
-  return result;
+  return value;
+}
+
+// The value of a row, its gradient in x in dx, if there is one, and its derivative in the loss's parameter in *slope, likewise.
+template <class Op, class T>
+HWY_INLINE double PairRowOf(const Op& op, const T* x, const T* target, size_t n, Arena memory, T* dx, double* slope) {
+  if constexpr (sizeof(T) == 4) {
+    if (!FitsFloat(op)) return WidePairRowOf(op, x, target, n, memory, dx, slope);
+    // The derivative in the parameter is a sum of either sign, in float64.
+    if (slope != nullptr) WidePairRowOf(op, x, target, n, memory, static_cast<float*>(nullptr), slope);
+  }
+  const D64 d;
+  const double temperature = TemperatureOf(op);
+  const SoftmaxRow<T> student = SoftmaxRowOf(temperature, x, n, memory), teacher = SoftmaxRowOf(temperature, target, n, memory);
+  const bool infinite = student.x != x;
+  if (student.log_sum != student.log_sum || teacher.log_sum != teacher.log_sum) {
+    if (dx != nullptr) FillRow(RowTag<T>(), kNaN<T>, n, dx);
+    if (slope != nullptr) *slope = kNaN<double>;
+    return kNaN<double>;
+  }
+  double* const ratios = memory.template take<double>(n);
+  const bool near = !infinite && LogRatiosOfNearSoftmax(
+                                     temperature, x, teacher.x, n, student.log_sum - teacher.log_sum,
+                                     [&](size_t i, size_t count) HWY_ATTR { return student.WideMasses(d, i, count); },
+                                     [&](size_t i, size_t count) HWY_ATTR { return teacher.WideMasses(d, i, count); }, ratios);
+  const StudentAndTeacher<T> rows = {student, teacher, DividedBy<D64>(temperature), near ? ratios : nullptr, n};
+  if constexpr (sizeof(T) == 8) {
+    if (slope != nullptr) *slope = PairSlope(op, rows);
+  }
+  const double value = PairRow(op, rows, dx);
+  if (infinite && dx != nullptr) FillRow(RowTag<T>(), T(0), n, dx);
+  return value;
 }
 
 template <class Op, class T>
 void PairRows(const Op& common, const LossBatch<T>& batch, LossScratch<T> scratch) {
-  const size_t n = batch.x.cols;
-  Arena& memory = scratch.memory;
-  double* const wide[4] = {memory.template take<double>(n), memory.template take<double>(n), memory.template take<double>(n),
-                           memory.template take<double>(n)};
   for (size_t r = 0; r < batch.x.rows; ++r) {
-    const PairResult result = PairRowOf(at_row(common, batch.per_row, r), batch.x.row(r), batch.target.row(r), n, wide,
-                                        batch.dx.data == nullptr ? nullptr : batch.dx.row(r), !batch.gradients.empty());
-    batch.value[r] = result.value;
-    PutSlope(batch, r, std::get<0>(Op::kParams).name, result.slope);
+    double slope = 0;
+    batch.value[r] =
+        PairRowOf(at_row(common, batch.per_row, r), batch.x.row(r), batch.target.row(r), batch.x.cols, scratch.memory,
+                  batch.dx.data == nullptr ? nullptr : batch.dx.row(r), batch.gradients.empty() ? nullptr : &slope);
+    PutSlope(batch, r, std::get<0>(Op::kParams).name, slope);
   }
 }
 

@@ -14,14 +14,14 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// The memory of each loss. A map's loss: a row and the map's memory. Teacher and student: four rows of logarithms. Softmax: two
-// rows, and short rows without their class.
+// The memory of each loss. A map's loss: a row and the map's memory. Softmax: two rows, and short rows without
+// their class.
 template <class T>
 size_t LossMemory(const Loss& loss, const MapKernels<T>& maps, size_t n) {
   return std::visit(
       [&]<class Op>(const Op& op) -> size_t {
         if constexpr (requires { map_of(op); }) return Arena::room<T>(n) + maps.memory(map_of(op), n);
-        if constexpr (Op::kTarget == TargetKind::scores) return 4 * Arena::room<double>(n);
+        if constexpr (Op::kTarget == TargetKind::scores) return PairMemory<T>(n);
         const size_t copies = n <= ShortRows<T>::kLongest ? Arena::room<T>(ShortRows<T>::kRows * n) : 0;
         return 2 * Arena::room<T>(n) + copies;
       },

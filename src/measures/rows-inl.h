@@ -121,7 +121,8 @@ HWY_NOINLINE bool IsNearSoftmax(const Pair& rows, const T* x, const T* y, double
   const bool of_scores = rows.has_logs() && (p.shift != 0 || q.shift != 0);
   if (!of_scores || !p.exists || !q.exists || p.constant || q.constant) return false;
   return LogRatiosOfNearSoftmax(
-      1, y, x, p.n, q.shift - p.shift, [&](size_t i, size_t count) HWY_ATTR { return p.P(D64(), i, count); }, ratios);
+      1, y, x, p.n, q.shift - p.shift, [&](size_t i, size_t count) HWY_ATTR { return q.P(D64(), i, count); },
+      [&](size_t i, size_t count) HWY_ATTR { return p.P(D64(), i, count); }, ratios);
 }
 
 // The distribution copied to p, so that a gradient may be written over its scores.

@@ -52,12 +52,19 @@ HWY_INLINE hn::Vec<D> Phi2NearZero(D d, hn::Vec<D> x) {
 }
 
 // e^x - 1 - x and e^x - 1 near 0.
-HWY_INLINE V64 ExpTailNearZero(D64 d, V64 x) { return hn::Mul(hn::Mul(x, x), Phi2NearZero(d, x)); }
-HWY_INLINE V64 Expm1NearZero(D64 d, V64 x) { return hn::Add(x, ExpTailNearZero(d, x)); }
+template <class D>
+HWY_INLINE hn::Vec<D> ExpTailNearZero(D d, hn::Vec<D> x) {
+  return hn::Mul(hn::Mul(x, x), Phi2NearZero(d, x));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> Expm1NearZero(D d, hn::Vec<D> x) {
+  return hn::Add(x, ExpTailNearZero(d, x));
+}
 
 // e^x - 1, phi_1(x) = (e^x - 1) / x and phi_2(x) for every x, from exp_x = e^x.
-HWY_INLINE V64 Expm1(D64 d, V64 x, V64 exp_x) {
-  return hn::IfThenElse(IsNearZero(d, x), Expm1NearZero(d, x), hn::Sub(exp_x, hn::Set(d, 1.0)));
+template <class D>
+HWY_INLINE hn::Vec<D> Expm1(D d, hn::Vec<D> x, hn::Vec<D> exp_x) {
+  return hn::IfThenElse(IsNearZero(d, x), Expm1NearZero(d, x), hn::Sub(exp_x, hn::Set(d, hn::TFromD<D>(1))));
 }
 HWY_INLINE V64 Phi1(D64 d, V64 x, V64 exp_x) {
   const V64 one = hn::Set(d, 1.0);

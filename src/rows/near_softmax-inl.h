@@ -27,36 +27,36 @@ struct ExactDifference {
   }
 };
 
-// ratios[i] = log(s_i / t_i) for s = softmax(x / T) and t = softmax(y / T), with a small relative error; t(i, count) returns t.
+// ratios[i] = log(s_i / t_i) for s = softmax(x / T) and t = softmax(y / T), with a small relative error; s(i, count) and t(i,
+// count) return the masses.
 //
-// The difference of the two logarithms has their rounding error, however near they are. With k the place of the largest y and
-// d_i = ((x_i - y_i) - (x_k - y_k)) / T, whose inner differences are exact,
+// The difference of the two logarithms has their rounding error, however near they are. With d_i = ((x_i - y_i) - (max x - max
+// y)) / T, whose inner differences are exact,
 //   log(s_i / t_i) = d_i - log(sum t e^d) = d_i - log(1 + sum t (e^d - 1)),
 // in which no large number is rounded. Returns false, without ratios, if the sum is not small or NaN: the difference of
 // logarithms loses nothing then. Most rows that are not near are recognised without a pass by `sums_apart`, the difference of
 // their log sum e^((x - max x) / T). If a score is absent in both rows, its ratio is undefined.
-template <class T, class Weights>
+template <class T, class StudentMasses, class TeacherMasses>
 HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* y, size_t n, double sums_apart,
-                                       const Weights& t, double* ratios) {
+                                       const StudentMasses& s, const TeacherMasses& t, double* ratios) {
   if (!(std::abs(sums_apart) < 0.0625)) return false;
   const D64 d;
-  const T top = RowMax(RowTag<T>(), y, n);
-  size_t k = 0;
-  while (k + 1 < n && y[k] != top) ++k;
-  const ExactDifference at_top(hn::Set(d, static_cast<double>(x[k])), hn::Set(d, static_cast<double>(y[k])));
-  if (!std::isfinite(hn::GetLane(at_top.high))) return false;
-  const V64 x_k = hn::Set(d, static_cast<double>(x[k])), t_k = hn::Set(d, hn::GetLane(t(k, 1)));
+  const RowTag<T> narrow;
+  const ExactDifference of_maxima(hn::Set(d, static_cast<double>(RowMax(narrow, x, n))),
+                                  hn::Set(d, static_cast<double>(RowMax(narrow, y, n))));
+  if (!IsFinite(hn::GetLane(of_maxima.high))) return false;
   const V64 factor = hn::Set(d, temperature), absent = hn::Set(d, -kInfinity<double>);
+  const V64 level_of_s = hn::Set(d, ExpNumber(sums_apart));
   const double excess = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 xi = LoadWide(d, x + i, count, T(0)), yi = LoadWide(d, y + i, count, T(0));
     const auto none = hn::And(hn::Eq(xi, absent), hn::Eq(yi, absent));
     const ExactDifference apart(xi, yi);
-    const V64 relative = hn::Add(hn::Sub(apart.high, at_top.high), hn::Sub(apart.low, at_top.low));
+    const V64 relative = hn::Add(hn::Sub(apart.high, of_maxima.high), hn::Sub(apart.low, of_maxima.low));
     const V64 di = hn::IfThenZeroElse(none, hn::Div(relative, factor)), ti = t(i, count);
     StoreUpTo(di, d, count, ratios + i);
-    // t_i e^d if one of the factors overflows or underflows.
-    const V64 far = hn::Mul(t_k, Exp(d, hn::Div(hn::Sub(xi, x_k), factor)));
-    const V64 term = hn::IfThenElse(IsNearZero(d, di), hn::Mul(ti, Expm1NearZero(d, di)), hn::Sub(far, ti));
+    // t_i e^d = s_i e^(sums apart), also if e^d overflows or underflows.
+    const V64 far = hn::MulSub(s(i, count), level_of_s, ti);
+    const V64 term = hn::IfThenElse(IsNearZero(d, di), hn::Mul(ti, Expm1NearZero(d, di)), far);
     return hn::IfThenZeroElse(none, term);
   });
   if (!(std::abs(excess) <= 0.5)) return false;
