@@ -631,6 +631,8 @@ TEST(LossesOfPairs, OfFloatsAreThoseOfDoubles) {
           batch.x.push_back(static_cast<float>(normal(random) + (i == 0 ? first : 0)));
           batch.target.push_back(static_cast<float>(batch.x[i] + distance * normal(random)));
         }
+        // A class that nearly only the teacher has: log(s/m) is nearly the same for all others.
+        if (n == 7) batch.x[3] = -18, batch.target[3] = 18;
         const Batch<double> wide = {1, n, {batch.x.begin(), batch.x.end()}, {batch.target.begin(), batch.target.end()}, {}};
         const double range = std::ranges::max(wide.x) - std::ranges::min(wide.x);
         for (const Loss& op : losses) {
@@ -648,6 +650,37 @@ TEST(LossesOfPairs, OfFloatsAreThoseOfDoubles) {
         }
       }
     }
+  }
+}
+
+TYPED_TEST(Losses, OfPairsWithInfiniteScores) {
+  using T = TypeParam;
+  const T infinity = kInfinity<T>, nan = std::numeric_limits<T>::quiet_NaN();
+  for (const Loss& op : {Loss(DistillationLoss{.temperature = 2}), Loss(JsdLoss{.beta = 0.3})}) {
+    // Scores of +inf share the mass.
+    const Result<T> shared = run(op, Batch<T>{1, 3, {infinity, 1, infinity}, {5, -infinity, 5}, {}});
+    EXPECT_EQ(shared.value[0], 0) << name_of(op);
+    EXPECT_EQ(shared.dx, std::vector<T>(3)) << name_of(op);
+    for (const std::vector<T>& row : {std::vector<T>{infinity, nan, 1}, std::vector<T>{nan, 1, infinity}}) {
+      for (const bool student : {true, false}) {
+        const std::vector<T> other = {0, 1, 2};
+        const Result<T> got = run(op, Batch<T>{1, 3, student ? row : other, student ? other : row, {}});
+        EXPECT_TRUE(std::isnan(got.value[0])) << name_of(op) << student;
+        for (const T g : got.dx) EXPECT_TRUE(std::isnan(g)) << name_of(op) << student;
+      }
+    }
+  }
+}
+
+// A loss that is a number is one, though log s - log t or T^2 are none of the scores' type.
+TEST(LossesOfPairs, OfExtremeTemperatures) {
+  const float lowest = std::numeric_limits<float>::lowest();
+  const Result<float> masked = run(DistillationLoss{.temperature = 0.5}, Batch<float>{1, 3, {0, 1, lowest}, {0, 1, 2}, {}});
+  const double mass = 1 / (1 + std::exp(-2.0) + std::exp(-4.0));
+  EXPECT_NEAR(masked.value[0], 0.5 * mass * std::numeric_limits<float>::max(), 1e-5 * masked.value[0]);
+  for (const double t : {1e-308, 1e-300}) {
+    const Result<double> got = run(DistillationLoss{.temperature = t}, Batch<double>{1, 2, {0, 1e9}, {1e9, 0}, {}});
+    EXPECT_NEAR(got.value[0], t * 1e9, 1e-14 * t * 1e9);
   }
 }
 

@@ -74,7 +74,7 @@ HWY_INLINE SoftmaxRow<T> SoftmaxRowOf(double temperature, const T* x, size_t n, 
   const RowTag<T> d;
   T* const terms = memory.template take<T>(n);
   T max = RowMax(d, x, n);
-  if (max == kInfinity<T>) {
+  if (max == kInfinity<T> && !FindNonFinite(x, n).nan) {
     T* const canonical = memory.template take<T>(n);
     Canonical(x, n, canonical);
     x = canonical, max = 0;
@@ -97,19 +97,15 @@ HWY_INLINE SoftmaxRow<T> SoftmaxRowOf(double temperature, const T* x, size_t n, 
 template <class T>
 struct StudentAndTeacher {
   SoftmaxRow<T> student, teacher;
-  DividedBy<D64> divided;
-  const double* ratios;  // log s - log t, if they are nearly equal; or nullptr
+  double temperature;
+  const double* ratios;  // T (log s - log t), if they are nearly equal; or nullptr
   size_t n;
 
-  // log s - log t. Where s and t are both 0 it has no meaning.
-  template <class D>
-  HWY_INLINE hn::Vec<D> LogRatios(D d, size_t i, size_t count) const {
-    return FromDouble(d, i, count, [&](size_t at, size_t some) HWY_ATTR {
-      const D64 wide;
-      if (ratios != nullptr) return LoadUpTo(wide, ratios + at, some, 0.0);
-      const V64 apart = hn::Sub(student.BelowMax(wide, at, some), teacher.BelowMax(wide, at, some));
-      return hn::Sub(divided(apart), hn::Set(wide, student.log_sum - teacher.log_sum));
-    });
+  // T (log s - log t), which is finite for any T. Where s and t are both 0 it has no meaning.
+  HWY_INLINE V64 ScaledLogRatios(D64 d, size_t i, size_t count) const {
+    if (ratios != nullptr) return LoadUpTo(d, ratios + i, count, 0.0);
+    const V64 level = hn::Set(d, temperature * (student.log_sum - teacher.log_sum));
+    return hn::Sub(hn::Sub(student.BelowMax(d, i, count), teacher.BelowMax(d, i, count)), level);
   }
 };
 
@@ -119,22 +115,24 @@ HWY_INLINE hn::Mask<D> IsAbsent(D d, const T* x, size_t count) {
 }
 
 // T^2 sum t (e^y - 1 - y), y = log s - log t: for small y by its series, in T y so that a large T loses no digits; otherwise as
-// s - t - t y.
+// T (T (s - t) - t T y).
 template <class T>
 HWY_INLINE double PairRow(const DistillationLoss& op, const StudentAndTeacher<T>& rows, T* dx) {
   const RowTag<T> d;
   const auto factor = hn::Set(d, static_cast<T>(op.temperature)), zero = hn::Zero(d), infinity = hn::Set(d, kInfinity<T>);
   return Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
     const auto absent = IsAbsent(d, rows.student.x + i, count), no_target = IsAbsent(d, rows.teacher.x + i, count);
-    const auto s = rows.student.Masses(d, i, count), t = rows.teacher.Masses(d, i, count), y = rows.LogRatios(d, i, count);
-    const auto near = IsNearZero(d, y);
-    const auto near_y = hn::IfThenElseZero(near, y), scaled = hn::Mul(factor, near_y), phi2 = Phi2NearZero(d, near_y);
-    const auto small = hn::Mul(t, hn::Mul(hn::Mul(scaled, scaled), phi2));
-    const auto t_y = hn::Mul(t, hn::IfThenZeroElse(hn::Eq(t, zero), y));
-    const auto large = hn::Mul(factor, hn::Mul(factor, hn::Sub(hn::Sub(s, t), t_y)));
+    const auto s = rows.student.Masses(d, i, count), t = rows.teacher.Masses(d, i, count);
+    const auto scaled =
+        FromDouble(d, i, count, [&](size_t at, size_t some) HWY_ATTR { return rows.ScaledLogRatios(D64(), at, some); });
+    const auto near = hn::Le(hn::Abs(scaled), factor);
+    const auto near_scaled = hn::IfThenElseZero(near, scaled), near_y = hn::Div(near_scaled, factor);
+    const auto phi2 = Phi2NearZero(d, near_y);
+    const auto small = hn::Mul(t, hn::Mul(hn::Mul(near_scaled, near_scaled), phi2));
+    const auto far = hn::Mul(factor, hn::Sub(s, t)), t_scaled = hn::Mul(t, hn::IfThenZeroElse(hn::Eq(t, zero), scaled));
+    const auto large = hn::Mul(factor, hn::Sub(far, t_scaled));
     if (dx != nullptr) {
-      const auto close = hn::Mul(t, hn::MulAdd(hn::Mul(scaled, near_y), phi2, scaled));
-      const auto far = hn::Mul(factor, hn::Sub(s, t));
+      const auto close = hn::Mul(t, hn::MulAdd(hn::Mul(near_scaled, near_y), phi2, near_scaled));
       StoreUpTo(hn::IfThenZeroElse(absent, hn::IfThenElse(near, close, far)), d, count, dx + i);
     }
     // A class that only the teacher has, with any small probability: t itself may have underflowed.
@@ -146,16 +144,17 @@ HWY_INLINE double PairRow(const DistillationLoss& op, const StudentAndTeacher<T>
 // d loss / dT. With g = e^y - 1 - y, KL is sum t g; with u = z - <t, z>, z of the teacher, and w = u + y, z of the student but
 // for a constant, the derivative is
 //   T sum (2 t g + t y u - (s - t) w) = T sum t (h - g u), h = 2 (e^y - 1) - y (1 + e^y) = sum_{k >= 3} (2 - k) y^k / k!,
-// in which the series is used for small y, because nothing cancels in it.
+// in which the series is used for small y, because nothing cancels in it. For other y there are T w and T y, which are finite
+// for any T.
 HWY_INLINE double PairSlope(const DistillationLoss& op, const StudentAndTeacher<double>& rows) {
   const D64 d;
-  const V64 zero = hn::Zero(d), two = hn::Set(d, 2.0);
-  // z of a row that has mass there.
-  const auto score = [&](const SoftmaxRow<double>& row, V64 mass, size_t i, size_t count)
-                         HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(mass, zero), rows.divided(row.BelowMax(d, i, count))); };
+  const V64 zero = hn::Zero(d), two = hn::Set(d, 2.0), factor = hn::Set(d, op.temperature);
+  // T z where the row has mass.
+  const auto scaled_score = [&](const SoftmaxRow<double>& row, V64 mass, size_t i, size_t count)
+                                HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(mass, zero), row.BelowMax(d, i, count)); };
   const double mean = Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 t = rows.teacher.Masses(d, i, count);
-    return hn::Mul(t, score(rows.teacher, t, i, count));
+    return hn::Mul(t, scaled_score(rows.teacher, t, i, count));
   });
   // (2 - k) / k! from k = 3 on.
   constexpr auto kSeries = [] {
@@ -163,24 +162,26 @@ HWY_INLINE double PairSlope(const DistillationLoss& op, const StudentAndTeacher<
     for (size_t i = 0; i < c.size(); ++i) c[i] = -static_cast<double>(i + 1) * kInverseFactorials[i + 1];
     return c;
   }();
-  const V64 level_t = hn::Set(d, mean), level_s = hn::Set(d, mean + (rows.student.log_sum - rows.teacher.log_sum));
-  return op.temperature * Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
-           const V64 s = rows.student.Masses(d, i, count), t = rows.teacher.Masses(d, i, count),
-                     y = rows.LogRatios(d, i, count);
-           const auto near = IsNearZero(d, y), no_student = hn::Eq(s, zero), no_target = hn::Eq(t, zero);
-           const V64 u = hn::IfThenZeroElse(no_target, hn::Sub(score(rows.teacher, t, i, count), level_t)),
-                     yn = hn::IfThenElseZero(near, y), y2 = hn::Mul(yn, yn);
-           const V64 h = hn::Mul(hn::Mul(y2, yn), Polynomial(d, yn, kSeries));
-           const V64 small = hn::Mul(t, hn::NegMulAdd(hn::Mul(y2, Phi2NearZero(d, yn)), u, h));
-           const V64 y_t = hn::IfThenZeroElse(no_target, y), t_y = hn::Mul(t, y_t), apart = hn::Sub(s, t);
-           const V64 of_s = hn::IfThenZeroElse(no_student, hn::Sub(score(rows.student, s, i, count), level_s));
-           const V64 w = hn::IfThenElse(no_target, of_s, hn::Add(u, y_t));
-           const V64 large = hn::NegMulAdd(apart, w, hn::MulAdd(t_y, u, hn::Mul(two, hn::Sub(apart, t_y))));
-           return hn::IfThenElse(near, small, large);
-         });
+  const V64 level_t = hn::Set(d, mean);
+  const V64 level_s = hn::Set(d, mean + op.temperature * (rows.student.log_sum - rows.teacher.log_sum));
+  return Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 s = rows.student.Masses(d, i, count), t = rows.teacher.Masses(d, i, count);
+    const V64 t_y = rows.ScaledLogRatios(d, i, count);
+    const auto near = hn::Le(hn::Abs(t_y), factor), no_student = hn::Eq(s, zero), no_target = hn::Eq(t, zero);
+    const V64 t_u = hn::IfThenZeroElse(no_target, hn::Sub(scaled_score(rows.teacher, t, i, count), level_t));
+    const V64 y = hn::Div(hn::IfThenElseZero(near, t_y), factor), y2 = hn::Mul(y, y);
+    const V64 h = hn::Mul(factor, hn::Mul(hn::Mul(y2, y), Polynomial(d, y, kSeries)));
+    const V64 small = hn::Mul(t, hn::NegMulAdd(hn::Mul(y2, Phi2NearZero(d, y)), t_u, h));
+    const V64 far_t_y = hn::IfThenZeroElse(no_target, t_y), weighted = hn::Mul(t, far_t_y), apart = hn::Sub(s, t);
+    const V64 of_s = hn::IfThenZeroElse(no_student, hn::Sub(scaled_score(rows.student, s, i, count), level_s));
+    const V64 t_w = hn::IfThenElse(no_target, of_s, hn::Add(t_u, far_t_y));
+    const V64 twice = hn::Mul(two, hn::NegMulAdd(t, far_t_y, hn::Mul(factor, apart)));
+    const V64 large = hn::NegMulAdd(apart, t_w, hn::MulAdd(weighted, hn::Div(t_u, factor), twice));
+    return hn::IfThenElse(near, small, large);
+  });
 }
 
-// The terms of KL(t, m) and KL(s, m) at a class, p - m + m - p log(p/m) with the sign that makes them positive, and log(s/m).
+// The terms of KL(t, m) and KL(s, m) at a class, m - p + p log(p/m), neither of which is negative, and log(s/m).
 //
 // p is the larger of s and t, q = p e^-a the other one, and m = p M = p (w_p + w_q e^-a). With U = m/p - 1 = -w_q (1 - e^-a)
 // and V = m/q - 1 = w_p (1 - e^-a) / e^-a the terms are p (U - log(1 + U)) and q (V - log(1 + V)), neither of which is
@@ -199,7 +200,7 @@ struct JsdTerms {
     const V p = hn::IfThenElse(ahead, s, t);
     const V w_p = hn::IfThenElse(ahead, of_student, of_teacher), w_q = hn::IfThenElse(ahead, of_teacher, of_student);
     // At the limit e = e^-a is 0.
-    const V a = hn::Min(hn::Abs(y), hn::Set(d, T(sizeof(T) == 4 ? 200 : 1500))), minus_a = hn::Neg(a), e = Exp(d, minus_a);
+    const V a = hn::Min(hn::Abs(y), hn::Set(d, kLimit<T>)), minus_a = hn::Neg(a), e = Exp(d, minus_a);
     const V fallen = hn::Neg(Expm1(d, minus_a, e)), u = hn::Neg(hn::Mul(w_q, fallen)), e_v = hn::Mul(w_p, fallen);
     const V log_u = Log(d, hn::MulAdd(w_q, e, w_p)), log_v = hn::Add(log_u, a);
     const auto near_u = hn::Le(hn::Neg(u), half), near_v = hn::Le(e_v, hn::Mul(half, e));
@@ -214,32 +215,94 @@ struct JsdTerms {
     const V of_v = hn::IfThenElse(near_v, hn::Mul(two, hn::Add(r_v, tail_v)), log_v);
     log_ratio = hn::Neg(hn::IfThenElse(ahead, of_u, of_v));
   }
+
+  template <class T>
+  static constexpr T kLimit = sizeof(T) == 4 ? T(200) : T(1500);
 };
 
-// beta KL(t, m) + (1 - beta) KL(s, m). dx has log(s/m) first. Its mean, KL(s, m), is taken from differences to its value at the
-// student's largest score: if that class has nearly all of the mass, log(s/m) and the mean have nearly no difference there.
+// log(1 + w (e^z - 1)) for 0 <= w <= 1, rest = 1 - w, with a small relative error. It is log(1 + u) with u = w (e^z - 1) or,
+// above 0, z + log(1 + u) with u = rest (e^-z - 1), where u lies between -1 and 0.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V LogOfMixture(D d, V w, V rest, V z) {
+  using T = hn::TFromD<D>;
+  const V zero = hn::Zero(d), half = hn::Set(d, T(0.5)), two = hn::Set(d, T(2));
+  const auto above = hn::Gt(z, zero);
+  const V minus_a = hn::Max(hn::Neg(hn::Abs(z)), hn::Set(d, -JsdTerms<D>::template kLimit<T>)), e = Exp(d, minus_a);
+  const V fallen = hn::Neg(Expm1(d, minus_a, e));
+  const V moved = hn::IfThenElse(above, rest, w), kept = hn::IfThenElse(above, w, rest);
+  const V far = hn::Add(Log(d, hn::MulAdd(moved, e, kept)), hn::IfThenElseZero(above, hn::Neg(minus_a)));
+  // w (e^z - 1) for either sign of z, as a quotient by 1 or e^-z.
+  const V rise = hn::Mul(w, hn::IfThenElse(above, fallen, hn::Neg(fallen))), unit = hn::IfThenElse(above, e, hn::Set(d, T(1)));
+  const auto near = hn::Le(hn::Abs(rise), hn::Mul(half, unit));
+  const V r = hn::IfThenElseZero(near, hn::Div(rise, hn::MulAdd(two, unit, rise)));
+  return hn::IfThenElse(near, hn::Mul(two, hn::Add(r, ArtanhTail(d, r))), far);
+}
+
+// dx = l, log(s/m) less its value at a reference with log s - log t = y_0. Returns <s, l>. With w the part of the teacher in m
+// at the reference,
+//   l = -log((m/s) / (m/s)_0) = -log(1 + w (e^(y_0 - y) - 1)),
+// which keeps its digits where log(s/m) is nearly the same for all classes with mass. The reference is the student's largest
+// score; y_0 may be any number, and has a limit, at which the teacher has no mass there.
+template <class T>
+HWY_NOINLINE double RelativeLogRatios(double beta, const StudentAndTeacher<T>& rows, T* dx) {
+  const RowTag<T> d;
+  const D64 wide;
+  double sums[2];
+  Sums(wide, rows.n, sums, [&](size_t i, size_t count, V64* sum) HWY_ATTR {
+    const V64 one = hn::Set(wide, 1.0), most = hn::Set(wide, 40.0);
+    const auto largest = hn::Eq(LoadWide(wide, rows.student.terms + i, count, T(0)), one);
+    sum[0] = hn::IfThenElseZero(largest, hn::Min(rows.ScaledLogRatios(wide, i, count), most));
+    sum[1] = hn::IfThenElseZero(largest, one);
+  });
+  const double y_0 = sums[0] / sums[1];
+  const double teacher_0 = beta * ExpNumber(-y_0), m_0 = 1 - beta + teacher_0;
+  const auto w = hn::Set(d, static_cast<T>(teacher_0 / m_0)), rest = hn::Set(d, static_cast<T>((1 - beta) / m_0));
+  return Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto z = FromDouble(d, i, count, [&](size_t at, size_t some) HWY_ATTR {
+      return hn::Sub(hn::Set(D64(), y_0), rows.ScaledLogRatios(D64(), at, some));
+    });
+    const auto l = hn::Neg(LogOfMixture(d, w, rest, z));
+    StoreUpTo(l, d, count, dx + i);
+    return hn::Mul(rows.student.Masses(d, i, count), l);
+  });
+}
+
+// beta KL(t, m) + (1 - beta) KL(s, m), and its gradient (1 - beta) s (l - <s, l>), where l is log(s/m) or differs from it by a
+// constant: its value at the student's largest score, so that nothing cancels if that class has nearly all of the mass. l has a
+// rounding error of eps times that constant, and of eps for the mass of classes that are not nearly equal. If <s, l> is not
+// larger, l is computed again.
 template <class T>
 HWY_INLINE double PairRow(const JsdLoss& op, const StudentAndTeacher<T>& rows, T* dx) {
   const RowTag<T> d;
   const auto bt = hn::Set(d, static_cast<T>(op.beta)), bs = hn::Set(d, static_cast<T>(1 - op.beta)), one = hn::Set(d, T(1));
-  double sums[3];
+  double sums[4];
   Sums(d, rows.n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* sum) HWY_ATTR {
-    const JsdTerms<RowTag<T>> terms(d, op.beta, rows.student.Masses(d, i, count), rows.teacher.Masses(d, i, count),
-                                    rows.LogRatios(d, i, count));
+    const auto y =
+        FromDouble(d, i, count, [&](size_t at, size_t some) HWY_ATTR { return rows.ScaledLogRatios(D64(), at, some); });
+    const auto s = rows.student.Masses(d, i, count);
+    const JsdTerms<RowTag<T>> terms(d, op.beta, s, rows.teacher.Masses(d, i, count), y);
     if (dx != nullptr) StoreUpTo(terms.log_ratio, d, count, dx + i);
     const auto largest = hn::Eq(LoadUpTo(d, rows.student.terms + i, count, T(0)), one);
     sum[0] = hn::MulAdd(bt, terms.of_t, hn::Mul(bs, terms.of_s));
     sum[1] = hn::IfThenElseZero(largest, terms.log_ratio);
     sum[2] = hn::IfThenElseZero(largest, one);
+    sum[3] = hn::IfThenElseZero(hn::Gt(hn::Abs(y), hn::Set(d, T(0.4))), s);
   });
   if (dx == nullptr) return sums[0];
-  const auto reference = hn::Set(d, static_cast<T>(sums[1] / sums[2]));
-  const auto apart = [&](size_t i, size_t count) HWY_ATTR { return hn::Sub(LoadUpTo(d, dx + i, count, T(0)), reference); };
-  const auto mean = hn::Set(d, static_cast<T>(Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
-                              return hn::Mul(rows.student.Masses(d, i, count), apart(i, count));
-                            })));
+  T constant = static_cast<T>(sums[1] / sums[2]);
+  double mean = Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto l = hn::Sub(LoadUpTo(d, dx + i, count, T(0)), hn::Set(d, constant));
+    return hn::Mul(rows.student.Masses(d, i, count), l);
+  });
+  const double rounding = HWY_MAX(std::abs(static_cast<double>(constant)), sums[3]);
+  if (!(32 * std::abs(mean) >= rounding)) {
+    mean = RelativeLogRatios(op.beta, rows, dx);
+    constant = 0;
+  }
+  const auto level = hn::Set(d, constant), rest = hn::Set(d, static_cast<T>(mean));
   ForEachVector(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
-    StoreUpTo(hn::Mul(hn::Mul(bs, rows.student.Masses(d, i, count)), hn::Sub(apart(i, count), mean)), d, count, dx + i);
+    const auto s = hn::Mul(bs, rows.student.Masses(d, i, count)), l = hn::Sub(LoadUpTo(d, dx + i, count, T(0)), level);
+    StoreUpTo(hn::Mul(s, hn::Sub(l, rest)), d, count, dx + i);
   });
   return sums[0];
 }
@@ -249,7 +312,7 @@ HWY_INLINE double PairSlope(const JsdLoss& op, const StudentAndTeacher<double>& 
   const D64 d;
   return Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
     const JsdTerms<D64> terms(d, op.beta, rows.student.Masses(d, i, count), rows.teacher.Masses(d, i, count),
-                              rows.LogRatios(d, i, count));
+                              rows.ScaledLogRatios(d, i, count));
     return hn::Sub(terms.of_t, terms.of_s);
   });
 }
@@ -258,7 +321,7 @@ HWY_INLINE double TemperatureOf(const DistillationLoss& op) { return op.temperat
 HWY_INLINE double TemperatureOf(const JsdLoss& /*op*/) { return 1; }
 
 // Whether products with the parameter neither overflow nor vanish in float.
-HWY_INLINE bool FitsFloat(const DistillationLoss& op) { return op.temperature >= 0x1p-20 && op.temperature <= 0x1p20; }
+HWY_INLINE bool FitsFloat(const DistillationLoss& op) { return op.temperature >= 0x1p-10 && op.temperature <= 0x1p10; }
 HWY_INLINE bool FitsFloat(const JsdLoss& op) { return op.beta >= 0x1p-40 && 1 - op.beta >= 0x1p-40; }
 
 // The memory of a row for PairRowOf.
@@ -311,7 +374,7 @@ HWY_INLINE double PairRowOf(const Op& op, const T* x, const T* target, size_t n,
                                      temperature, x, teacher.x, n, student.log_sum - teacher.log_sum,
                                      [&](size_t i, size_t count) HWY_ATTR { return student.WideMasses(d, i, count); },
                                      [&](size_t i, size_t count) HWY_ATTR { return teacher.WideMasses(d, i, count); }, ratios);
-  const StudentAndTeacher<T> rows = {student, teacher, DividedBy<D64>(temperature), near ? ratios : nullptr, n};
+  const StudentAndTeacher<T> rows = {student, teacher, temperature, near ? ratios : nullptr, n};
   if constexpr (sizeof(T) == 8) {
     if (slope != nullptr) *slope = PairSlope(op, rows);
   }

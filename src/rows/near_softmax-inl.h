@@ -27,8 +27,8 @@ struct ExactDifference {
   }
 };
 
-// ratios[i] = log(s_i / t_i) for s = softmax(x / T) and t = softmax(y / T), with a small relative error; s(i, count) and t(i,
-// count) return the masses.
+// ratios[i] = T log(s_i / t_i), which is finite for any T, for s = softmax(x / T) and t = softmax(y / T), with a small relative
+// error; s(i, count) and t(i, count) return the masses.
 //
 // The difference of the two logarithms has their rounding error, however near they are. With d_i = ((x_i - y_i) - (max x - max
 // y)) / T, whose inner differences are exact,
@@ -52,15 +52,15 @@ HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* 
     const auto none = hn::And(hn::Eq(xi, absent), hn::Eq(yi, absent));
     const ExactDifference apart(xi, yi);
     const V64 relative = hn::Add(hn::Sub(apart.high, of_maxima.high), hn::Sub(apart.low, of_maxima.low));
-    const V64 di = hn::IfThenZeroElse(none, hn::Div(relative, factor)), ti = t(i, count);
-    StoreUpTo(di, d, count, ratios + i);
+    const V64 scaled = hn::IfThenZeroElse(none, relative), di = hn::Div(scaled, factor), ti = t(i, count);
+    StoreUpTo(scaled, d, count, ratios + i);
     // t_i e^d = s_i e^(sums apart), also if e^d overflows or underflows.
     const V64 far = hn::MulSub(s(i, count), level_of_s, ti);
     const V64 term = hn::IfThenElse(IsNearZero(d, di), hn::Mul(ti, Expm1NearZero(d, di)), far);
     return hn::IfThenZeroElse(none, term);
   });
   if (!(std::abs(excess) <= 0.5)) return false;
-  const V64 level = hn::Set(d, Log1pNumber(excess));
+  const V64 level = hn::Set(d, temperature * Log1pNumber(excess));
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     StoreUpTo(hn::Sub(LoadUpTo(d, ratios + i, count, 0.0), level), d, count, ratios + i);
   });
