@@ -181,6 +181,10 @@ HWY_INLINE double PairSlope(const DistillationLoss& op, const StudentAndTeacher<
   });
 }
 
+// e^-a is 0 from here on.
+template <class T>
+inline constexpr T kVanishes = sizeof(T) == 4 ? T(200) : T(1500);
+
 // The terms of KL(t, m) and KL(s, m) at a class, m - p + p log(p/m), neither of which is negative, and log(s/m).
 //
 // p is the larger of s and t, q = p e^-a the other one, and m = p M = p (w_p + w_q e^-a). With U = m/p - 1 = -w_q (1 - e^-a)
@@ -199,8 +203,7 @@ struct JsdTerms {
     const auto ahead = hn::Ge(y, hn::Zero(d));
     const V p = hn::IfThenElse(ahead, s, t);
     const V w_p = hn::IfThenElse(ahead, of_student, of_teacher), w_q = hn::IfThenElse(ahead, of_teacher, of_student);
-    // At the limit e = e^-a is 0.
-    const V a = hn::Min(hn::Abs(y), hn::Set(d, kLimit<T>)), minus_a = hn::Neg(a), e = Exp(d, minus_a);
+    const V a = hn::Min(hn::Abs(y), hn::Set(d, kVanishes<T>)), minus_a = hn::Neg(a), e = Exp(d, minus_a);
     const V fallen = hn::Neg(Expm1(d, minus_a, e)), u = hn::Neg(hn::Mul(w_q, fallen)), e_v = hn::Mul(w_p, fallen);
     const V log_u = Log(d, hn::MulAdd(w_q, e, w_p)), log_v = hn::Add(log_u, a);
     const auto near_u = hn::Le(hn::Neg(u), half), near_v = hn::Le(e_v, hn::Mul(half, e));
@@ -215,9 +218,6 @@ struct JsdTerms {
     const V of_v = hn::IfThenElse(near_v, hn::Mul(two, hn::Add(r_v, tail_v)), log_v);
     log_ratio = hn::Neg(hn::IfThenElse(ahead, of_u, of_v));
   }
-
-  template <class T>
-  static constexpr T kLimit = sizeof(T) == 4 ? T(200) : T(1500);
 };
 
 // log(1 + w (e^z - 1)) for 0 <= w <= 1, rest = 1 - w, with a small relative error. It is log(1 + u) with u = w (e^z - 1) or,
@@ -227,7 +227,7 @@ HWY_INLINE V LogOfMixture(D d, V w, V rest, V z) {
   using T = hn::TFromD<D>;
   const V zero = hn::Zero(d), half = hn::Set(d, T(0.5)), two = hn::Set(d, T(2));
   const auto above = hn::Gt(z, zero);
-  const V minus_a = hn::Max(hn::Neg(hn::Abs(z)), hn::Set(d, -JsdTerms<D>::template kLimit<T>)), e = Exp(d, minus_a);
+  const V minus_a = hn::Max(hn::Neg(hn::Abs(z)), hn::Set(d, -kVanishes<T>)), e = Exp(d, minus_a);
   const V fallen = hn::Neg(Expm1(d, minus_a, e));
   const V moved = hn::IfThenElse(above, rest, w), kept = hn::IfThenElse(above, w, rest);
   const V far = hn::Add(Log(d, hn::MulAdd(moved, e, kept)), hn::IfThenElseZero(above, hn::Neg(minus_a)));
@@ -268,9 +268,10 @@ HWY_NOINLINE double RelativeLogRatios(double beta, const StudentAndTeacher<T>& r
 }
 
 // beta KL(t, m) + (1 - beta) KL(s, m), and its gradient (1 - beta) s (l - <s, l>), where l is log(s/m) or differs from it by a
-// constant: its value at the student's largest score, so that nothing cancels if that class has nearly all of the mass. l has a
-// rounding error of eps times that constant, and of eps for the mass of classes that are not nearly equal. If <s, l> is not
-// larger, l is computed again.
+// constant: its value at the student's largest score, so that nothing cancels if that class has nearly all of the mass. The
+// rounding error of l is eps times that constant, and eps for the mass of classes that are not nearly equal. The largest entry
+// of the gradient is <s, l> times the largest mass or more. Where <s, l> is less than a 32nd of these factors of eps, l is
+// computed again, from differences.
 template <class T>
 HWY_INLINE double PairRow(const JsdLoss& op, const StudentAndTeacher<T>& rows, T* dx) {
   const RowTag<T> d;
