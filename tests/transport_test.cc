@@ -307,6 +307,32 @@ TEST(OptimalTransport, DearArcsThatAreNotNeededCostNoAccuracy) {
   }
 }
 
+// Costs so far apart that the small ones have no digits in units of the largest.
+TEST(OptimalTransport, SmallCostsBesideHugeOnesThatAreNotNeeded) {
+  std::mt19937 random(17);
+  for (const double small : {1e-300, 1e-250, 1e-17, 1.0}) {
+    for (int k = 0; k < 40; ++k) {
+      const std::size_t n = 2 + random() % 6;
+      auto p = whole_problem(random, n, n, 1000, 0, 0);
+      for (double& c : p.cost) c += 1;
+      const auto exact = exact_cost(p);
+      if (!exact) continue;
+      const double sum = std::accumulate(p.a.begin(), p.a.end(), 0.0);
+      // A second block whose masses never go to the first.
+      Problem<double> both = {n + 1, n + 1, p.a, p.b, std::vector<double>((n + 1) * (n + 1), 1e300)};
+      both.a.push_back(1), both.b.push_back(1);
+      for (std::size_t i = 0; i < n; ++i) {
+        for (std::size_t j = 0; j < n; ++j) both.cost[i * (n + 1) + j] = p.cost[i * n + j] * small;
+      }
+      both.cost.back() = small;
+      const auto s = solve(both);
+      ASSERT_EQ(s.only().status, TransportStatus::optimal);
+      ASSERT_NEAR(s.only().cost / small, static_cast<double>(*exact) + 1, 1e-9 * 1001 * sum) << small << ", problem " << k;
+      ASSERT_LE(s.only().gap / small, 1e-9 * 1001 * sum);
+    }
+  }
+}
+
 // The first row may send to every column, and only it to the last, at the largest of all costs: beyond its short list, so that
 // the scan of whole rows has to find it.
 TEST(OptimalTransport, TheDearestArcIsUsedWhereItIsTheOnlyOne) {
@@ -387,6 +413,43 @@ TEST(Wasserstein1d, HighOrdersTendToTheMaximum) {
       EXPECT_NEAR(high, most, 1e-5 * most);
       for (const double slope : du) EXPECT_LE(std::abs(slope), 1);
     }
+  }
+}
+
+// The same distribution, points and masses cut into parts, whatever the sums. At a high order a mass of one rounding error that
+// has to go elsewhere is seen.
+TEST(Wasserstein1d, EqualFractionsOfDifferentSumsAreEqual) {
+  std::mt19937 random(31);
+  for (int round = 0; round < 300; ++round) {
+    const std::size_t n = 2 + random() % 5;
+    const double unit = round % 3 == 0 ? 0.1 : round % 3 == 1 ? 1 : 3e-200, factor = round % 2 == 0 ? 0x1p-3 : 0x1p20;
+    std::vector<double> u, v, a, b;
+    for (std::size_t i = 0; i < n; ++i) {
+      const int weight = 1 + static_cast<int>(random() % 7);
+      const double point = static_cast<double>(i) * 100;
+      u.push_back(point), a.push_back(weight * unit);
+      const int parts = 1 + static_cast<int>(random() % 3);
+      for (int part = 0; part < parts; ++part) v.push_back(point), b.push_back(a.back() * factor);
+      for (int part = 1; part < parts; ++part) u.push_back(point), a.push_back(a.back());
+    }
+    // Each three times: so the sums are no multiples of each other by a power of 2.
+    for (const std::size_t count = v.size(); v.size() < 3 * count;) {
+      v.push_back(v[v.size() - count]), b.push_back(b[b.size() - count]);
+    }
+    const MatrixView<const double> us(u.data(), 1, u.size()), vs(v.data(), 1, v.size());
+    const MatrixView<const double> as(a.data(), 1, a.size()), bs(b.data(), 1, b.size());
+    for (const double order : {1.0, 3.0, kInfinity}) {
+      double there, back;
+      wasserstein_1d<double>({.order = order}, us, vs, as, bs, {&there, 1});
+      wasserstein_1d<double>({.order = order}, vs, us, bs, as, {&back, 1});
+      ASSERT_EQ(there, 0) << round;
+      ASSERT_EQ(back, 0) << round;
+    }
+    // The same points in a plane.
+    std::vector<double> x, y;
+    for (const double point : u) x.push_back(point), x.push_back(1);
+    for (const double point : v) y.push_back(point), y.push_back(1);
+    ASSERT_EQ(wasserstein<double>({.order = 2}, {x.data(), u.size(), 2}, {y.data(), v.size(), 2}, a, b), 0) << round;
   }
 }
 

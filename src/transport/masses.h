@@ -6,10 +6,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "entropic/matrix_view.h"
@@ -68,18 +71,24 @@ double check_weights(std::string_view operation, std::string_view name, std::spa
   return sum_of_masses(weights.data(), points, [&](const std::string& wrong) { fail("{}: {} {}", operation, name, wrong); });
 }
 
-// a in units of 2^-shift, and b scaled to the sum of a.
+// a in units of 2^-shift / parts, and b scaled to the sum of a.
 struct WholeMasses {
   std::vector<Mass> a, b;
   int shift = 0;
+  Mass parts = 1;
 
-  double number(Mass mass) const { return std::ldexp(static_cast<double>(mass), -shift); }
+  double number(Mass mass) const {
+    const double units =
+        parts == 1 ? static_cast<double>(mass)
+                   : static_cast<double>(mass / parts) + static_cast<double>(mass % parts) / static_cast<double>(parts);
+    return std::ldexp(units, -shift);
+  }
 
   // Whether a flow is only a rounding rest of both masses, and so not an entry of the plan.
   bool is_rounding(std::size_t i, std::size_t j, Mass flow) const { return flow < a[i] >> 70 && flow < b[j] >> 70; }
 
   // A unit as a fraction of the sum of a.
-  double fraction(double sum_a) const { return 0x1p-100 / std::ldexp(sum_a, shift - 100); }
+  double fraction(double sum_a) const { return 0x1p-100 / std::ldexp(sum_a, shift - 100) / static_cast<double>(parts); }
 
   template <class T>
   void set(std::span<const T> from_a, double sum_a, std::span<const T> from_b, double sum_b) {
@@ -91,11 +100,12 @@ struct WholeMasses {
     const ByPowerOf2 scale_a(-top_a), scale_b(-top_b);
     a.resize(from_a.size());
     b.resize(from_b.size());
-    Mass rest = 0, total_b = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) rest += a[i] = whole(scale_a(from_a[i]));
+    parts = 1;
+    Mass total_a = 0, total_b = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) total_a += a[i] = whole(scale_a(from_a[i]));
     for (std::size_t j = 0; j < b.size(); ++j) total_b += b[j] = whole(scale_b(from_b[j]));
-    rest -= total_b;
-    if (rest == 0) return;
+    if (total_a == total_b || share_unit(total_a, total_b)) return;
+    Mass rest = total_a - total_b;
     // Scaled in proportion; the largest mass gets the rounding rest.
     const bool more = rest > 0;
     const double factor = std::abs(static_cast<double>(rest)) / static_cast<double>(total_b);
@@ -112,7 +122,7 @@ struct WholeMasses {
   template <class T>
   double set_part(std::span<const T> from_a, std::span<const T> from_b, double larger_sum, double mass) {
     const int top = std::ilogb(larger_sum);
-    shift = 100 - top;
+    shift = 100 - top, parts = 1;
     const ByPowerOf2 scale(-top);
     Mass total_a = 0, total_b = 0;
     a.clear(), b.clear();
@@ -131,6 +141,29 @@ struct WholeMasses {
     double operator()(double x) const { return x * half * other; }
     double half, other;
   };
+
+  // a times the sum of b, and b times the sum of a, have equal sums, and sums of some masses of a and b that are equal
+  // fractions remain equal. So this keeps the plan exact, as long as such numbers are small enough: those of equal weights
+  // always are. Returns whether they are.
+  bool share_unit(Mass total_a, Mass total_b) {
+    const int zeros_a = zeros_of(a), zeros_b = zeros_of(b);
+    total_a >>= zeros_a, total_b >>= zeros_b;
+    Mass divisor = total_a;
+    for (Mass other = total_b; other != 0;) divisor = std::exchange(other, divisor % other);
+    const Mass times_a = total_b / divisor, times_b = total_a / divisor;
+    if (total_a > (Mass{1} << 120) / times_a) return false;
+    for (Mass& mass : a) mass = (mass >> zeros_a) * times_a;
+    for (Mass& mass : b) mass = (mass >> zeros_b) * times_b;
+    shift -= zeros_a, parts = times_a;
+    return true;
+  }
+
+  // The number of zeros at the end of all masses in binary.
+  static int zeros_of(const std::vector<Mass>& masses) {
+    const auto any = static_cast<unsigned __int128>(std::reduce(masses.begin(), masses.end(), Mass{0}, std::bit_or<Mass>()));
+    const auto low = static_cast<std::uint64_t>(any);
+    return low != 0 ? std::countr_zero(low) : 64 + std::countr_zero(static_cast<std::uint64_t>(any >> 64));
+  }
 
   // The whole part of x 2^100, for x at least 0 and below 4.
   static Mass whole(double x) {

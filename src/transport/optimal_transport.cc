@@ -146,13 +146,27 @@ void optimal_transport(const OptimalTransport& options, MatrixView<const std::ty
       if (largest == 0 || (largest >= kLeastCost && largest <= kLargestCost)) {
         result[k] = solve(worker.simplex, worker.masses, own, 0, sums[k].a, own_plan, f.row(k), g.row(k));
       } else {
-        const int exponent = -std::ilogb(largest);
-        worker.scaled.resize(n * m);
-        for (std::size_t i = 0; i < n; ++i) {
-          for (std::size_t j = 0; j < m; ++j) worker.scaled[i * m + j] = std::ldexp(own.row(i)[j], exponent);
+        // The largest stays as large as it may be, so that small costs beside it keep their digits.
+        const int exponent = (largest > kLargestCost ? std::ilogb(kLargestCost) : 0) - std::ilogb(largest);
+        const auto solve_scaled = [&](int power) {
+          worker.scaled.resize(n * m);
+          for (std::size_t i = 0; i < n; ++i) {
+            std::transform(own.row(i), own.row(i) + m, worker.scaled.data() + i * m, [&](double c) {
+              return std::isinf(c) ? c : std::clamp(std::ldexp(c, power), -kLargestCost, kLargestCost);
+            });
+          }
+          result[k] = solve(worker.scaled_simplex, worker.masses, MatrixView<const double>(worker.scaled.data(), n, m), power,
+                            sums[k].a, own_plan, f.row(k), g.row(k));
+        };
+        solve_scaled(exponent);
+        // If the plan needs only costs that vanish beside the largest, they become about 1, and those beyond kLargestCost
+        // remain out of the question.
+        double used = 0;
+        worker.scaled_simplex.for_each_flow(
+            [&](std::size_t i, std::size_t j, Mass) { used = std::max(used, std::abs(static_cast<double>(own.row(i)[j]))); });
+        if (result[k].status != TransportStatus::infeasible && used > 0 && std::ldexp(used, exponent) < kLeastCost) {
+          solve_scaled(-std::ilogb(used));
         }
-        result[k] = solve(worker.scaled_simplex, worker.masses, MatrixView<const double>(worker.scaled.data(), n, m), exponent,
-                          sums[k].a, own_plan, f.row(k), g.row(k));
       }
     }
   });
