@@ -496,6 +496,21 @@ TEST(Measures, GradientsAtZeros) {
   EXPECT_EQ(dp[2], 0);
 }
 
+// At a small order a probability that underflows counts, if its logarithm is known.
+TEST(Measures, OrdersOfProbabilitiesThatUnderflow) {
+  for (const Input input : {Input::scores, Input::log_probs}) {
+    for (const double low : {-744.0, -746.0, -1000.0, -1e5}) {
+      const std::vector<double> x = {0, low, low};
+      for (const double alpha : {1e-3, 0.02, 0.5}) {
+        const double sum = 1 + 2 * std::exp(alpha * low);
+        EXPECT_NEAR(value_of(TsallisEntropy{.alpha = alpha, .input = input}, x), (sum - 1) / (1 - alpha), 1e-14) << low;
+        EXPECT_NEAR(value_of(RenyiEntropy{.alpha = alpha, .input = input}, x), std::log(sum) / (1 - alpha), 1e-14) << low;
+      }
+    }
+  }
+  EXPECT_FALSE(std::signbit(value_of(TsallisEntropy{.alpha = 0.5}, std::vector<double>{1, 0})));
+}
+
 // Just below alpha = 1 the derivative at a zero is infinite, as it is at 1.
 TEST(Measures, GradientsAtZerosNearOrderOne) {
   for (const double alpha : {1 - 1e-4, 1 - 1e-9, 1 - 1e-13}) {

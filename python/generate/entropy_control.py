@@ -53,7 +53,7 @@ GammaResult
     is left. entropy is that of softmax(gamma x), in nats. gamma and entropy are of the kind and dtype of x.
     status is a NumPy array of strings:
 
-    "ok"             the target was met
+    "ok"             the target was met, or max_iterations ended the search
     "clamped_low"    the target is below every entropy that can be reached; gamma is inf, or the end of gamma_range
     "clamped_high"   the target is above every entropy that can be reached; gamma is 0, or the end of gamma_range
     "constant"       all scores are equal, or one is +inf, so that gamma changes nothing; gamma is 1

@@ -105,6 +105,9 @@ def doc(description):
         also = f"\n    With param_grad=True also the gradient in {learned}: one number per row, for several a tuple."
     # Values of losses of a map are minus a probability, or only stand for a gradient.
     nats = "" if takes_map(description) else " in nats"
+    nothing = "A row with NaN, or with only -inf, gives NaN."
+    if description["target"] == "labels":
+        nothing = "A row with NaN gives NaN."
     head = common_doc(description, "NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists")
     return f"""{head}axis : int, default -1
     The axis of the classes; all others count rows.
@@ -128,7 +131,7 @@ TypeError
 
 Notes
 -----
-A row with NaN, or with only -inf, gives NaN. If the score of the target is -inf, a loss without a bound is inf.
+{nothing} If the score of the target is -inf, a loss without a bound is inf.
 Gradient: {description["gradient"]}.
 Source: {description["source"]}.
 

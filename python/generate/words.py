@@ -56,7 +56,7 @@ def laws(description):
         "of equal scores at a cut, those with the lower index stay": held["ties_by_index"],
         "finite scores may get exactly 0": held["sparse"],
     }
-    return "; ".join(law for law, holds in said.items() if holds)
+    return "; ".join(law for law, holds in said.items() if holds) or "none"
 
 
 def param_doc(description):

@@ -84,52 +84,55 @@ HWY_INLINE double EntmaxClassRow(D d, double alpha, const T* x, size_t n, T max,
 }
 
 // entmax's loss against probabilities q, from p. For q near p, t = (q - p)/p, the term is p^alpha (t^2/2 + ...), by its series.
+// z = x - max and all terms go by halves: a whole z may overflow although its share of the loss does not.
 template <class T>
 HWY_INLINE double EntmaxDistributionRow(double alpha, const T* x, size_t n, T max, const T* q, const T* p) {
   const D64 d;
   const double b = alpha - 1;
   const double log_most = LogNumber(static_cast<double>(RowMax(RowTag<T>(), p, n)));
   const double lead = -TsallisLogNumber(b, log_most);
-  const V64 zero = hn::Zero(d), one = hn::Set(d, 1.0), shift = hn::Set(d, static_cast<double>(max));
+  const V64 zero = hn::Zero(d), one = hn::Set(d, 1.0), half = hn::Set(d, 0.5);
+  const V64 half_shift = hn::Set(d, 0.5 * static_cast<double>(max));
   const V64 vb = hn::Set(d, b), c = hn::Set(d, 1 - b * lead), va = hn::Set(d, alpha);
   const V64 inverse_alpha = hn::Set(d, 1 / alpha), near = hn::Set(d, 0.25 / std::max(1.0, std::abs(alpha - 2)));
-  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V64 xi = LoadWide(d, x + i, count, -kInfinity<T>), pi = LoadWide(d, p + i, count, T(0));
-    const V64 qi = LoadWide(d, q + i, count, T(0));
-    const auto no_target = hn::Eq(qi, zero), no_mass = hn::Eq(pi, zero);
-    if (hn::AllTrue(d, hn::And(no_target, no_mass))) return zero;
-    const V64 p_safe = hn::IfThenElse(no_mass, one, pi), q_safe = hn::IfThenElse(no_target, one, qi);
-    const V64 below = hn::Sub(xi, shift);
-    const auto absent = hn::Eq(below, hn::Set(d, -kInfinity<double>));  // or the difference overflows
-    const V64 z = hn::IfThenZeroElse(absent, below);
-    const V64 p_power = hn::IfThenZeroElse(no_mass, Exp(d, hn::Mul(va, Log(d, p_safe))));
+  return 2 * Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+           const V64 xi = LoadWide(d, x + i, count, -kInfinity<T>), pi = LoadWide(d, p + i, count, T(0));
+           const V64 qi = LoadWide(d, q + i, count, T(0));
+           const auto no_target = hn::Eq(qi, zero), no_mass = hn::Eq(pi, zero);
+           if (hn::AllTrue(d, hn::And(no_target, no_mass))) return zero;
+           const V64 p_safe = hn::IfThenElse(no_mass, one, pi), q_safe = hn::IfThenElse(no_target, one, qi);
+           const auto absent = hn::Eq(xi, hn::Set(d, -kInfinity<double>));
+           const V64 z = hn::IfThenZeroElse(absent, hn::MulSub(xi, half, half_shift));  // half of it
+           const V64 p_power = hn::IfThenZeroElse(no_mass, Exp(d, hn::Mul(va, Log(d, p_safe))));
 
-    const V64 above = hn::MulAdd(vb, z, c);  // p^b
-    const V64 log_q = Log(d, q_safe), y = hn::Mul(log_q, vb), q_to_b = Exp(d, y);
-    const V64 log_b = hn::Mul(log_q, Phi1(d, y, q_to_b));
-    const auto inside = hn::Gt(above, zero);
-    const V64 difference = hn::IfThenElse(inside, hn::Add(log_b, hn::Sub(hn::Set(d, lead), z)),
-                                          b == 0 ? zero : hn::Div(q_to_b, vb));  // (q^b - p^b) / b
-    const V64 p_to_b = hn::Max(above, zero);
-    V64 term = hn::Mul(inverse_alpha, hn::Sub(hn::Mul(qi, difference), hn::Mul(p_to_b, hn::Sub(qi, pi))));
-    if (b > 0) term = hn::IfThenElse(inside, term, hn::Sub(term, hn::Mul(qi, hn::Div(above, vb))));
-    term = hn::IfThenElse(no_target, hn::Mul(inverse_alpha, p_power), hn::Max(term, zero));
-    term = hn::IfThenElse(hn::AndNot(no_target, absent), hn::Set(d, kInfinity<double>), term);
+           const V64 above = hn::MulAdd(hn::Add(vb, vb), z, c);  // p^b
+           const V64 log_q = Log(d, q_safe), y = hn::Mul(log_q, vb), q_to_b = Exp(d, y);
+           const V64 log_b = hn::Mul(log_q, Phi1(d, y, q_to_b));
+           const auto inside = hn::Gt(above, zero);
+           // (q^b - p^b) / b
+           const V64 difference = hn::IfThenElse(inside, hn::MulAdd(half, log_b, hn::Sub(hn::Set(d, 0.5 * lead), z)),
+                                                 b == 0 ? zero : hn::Mul(half, hn::Div(q_to_b, vb)));
+           const V64 p_to_b = hn::Mul(half, hn::Max(above, zero));
+           V64 term = hn::Mul(inverse_alpha, hn::Sub(hn::Mul(qi, difference), hn::Mul(p_to_b, hn::Sub(qi, pi))));
+           if (b > 0)
+             term = hn::IfThenElse(inside, term, hn::NegMulAdd(qi, hn::Add(z, hn::Set(d, 0.5 * (1 / b - lead))), term));
+           term = hn::IfThenElse(no_target, hn::Mul(hn::Mul(half, inverse_alpha), p_power), hn::Max(term, zero));
+           term = hn::IfThenElse(hn::AndNot(no_target, absent), hn::Set(d, kInfinity<double>), term);
 
-    const V64 t = hn::Div(hn::Sub(qi, p_safe), p_safe);
-    const auto is_near = hn::AndNot(no_mass, hn::Le(hn::Abs(t), near));
-    if (!hn::AllFalse(d, is_near)) {
-      // sum_k C(alpha, k) t^k / (alpha b) from k = 2 on, over t^2/2: the factor from one term to the next is (alpha - k)/(k +
-      // 1) t.
-      V64 series = one;
-      for (int k = 28; k >= 2; --k) {
-        series = hn::MulAdd(series, hn::Mul(t, hn::Set(d, (alpha - k) / (k + 1))), one);
-      }
-      const V64 value = hn::Mul(p_power, hn::Mul(hn::Mul(hn::Set(d, 0.5), hn::Mul(t, t)), series));
-      term = hn::IfThenElse(is_near, value, term);
-    }
-    return term;
-  });
+           const V64 t = hn::Div(hn::Sub(qi, p_safe), p_safe);
+           const auto is_near = hn::AndNot(no_mass, hn::Le(hn::Abs(t), near));
+           if (!hn::AllFalse(d, is_near)) {
+             // sum_k C(alpha, k) t^k / (alpha b) from k = 2 on, over t^2/2: the factor from one term to the next is (alpha -
+             // k)/(k + 1) t.
+             V64 series = one;
+             for (int k = 28; k >= 2; --k) {
+               series = hn::MulAdd(series, hn::Mul(t, hn::Set(d, (alpha - k) / (k + 1))), one);
+             }
+             const V64 half_value = hn::Mul(p_power, hn::Mul(hn::Mul(hn::Set(d, 0.25), hn::Mul(t, t)), series));
+             term = hn::IfThenElse(is_near, half_value, term);
+           }
+           return term;
+         });
 }
 
 // d H(p) / d alpha of Tsallis' entropy at a fixed p: with L = log p it is sum p L (e^y - 1)/(y alpha^2) - p L^2 (y e^y - e^y +

@@ -28,11 +28,21 @@ HWY_INLINE hn::Vec<D> WithoutElement(D d, hn::Vec<D> v, size_t t, size_t i) {
   return hn::IfThenZeroElse(hn::Eq(hn::Iota(d, T(0)), hn::Set(d, static_cast<T>(t - i))), v);
 }
 
+// Distances of scores below the maximum are summed times this power of 2, which changes no bit: a whole distance, or the sum of
+// them all, may overflow although its share of the loss does not.
+inline constexpr double kPart = 0x1p-40;
+
 // The mean distance of a row's scores below its maximum, for label smoothing.
 struct Spread {
   double total, present;
   constexpr double Mean() const { return total / present; }
 };
+
+// (max - x) kPart, from part_of_max = max kPart.
+template <class D>
+HWY_INLINE hn::Vec<D> PartBelow(D d, hn::Vec<D> part_of_max, hn::Vec<D> x) {
+  return hn::NegMulAdd(x, hn::Set(d, static_cast<hn::TFromD<D>>(kPart)), part_of_max);
+}
 
 // Marks an absent class among the terms that are kept in dx: no term is negative.
 template <class T>
@@ -46,7 +56,7 @@ inline constexpr T kAbsent = T(-1);
 template <bool kSmooth, class D, class T = hn::TFromD<D>>
 HWY_INLINE double SoftmaxClassRow(D d, double smoothing, const T* x, size_t n, T max, size_t t, T* dx) {
   const ExpScaled<D> exp(d, 1);
-  const auto shift = hn::Set(d, max), absent = hn::Set(d, -kInfinity<T>);
+  const auto shift = hn::Set(d, max), part_of_max = hn::Set(d, max * static_cast<T>(kPart)), absent = hn::Set(d, -kInfinity<T>);
   const T own = x[t];
   double sums[kSmooth ? 3 : 1];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
@@ -55,7 +65,7 @@ HWY_INLINE double SoftmaxClassRow(D d, double smoothing, const T* x, size_t n, T
     auto kept = e;
     if constexpr (kSmooth) {
       const auto out = hn::Eq(xi, absent);
-      terms[1] = hn::IfThenZeroElse(out, hn::Sub(shift, xi));
+      terms[1] = hn::IfThenZeroElse(out, PartBelow(d, part_of_max, xi));
       terms[2] = hn::IfThenZeroElse(out, hn::Set(d, T(1)));
       kept = hn::IfThenElse(out, hn::Set(d, kAbsent<T>), e);
     }
@@ -69,14 +79,14 @@ HWY_INLINE double SoftmaxClassRow(D d, double smoothing, const T* x, size_t n, T
     return kNaN<double>;
   }
   const bool is_absent = own == -kInfinity<T>;
-  const double behind = static_cast<double>(max) - static_cast<double>(own);
   const double log_total = own == max ? Log1pNumber(others) : LogNumber(total);
-  double value = behind + log_total;
+  double value = (static_cast<double>(max) - static_cast<double>(own)) + log_total;
   double even = 0;
   if constexpr (kSmooth) {
     const Spread spread = {sums[1], sums[2]};
-    const double rest = smoothing * (log_total + spread.Mean());
-    value = smoothing == 1 ? rest : (1 - smoothing) * value + rest;
+    const double part = static_cast<double>(max) * kPart - static_cast<double>(own) * kPart + log_total * kPart;
+    const double rest = smoothing * (log_total * kPart + spread.Mean());
+    value = (smoothing == 1 ? rest : (1 - smoothing) * part + rest) / kPart;
     even = smoothing / spread.present;
   }
   if (dx == nullptr) return value;
@@ -132,19 +142,20 @@ HWY_INLINE void SoftmaxClassShortRows(ShortRows<T>& others, const size_t* t, con
 // minus max - x at the target.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double SmoothingSlope(D d, const T* x, size_t n, T max, TargetOfRow<T> target) {
-  const auto shift = hn::Set(d, max), absent = hn::Set(d, -kInfinity<T>), zero = hn::Zero(d);
+  const auto part_of_max = hn::Set(d, max * static_cast<T>(kPart)), absent = hn::Set(d, -kInfinity<T>), zero = hn::Zero(d);
   double sums[3];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
     const auto qi = target.q == nullptr ? zero : LoadUpTo(d, target.q + i, count, T(0));
     const auto out = hn::Eq(xi, absent);
-    const auto below = hn::Sub(shift, xi);
+    const auto below = PartBelow(d, part_of_max, xi);
     terms[0] = hn::IfThenZeroElse(out, below);
     terms[1] = hn::IfThenZeroElse(out, hn::Set(d, T(1)));
     terms[2] = hn::IfThenZeroElse(hn::Eq(qi, zero), hn::Mul(qi, below));
   });
-  const double behind = static_cast<double>(max) - static_cast<double>(x[target.t]);
-  return Spread{sums[0], sums[1]}.Mean() - (target.q == nullptr ? behind : sums[2]);
+  const double behind =
+      target.q == nullptr ? static_cast<double>(max) * kPart - static_cast<double>(x[target.t]) * kPart : sums[2];
+  return (Spread{sums[0], sums[1]}.Mean() - behind) / kPart;
 }
 
 // log of the sum of e^(x - max) over a row, from the number of entries at the maximum and the sum of the rest. Its relative
@@ -155,13 +166,14 @@ HWY_INLINE double LogOfTies(double ties, double rest) { return ties == 1 ? Log1p
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double SoftmaxDistributionRow(D d, double smoothing, const T* x, size_t n, T max, const T* q, T* dx) {
   const ExpScaled<D> exp(d, 1);
-  const auto shift = hn::Set(d, max), absent = hn::Set(d, -kInfinity<T>), one = hn::Set(d, T(1));
+  const auto shift = hn::Set(d, max), part_of_max = hn::Set(d, max * static_cast<T>(kPart));
+  const auto absent = hn::Set(d, -kInfinity<T>), one = hn::Set(d, T(1));
   double sums[5];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, max), qi = LoadUpTo(d, q + i, count, T(0));
     const auto e = exp(d, hn::Sub(xi, shift));
     const auto tie = hn::Eq(xi, shift), out = hn::Eq(xi, absent);
-    const auto below = hn::Sub(shift, xi);
+    const auto below = PartBelow(d, part_of_max, xi);
     terms[0] = hn::IfThenZeroElse(tie, e);
     terms[1] = hn::IfThenElseZero(tie, one);
     terms[2] = hn::IfThenZeroElse(hn::Eq(qi, hn::Zero(d)), hn::Mul(qi, below));
@@ -174,11 +186,9 @@ HWY_INLINE double SoftmaxDistributionRow(D d, double smoothing, const T* x, size
     if (dx != nullptr) FillRow(d, kNaN<T>, n, dx);
     return kNaN<double>;
   }
-  const double log_total = LogOfTies(sums[1], sums[0]);
   const double mean = Spread{sums[3], sums[4]}.Mean();
-  const double value = log_total + (smoothing == 0   ? sums[2]
-                                    : smoothing == 1 ? mean
-                                                     : (1 - smoothing) * sums[2] + smoothing * mean);
+  const double behind = smoothing == 0 ? sums[2] : smoothing == 1 ? mean : (1 - smoothing) * sums[2] + smoothing * mean;
+  const double value = LogOfTies(sums[1], sums[0]) + behind / kPart;
   if (dx == nullptr) return value;
   const auto inverse = hn::Set(d, static_cast<T>(1 / total)), share = hn::Set(d, static_cast<T>(smoothing / sums[4]));
   const auto kept = hn::Set(d, static_cast<T>(1 - smoothing));

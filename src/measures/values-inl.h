@@ -61,12 +61,13 @@ HWY_INLINE bool IsNear(double alpha, double sum) {
   return distance < kVeryNear || (distance < 0.125 && std::abs(sum - 1) < 1e-12);
 }
 
-// p^alpha - p for 0 < alpha < infinity, with a small relative error if alpha or p is near 1.
+// p^alpha - p for 0 < alpha < infinity, with a small relative error if alpha or p is near 1. The power of a p that underflows may
+// be a number.
 HWY_INLINE V64 PowerDifference(D64 d, double alpha, V64 p, V64 log_p) {
   const V64 z = hn::Mul(hn::Set(d, alpha - 1), log_p);
   const V64 near = hn::Mul(p, Expm1NearZero(d, z));
   const V64 far = hn::Sub(Exp(d, hn::Mul(hn::Set(d, alpha), log_p)), p);
-  return ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::IfThenElse(IsNearZero(d, z), near, far));
+  return ZeroWhere(hn::Eq(log_p, hn::Set(d, -kInfinity<double>)), hn::IfThenElse(IsNearZero(d, z), near, far));
 }
 
 inline HWY_NOINLINE double SumOfPowerDifferences(double alpha, const Distribution& row) {
@@ -131,7 +132,7 @@ inline HWY_NOINLINE double ValueOf(const TsallisEntropy& op, const Distribution&
   if (alpha == 0) return CountSupport(row) - 1;
   if (alpha == kInfinity<double>) return 0;
   const double lacking = IsNear(alpha, row.sum) || std::abs(row.sum - 1) < 1e-12 ? 0 : 1 - row.sum;
-  return (lacking - SumOfPowerDifferences(alpha, row)) / (alpha - 1);
+  return 0 + (lacking - SumOfPowerDifferences(alpha, row)) / (alpha - 1);  // not -0
 }
 
 // -(p^(alpha - 1) alpha - 1) / (alpha - 1) for alpha near 1; at alpha = 1 it is -log p - 1. Only one term grows with the power,

@@ -63,7 +63,7 @@ double lipschitz_constant(std::span<const std::type_identity_t<T>> f, MatrixView
   for (std::size_t i = 0; i < n; ++i) {
     if (!std::isfinite(f[i])) fail("{}: f must be finite, got {} at {}", kName, f[i], i);
     for (std::size_t j = 0; j < n; ++j) {
-      if (!(distance.row(i)[j] >= 0)) {
+      if (i != j && !(distance.row(i)[j] >= 0)) {
         fail("{}: distance must be at least 0, got {} at row {}, column {}", kName, distance.row(i)[j], i, j);
       }
     }
