@@ -6,13 +6,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "entropic/matrix_view.h"
@@ -146,23 +143,22 @@ struct WholeMasses {
   // fractions remain equal. So this keeps the plan exact, as long as such numbers are small enough: those of equal weights
   // always are. Returns whether they are.
   bool share_unit(Mass total_a, Mass total_b) {
-    const int zeros_a = zeros_of(a), zeros_b = zeros_of(b);
-    total_a >>= zeros_a, total_b >>= zeros_b;
-    Mass divisor = total_a;
-    for (Mass other = total_b; other != 0;) divisor = std::exchange(other, divisor % other);
-    const Mass times_a = total_b / divisor, times_b = total_a / divisor;
-    if (total_a > (Mass{1} << 120) / times_a) return false;
-    for (Mass& mass : a) mass = (mass >> zeros_a) * times_a;
-    for (Mass& mass : b) mass = (mass >> zeros_b) * times_b;
-    shift -= zeros_a, parts = times_a;
+    const bool even = std::ranges::count(b, b.front()) == std::ssize(b);
+    const int zeros_a = zeros_of(a), zeros_b = even ? 0 : zeros_of(b);
+    total_a >>= zeros_a;
+    total_b = even ? static_cast<Mass>(b.size()) : total_b >> zeros_b;
+    if (total_a > (Mass{1} << 120) / total_b) return false;
+    for (Mass& mass : a) mass = (mass >> zeros_a) * total_b;
+    for (Mass& mass : b) mass = even ? total_a : (mass >> zeros_b) * total_a;
+    shift -= zeros_a, parts = total_b;
     return true;
   }
 
   // The number of zeros at the end of all masses in binary.
   static int zeros_of(const std::vector<Mass>& masses) {
-    const auto any = static_cast<unsigned __int128>(std::reduce(masses.begin(), masses.end(), Mass{0}, std::bit_or<Mass>()));
-    const auto low = static_cast<std::uint64_t>(any);
-    return low != 0 ? std::countr_zero(low) : 64 + std::countr_zero(static_cast<std::uint64_t>(any >> 64));
+    std::uint64_t low = 0, high = 0;
+    for (const Mass mass : masses) low |= static_cast<std::uint64_t>(mass), high |= static_cast<std::uint64_t>(mass >> 64);
+    return low != 0 ? std::countr_zero(low) : 64 + std::countr_zero(high);
   }
 
   // The whole part of x 2^100, for x at least 0 and below 4.
