@@ -20,6 +20,9 @@ namespace files::jsonl {
 
 namespace json = simdjson::ondemand;
 
+// Arrays and objects inside each other that are read, as many as simdjson's other parser allows: each takes space on the stack.
+inline constexpr std::size_t kMaxDepth = simdjson::DEFAULT_MAX_DEPTH;
+
 // The line with NaN and Infinity, which Python writes, in quotes.
 inline std::string with_quoted_numbers(std::string_view line) {
   std::string result;
@@ -275,15 +278,21 @@ class Lines {
     }
   }
 
+  void check_depth(std::size_t depth) const {
+    if (depth > kMaxDepth)
+      wrong("the line is nested too deeply: at most {} arrays and objects inside each other are read", kMaxDepth);
+  }
+
   // The key of the first array in an object that has this key, or nothing.
-  static std::string array_in(json::object object, const std::string& key) {
+  std::string array_in(json::object object, const std::string& key, std::size_t depth = 2) const {
+    check_depth(depth);
     for (json::field field : object) {
       const std::string name = key + "." + std::string(std::string_view(field.unescaped_key()));
       json::value value = field.value();
       const json::json_type type = value.type();
       if (type == json::json_type::array) return name;
       if (type != json::json_type::object) continue;
-      if (std::string found = array_in(value.get_object(), name); !found.empty()) return found;
+      if (std::string found = array_in(value.get_object(), name, depth + 1); !found.empty()) return found;
     }
     return "";
   }
@@ -334,6 +343,7 @@ class Lines {
 
   // Reads the numbers of an array and of the arrays in it, which must have equal lengths as in NumPy.
   void read_axis(json::array array, std::size_t axis, std::size_t& cell) {
+    check_depth(axis + 1);
     std::size_t count = 0;
     for (json::value value : array) {
       ++count;
@@ -397,7 +407,8 @@ class Lines {
   }
 
   // The array at `path`, "b" or "b.c", of an object.
-  void read_nested(json::object object, std::string_view path, const Layout& layout, bool& found) {
+  void read_nested(json::object object, std::string_view path, const Layout& layout, bool& found, std::size_t depth = 2) {
+    check_depth(depth);
     const std::size_t dot = path.find('.');
     for (json::field field : object) {
       const std::string_view name = field.unescaped_key();
@@ -405,7 +416,9 @@ class Lines {
         take_array(field.value(), layout, found);
       } else if (dot != path.npos && name == path.substr(0, dot)) {
         json::value value = field.value();
-        if (value.type() == json::json_type::object) read_nested(value.get_object(), path.substr(dot + 1), layout, found);
+        if (value.type() == json::json_type::object) {
+          read_nested(value.get_object(), path.substr(dot + 1), layout, found, depth + 1);
+        }
       }
     }
   }

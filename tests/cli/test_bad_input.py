@@ -95,6 +95,8 @@ CASES = {
         "ragged": (b"[0.5, 0.5]\n[1]\n", r":2: the line has 1 number, and the first one has 2"),
         "truncated": (b"[0.5, 0.5]\n[0.5, 0.", r":2: "),
         "other form": (b'[0.5, 0.5]\n{"a": [0.5, 0.5]}\n', r":2: the line is an object"),
+        "deep": (b"[" * 100_000 + b"1" + b"]" * 100_000, r":1: the line is nested too deeply: at most 1024 "),
+        "deep object": (b'{"a":' * 50_000 + b"1" + b"}" * 50_000, r":1: the line is nested too deeply: at most 1024 "),
         "binary": (b"[0.5]\0\n", r": this is not text"),
     },
     "npy": {

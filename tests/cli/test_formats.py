@@ -356,6 +356,30 @@ def test_broken_jsonl(cli, content, message):
     assert found == message if "*" not in message else found.startswith(message.partition("*")[0])
 
 
+def test_nested_jsonl(cli):
+    """Arrays and objects inside each other, as many as are read and one more."""
+    deep = "x.jsonl:1: the line is nested too deeply: at most 1024 arrays and objects inside each other are read"
+
+    def arrays(depth):
+        return cli.write("x.jsonl", "[" * depth + "7" + "]" * depth)
+
+    def objects(depth, before=""):
+        return cli.write("x.jsonl", "{" + before + '"a": {' * (depth - 1) + '"a": [1, 1]' + "}" * depth)
+
+    cli.output("softmax", arrays(1024), "-o", "y.jsonl")
+    assert (cli.directory / "y.jsonl").read_text() == "[" * 1024 + "1" + "]" * 1024 + "\n"
+    assert cli.error("softmax", arrays(1025)) == deep
+    assert "choose that with --key a.a.a" in cli.error("softmax", objects(1024))
+    assert cli.error("softmax", objects(1025)) == deep
+    key = ".".join("a" * 1024)
+    assert cli.output("softmax", objects(1024), "--key", key) == "0.5,0.5\n"
+    # An array in an object before it: only the key leads to the deep one.
+    for depth, found in ((1024, "0.5,0.5\n"), (1025, deep)):
+        key, file = ".".join("a" * depth), objects(depth, '"b": {"c": [1]}, ')
+        ask = cli.output if depth == 1024 else cli.error
+        assert ask("softmax", file, "--key", key) == found
+
+
 def test_keys_swap_places(cli):
     file = cli.write("x.jsonl", '{"a": 0, "b": 1}\n{"b": 0, "a": 1}\n')
     assert cli.output("sparsemax", file) == "a,b\n0,1\n1,0\n"

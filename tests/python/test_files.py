@@ -95,6 +95,10 @@ def test_failures(tmp_path):
     (tmp_path / "x.csv").write_text("1,2\n3,abc\n")
     with pytest.raises(ValueError, match=r"x\.csv:2:2: 'abc' is not a number$"):
         entropic.read(tmp_path / "x.csv")
+    (tmp_path / "x.jsonl").write_text("[" * 100_000 + "1" + "]" * 100_000)
+    with pytest.raises(ValueError, match=r"x\.jsonl:1: the line is nested too deeply"):
+        entropic.read(tmp_path / "x.jsonl")
+    (tmp_path / "x.jsonl").unlink()
     with pytest.raises(ValueError, match=r"only \.npz, \.jsonl and \.safetensors files have a key"):
         entropic.read(tmp_path / "x.csv", key="a")
     with pytest.raises(ValueError, match="columns must be 5 names, one for each, got 1"):
