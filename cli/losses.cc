@@ -23,8 +23,8 @@ struct Targets {
   std::optional<std::int64_t> ignored = {};  // rows with this class have the loss 0
 };
 
-// All rows of TARGET.
-const Table& table_of(Targets& targets, const Files& files, const Table& scores) {
+// All rows of TARGET. `soft`: several columns are a distribution.
+const Table& table_of(Targets& targets, const Files& files, const Table& scores, bool soft = false) {
   const Table& all = targets.file.table(files, [&](Table& table) {
     // An array without the last axis of the scores holds one class for each row.
     const std::vector<std::size_t> lead(scores.shape.begin(), scores.shape.end() - 1);
@@ -32,7 +32,9 @@ const Table& table_of(Targets& targets, const Files& files, const Table& scores)
       table.rows = std::accumulate(table.shape.begin(), table.shape.end(), std::size_t{1}, std::multiplies<>());
       table.cols = 1;
     }
-    targets.numbers = as_doubles(table);
+    // The library checks distributions with the tolerance of the scores' type; those of another type have their own.
+    const bool converted = soft && table.cols > 1 && table.values.index() != scores.values.index();
+    targets.numbers = converted ? as_distributions(table) : as_doubles(table);
   });
   targets.file.check_missing(files);
   return all;
@@ -74,6 +76,18 @@ std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, cons
   return classes;
 }
 
+// The targets of the loss with this name.
+TargetKind kind_of(std::string_view loss) {
+  TargetKind kind{};
+  const auto look = [&]<class... One>(std::type_identity<std::variant<One...>>) {
+    ((One::kDescription.name == loss ? static_cast<void>(kind = One::kTarget) : void()), ...);
+  };
+  look(std::type_identity<entropic::Loss>());
+  return kind;
+}
+
+bool may_be_classes(TargetKind kind) { return kind == TargetKind::classes || kind == TargetKind::classes_or_distributions; }
+
 struct Losses {
   std::shared_ptr<Targets> targets;
   const Files& files;
@@ -82,53 +96,53 @@ struct Losses {
 };
 
 Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table scores) const {
-  const TargetKind kind = std::visit([](const auto& one) { return one.kTarget; }, op);
-  const bool may_be_classes = kind == TargetKind::classes || kind == TargetKind::classes_or_distributions;
+  const TargetKind kind = kind_of(name);
   const bool given = !targets->file.path.empty();
-  if (!given && !may_be_classes) {
+  if (!given && !may_be_classes(kind)) {
     bad_input("{}: TARGET is missing; it is a file with a row of {} for each row", name,
               kind == TargetKind::labels ? "0 and 1" : "the teacher's scores");
   }
-  const bool of_classes =
-      may_be_classes && (!given || table_of(*targets, files, scores).cols == 1 || kind == TargetKind::classes);
-  if (of_classes && given && table_of(*targets, files, scores).cols != 1) {
-    bad_input("{}: it has {} columns, and {} takes one class for each row", files::input_name(targets->file.path),
-              table_of(*targets, files, scores).cols, name);
+  const Table* const target =
+      given ? &table_of(*targets, files, scores, kind == TargetKind::classes_or_distributions) : nullptr;
+  const bool of_classes = may_be_classes(kind) && (!given || target->cols == 1 || kind == TargetKind::classes);
+  if (of_classes && given && target->cols != 1) {
+    bad_input("{}: it has {} columns, and {} takes one class for each row", files::input_name(targets->file.path), target->cols,
+              name);
   }
   if (!of_classes && targets->ignored) bad_input("{}: --ignore_index needs classes, and TARGET has several columns", name);
   std::vector<std::int64_t> classes;
   if (of_classes) {
     classes = classes_of(*targets, scores, files, name);
   } else {
-    table_of(*targets, files, scores);
     targets->file.check_columns(files, scores);
     targets->file.check_rows(files, scores);
   }
   const std::size_t first_row = scores.first_row;
   const Origin labels(scores, files.in), targeted = given ? Origin(targets->file.all(), targets->file.path) : labels;
-  return one_per_row(widened(std::move(scores)), name, [&]<class T>(MatrixView<const T> x, auto y) {
-    if constexpr (!entropic::kIsHalf<T>) {
-      std::vector<double> value(x.rows);
-      try {
-        if (of_classes) {
-          entropic::loss(op, x, classes, value, {}, {}, {}, targets->ignored);
-        } else {
-          const double* const rows = targets->numbers.data() + first_row * x.cols;
-          const std::vector<T> target(rows, rows + x.rows * x.cols);
-          entropic::loss(op, x, MatrixView<const T>(target.data(), x.rows, x.cols), std::span<double>(value));
-        }
-      } catch (const entropic::RowError& error) {
-        if (!error.argument().starts_with("target")) throw;
-        if (!given) labels.refuse(error, error.row(), true);
-        targeted.refuse(error, first_row + error.row());
+  // A TARGET with more digits than 16-bit scores keeps them.
+  if (!of_classes && scores.values.index() != target->values.index()) scores = widened(std::move(scores));
+  return one_per_row(std::move(scores), name, [&]<class T>(MatrixView<const T> x, auto y) {
+    std::vector<double> value(x.rows);
+    try {
+      if (of_classes) {
+        entropic::loss(op, x, classes, value, {}, {}, {}, targets->ignored);
+      } else {
+        const double* const rows = targets->numbers.data() + first_row * x.cols;
+        std::vector<T> converted(x.rows * x.cols);
+        std::transform(rows, rows + converted.size(), converted.begin(), [](double q) { return static_cast<T>(q); });
+        entropic::loss(op, x, MatrixView<const T>(converted.data(), x.rows, x.cols), std::span<double>(value));
       }
-      std::copy(value.begin(), value.end(), y.data);
+    } catch (const entropic::RowError& error) {
+      if (!error.argument().starts_with("target")) throw;
+      if (!given) labels.refuse(error, error.row(), true);
+      targeted.refuse(error, first_row + error.row());
     }
+    std::copy(value.begin(), value.end(), y.data);
   });
 }
 
-void add_target(CLI::App& command, Targets& targets, const std::string& holds) {
-  add_path(command, "TARGET", targets.file.path, "standard input", holds)->option_text(" ");
+CLI::Option* add_target(CLI::App& command, Targets& targets, const std::string& holds) {
+  return add_path(command, "TARGET", targets.file.path, "standard input", holds)->option_text(" ");
 }
 
 // The option for a page with reliability diagrams.
@@ -244,6 +258,16 @@ void add_losses(CLI::App& app, Program& program) {
               },
               [losses](std::size_t rows) { losses.targets->file.check_end(losses.files, rows); }};
     };
+    const TargetKind kind = kind_of(info.name);
+    if (!may_be_classes(kind)) {
+      const bool of_labels = kind == TargetKind::labels;
+      CLI::App& command = add_operation(
+          app, program, info, evaluate,
+          {.input = of_labels ? "scores.csv labels" : "scores.csv teacher_scores", .output = "result.csv", .second = true});
+      add_target(command, *targets, of_labels ? "A row of 0 and 1 for each row" : "The teacher's scores, a row for each row")
+          ->option_text(std::string(kRequired));
+      continue;
+    }
     CLI::App& command =
         add_operation(app, program, info, evaluate,
                       {.input = "labelled_scores",
@@ -251,7 +275,8 @@ void add_losses(CLI::App& app, Program& program) {
                        .remark = "Without TARGET the labels of FILE are the classes: names of columns, or numbers from 0.\n",
                        .second = true});
     add_target(command, *targets,
-               "The class of each row, counted from 0, or a row for each row: probabilities, 0 and 1, or a teacher's scores");
+               kind == TargetKind::classes ? "The class of each row, counted from 0"
+                                           : "The class of each row, counted from 0, or a row of probabilities for each row");
     add_number<std::int64_t>(command, "--ignore_index", "Rows with this class have the loss 0",
                              [targets](std::int64_t ignored) { targets->ignored = ignored; });
   }
@@ -275,8 +300,10 @@ void add_calibration(CLI::App& app, Program& program) {
   const auto targets = std::make_shared<Targets>();
   const auto report = std::make_shared<std::string>();
   const auto evaluate = [targets, report, &program](const Arguments& arguments) -> Evaluation {
-    const auto op = std::get<entropic::ExpectedCalibrationError>(made<entropic::Calibration>(arguments));
-    return {[targets, op, report, &files = program.files, name = arguments.info.name](Table p) {
+    const auto asked = std::get<entropic::ExpectedCalibrationError>(made<entropic::Calibration>(arguments));
+    return {[targets, asked, report, &files = program.files, name = arguments.info.name](Table p) {
+      auto op = asked;
+      op.sum_tolerance = asked.sum_tolerance.value_or(sum_tolerance(p));  // of the file's type, which is widened below
       std::string page;
       const auto reported = [&](auto rows, Classes classes) {
         if (!report->empty()) {

@@ -80,6 +80,9 @@ class Formatter : public CLI::Formatter {
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
     return folded(CLI::Formatter::make_help(app, std::move(name), mode));
   }
+  std::string make_option_usage(const CLI::Option* option) const override {
+    return option->get_option_text() == kRequired ? option->get_name(true) : CLI::Formatter::make_option_usage(option);
+  }
 };
 
 // Turns what the parser found into a sentence that names the argument.

@@ -1,8 +1,6 @@
 // Measures as commands: one number for each row, for each pair of rows, for each table, or for each entry.
 
-#include <cmath>
 #include <memory>
-#include <numeric>
 #include <span>
 
 #include "commands.h"
@@ -22,20 +20,6 @@ Table of_entries(const entropic::EntryMeasure& op, Table table) {
   return in_place(widened(std::move(table)), [&]<class T>(entropic::MatrixView<T> x, entropic::MatrixView<T> y) {
     if constexpr (!entropic::kIsHalf<T>) entropic::measure(op, entropic::MatrixView<const T>(x), y);
   });
-}
-
-// The distributions as float64. A row whose sum is 1 within the tolerance of its own type is divided by that sum; it then
-// passes the tolerance of float64 too.
-std::vector<double> as_distributions(const Table& table) {
-  std::vector<double> numbers = as_doubles(table);
-  const double tolerance = std::visit([]<class T>(const std::vector<T>&) { return entropic::kSumTolerance<T>; }, table.values);
-  for (std::size_t r = 0; r < table.rows; ++r) {
-    const std::span<double> row(numbers.data() + r * table.cols, table.cols);
-    const double sum = std::accumulate(row.begin(), row.end(), 0.0);
-    if (std::abs(sum - 1) > tolerance) continue;
-    for (double& p : row) p /= sum;
-  }
-  return numbers;
 }
 
 // Compares rows of P with those of Q.
@@ -135,7 +119,8 @@ void add_measures(CLI::App& app, Program& program) {
                                        .output = "result.csv",
                                        .remark = "A Q with one row is compared with every row of FILE, otherwise row by row.\n",
                                        .second = true});
-    add_path(command, "Q", others->path, "standard input", "The distributions that P is compared with")->option_text(" ");
+    add_path(command, "Q", others->path, "standard input", "The distributions that P is compared with")
+        ->option_text(std::string(kRequired));
   }
   const auto evaluate_table = [&program](const entropic::TableMeasure& op, const OperationInfo& /*info*/) -> Evaluation {
     return {[op, &files = program.files](Table table) { return of_table(op, files, std::move(table)); }};

@@ -24,7 +24,7 @@ struct Numbers {
 
 inline Numbers doubles(const Files& files, const std::string& path) {
   Table table = read_other(files, path);
-  const double tolerance = std::visit([]<class T>(const std::vector<T>&) { return entropic::kSumTolerance<T>; }, table.values);
+  const double tolerance = sum_tolerance(table);
   table.values = as_doubles(table);
   const Origin origin(table, path);
   return {path, std::move(table), tolerance, origin};

@@ -89,6 +89,10 @@ std::string default_text(const entropic::ParamInfo& param);
 CLI::Option* add_path(CLI::App& command, const std::string& name, std::string& path, std::string_view standard,
                       const std::string& meaning);
 
+// What the help says of a second file that may not be left out, if the command itself says what is missing: CLI11 would take a
+// single argument for that file.
+inline constexpr std::string_view kRequired = "REQUIRED";
+
 // The argument FILE, which holds `holds`, and the options for reading it.
 void add_input_options(CLI::App& command, Files& files, std::string_view holds = "Scores");
 

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <string>
 
 #include "files/join.h"
@@ -234,6 +237,22 @@ std::vector<double> as_doubles(const Table& table) {
         return numbers;
       },
       table.values);
+}
+
+double sum_tolerance(const Table& table) {
+  return std::visit([]<class T>(const std::vector<T>&) { return entropic::kSumTolerance<T>; }, table.values);
+}
+
+std::vector<double> as_distributions(const Table& table) {
+  std::vector<double> numbers = as_doubles(table);
+  const double tolerance = sum_tolerance(table);
+  for (std::size_t r = 0; r < table.rows; ++r) {
+    const std::span<double> row(numbers.data() + r * table.cols, table.cols);
+    const double sum = std::accumulate(row.begin(), row.end(), 0.0);
+    if (std::abs(sum - 1) > tolerance) continue;
+    for (double& p : row) p /= sum;
+  }
+  return numbers;
 }
 
 void write_table(const Files& files, Table table) {

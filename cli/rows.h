@@ -108,6 +108,13 @@ inline std::size_t sizeof_number(const Table& table) {
 // All numbers of a table.
 std::vector<double> as_doubles(const Table& table);
 
+// The largest distance from 1 of the sum of a distribution in the table's type.
+double sum_tolerance(const Table& table);
+
+// All numbers of a table of distributions. A row whose sum is 1 within the tolerance of its own type is divided by that sum; it
+// then passes the tolerance of every type.
+std::vector<double> as_distributions(const Table& table);
+
 // The table with float16 and bfloat16 as float: measures and sums of such numbers need more digits than the numbers.
 Table widened(Table table);
 

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from conftest import parsed, softmax
 
+import entropic
+
 rng = np.random.default_rng(21)
 SCORES = rng.normal(scale=0.3, size=(3, 20_000)).astype(np.float32)
 
@@ -89,6 +91,42 @@ def test_what_a_map_writes_is_read_back_with_the_tolerance_of_its_type(cli, half
     cli.save("q.npy", softmax(x))
     for pair in [(out, "q.npy"), ("q.npy", out)]:
         np.testing.assert_allclose(parsed(cli.output("kl_divergence", *pair)), 0, atol=1e-4)
+
+
+def test_soft_targets_and_calibration_have_the_tolerance_of_their_type(cli):
+    """Sums of 16-bit probabilities are 1 within 1e-2."""
+    generator = np.random.default_rng(4)
+    x = generator.normal(size=(5, 6))
+    exact = softmax(2 * generator.normal(size=x.shape))
+    p = (exact * 0.998).astype(np.float16)
+    q = p.astype(np.float64) / p.astype(np.float64).sum(axis=1, keepdims=True)
+    losses = [("softmax_loss",), ("sparsemax_loss",), ("entmax_loss",), ("smooth_accuracy_loss",), ("surrogate_loss",)]
+    losses += [("top_k_softmax_loss", "--k", 3), ("top_p_softmax_loss", "--p", 0.9)]
+    cli.save("p.npy", p)
+    cli.save("q.npy", q)
+    bits, wide = bfloat16(exact)
+    cli.write("p.safetensors", safetensors(bits))
+    wide = wide.astype(float)
+    cli.save("wide.npy", wide / wide.sum(axis=1, keepdims=True))
+    for dtype in (np.float16, np.float32, np.float64):
+        cli.save("x.npy", x.astype(dtype))
+        for name, *options in losses:
+            for target, same in (("p.npy", "q.npy"), ("p.safetensors", "wide.npy")):
+                found = parsed(cli.output(name, "x.npy", target, *options))
+                np.testing.assert_allclose(found, parsed(cli.output(name, "x.npy", same, *options)), rtol=5e-3, atol=5e-3)
+    # The same type goes to the library as it is, as in Python.
+    cli.save("x.npy", x.astype(np.float16))
+    found = parsed(cli.output("entmax_loss", "x.npy", "p.npy"))[:, 0]
+    np.testing.assert_array_equal(found.astype(np.float16), entropic.entmax_loss(x.astype(np.float16), p))
+    cli.save("p.npy", (exact * 0.98).astype(np.float16))
+    assert cli.error("softmax_loss", "x.npy", "p.npy").startswith("p.npy: softmax_loss: target must be a distribution")
+
+    cli.save("p.npy", p)
+    cli.save("t.npy", np.arange(5))
+    cli.output("expected_calibration_error", "p.npy", "t.npy", "--report", "e.html", "-o", "e.npy")
+    want = entropic.expected_calibration_error(p, np.arange(5))
+    np.testing.assert_allclose(cli.load("e.npy"), want, rtol=1e-6)
+    assert "must sum to 1 within 0.001" in cli.error("expected_calibration_error", "p.npy", "t.npy", "--sum_tolerance", 0.001)
 
 
 def test_draws_are_int64_in_arrays(cli, half):

@@ -229,6 +229,44 @@ def test_help_fits_the_terminal(cli):
         assert [line for line in wide if not line.startswith("Example: ")] == [], words
 
 
+def test_examples_of_the_help(cli):
+    """They run with files of the names that they give."""
+    scores = "name,a,b,c,d\nx,0.5,0.25,-0.5,1\ny,-1,0.5,0.75,0.25\n"
+    masses = "0.5,0.25,0.125,0.125\n0.25,0.25,0.25,0.25\n"
+    cli.write("scores.csv", scores + scores.partition("\n")[2])
+    cli.write("teacher_scores.csv", masses * 2)
+    cli.write("labels.csv", "0,1,0,1\n" * 4)
+    cli.write("labelled_scores.csv", scores.replace("x,", "d,").replace("y,", "c,") + "a,1,0.5,0.5,0.5\n")
+    cli.write("labelled_probabilities.csv", "name,a,b,c,d\na,0.5,0.25,0.25,0\nb,0.25,0.5,0.25,0\n")
+    for name in ("probabilities.csv", "p.csv", "q.csv", "x.csv", "y.csv", "before.csv", "after.csv"):
+        cli.write(name, masses)
+    cli.write("a.csv", "0.5,0.5\n")
+    cli.write("b.csv", "0.25,0.75\n")
+    cli.write("ages.csv", "1,2,3,5\n")
+    cli.write("table.csv", "0.25,0.25\n0.5,0\n")
+    cli.write("cost.csv", "".join(",".join(f"{abs(i - j)}.0" for j in range(4)) + "\n" for i in range(4)))
+    cli.save("cost.npy", np.array([[0.0, 1.0], [1.0, 0.0]]))
+    cli.write(
+        "reply.json", '[{"token": "a", "top_logprobs": [{"token": "a", "logprob": -0.5}, {"token": "b", "logprob": -1}]}]'
+    )
+    for command in cli.output("completion", "bash").split("commands='")[1].split("'")[0].split():
+        examples = [line for line in cli.output(command, "--help").splitlines() if line.startswith("Example: entropic ")]
+        assert examples or command == "help", command
+        for example in examples:
+            words = example.removeprefix("Example: entropic ").partition(" |")[0].partition(" >")[0]
+            if command == "describe":
+                words = words.replace("--keep id", "--keep name")
+            if command != "explore":  # which stays open
+                cli.output(*words.split())
+
+
+def test_a_file_that_may_not_be_left_out(cli):
+    for name, file in (("jsd_loss", "TARGET"), ("multilabel_softmax_loss", "TARGET"), ("kl_divergence", "Q")):
+        assert f"Usage: entropic {name} [OPTIONS] [FILE] {file}\n" in cli.output(name, "--help")
+        assert cli.error(name, cli.write("x.csv", "1\n")).startswith(f"{name}: {file} is missing; ")
+    assert "[FILE] [TARGET]\n" in cli.output("softmax_loss", "--help")
+
+
 def test_list(cli):
     text, markdown = cli.output("list"), cli.output("list", "--markdown")
     for name in OPERATIONS:
