@@ -287,7 +287,17 @@ void add_calibration(CLI::App& app, Program& program) {
   add_fit(
       app, program, "fit_temperature", "temperature", "The temperature at which softmax of the scores fits the labels best.",
       [](double temperature) { return entropic::Softmax{.temperature = temperature}; },
-      [](auto x, Classes labels) { return entropic::fit_temperature(x, labels).temperature; });
+      [&files = program.files](auto x, Classes labels) {
+        const entropic::FittedTemperature fitted = entropic::fit_temperature(x, labels);
+        if (fitted.clamped) {
+          note(files,
+               fmt::format("fit_temperature: T = {} is an end of the allowed range, and the loss still falls beyond it: {}",
+                           fitted.temperature,
+                           fitted.temperature < 1 ? "(nearly) every label has the largest score of its row"
+                                                  : "the scores do not favour the labels"));
+        }
+        return fitted.temperature;
+      });
   add_fit(
       app, program, "fit_target_entropy", "entropy", "The entropy, in nats, at which entropy_normalize fits the labels best.",
       [](double entropy) { return entropic::EntropyNormalize{.entropy = entropy}; },

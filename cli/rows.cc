@@ -8,6 +8,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <system_error>
 
 #include "files/join.h"
 #include "files/stream.h"
@@ -17,8 +18,8 @@
 namespace {
 
 void greet_keyboard(const Files& files) {
-  if (files::is_standard(files.in) && !files.quiet && files::sys::is_terminal(files::sys::standard_input)) {
-    fmt::print(stderr, "entropic: reading scores from the keyboard; Ctrl-D ends the input\n");
+  if (files::is_standard(files.in) && files::sys::is_terminal(files::sys::standard_input)) {
+    note(files, "reading scores from the keyboard; Ctrl-D ends the input");
   }
 }
 
@@ -91,6 +92,14 @@ std::string as_options(std::string_view advice) {
   if (advice.empty()) return "";
   const bool by_sum = advice.find("normalize") != advice.npos;
   return fmt::format("{}; --input scores takes scores", by_sum ? "; --normalize divides by the sum" : "");
+}
+
+void note(const Files& files, std::string_view what) {
+  if (files.quiet) return;
+  try {
+    fmt::print(stderr, "entropic: {}\n", what);
+  } catch (const std::system_error&) {  // standard error is closed or full
+  }
 }
 
 Table read_table(const Files& files) { return files::read_all(source_of(files).reader); }

@@ -36,6 +36,9 @@ class Origin {
 // The library's advice as options.
 std::string as_options(std::string_view advice);
 
+// Says something on standard error that is no error, unless --quiet asks for silence.
+void note(const Files& files, std::string_view what);
+
 // All of the input.
 Table read_table(const Files& files);
 

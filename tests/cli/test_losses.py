@@ -193,6 +193,18 @@ def test_calibration_reports(cli):
     assert not (cli.directory / "no.html").exists()
 
 
+def test_a_temperature_at_an_end_of_its_range(cli):
+    """The command says so, as Python does with TemperatureClampedWarning."""
+    for labels, temperature in (("ab", 1e-3), ("ba", 1e3)):
+        cli.write("x.csv", f"y,a,b\n{labels[0]},2,1\n{labels[1]},1,3\n")
+        done = cli("fit_temperature", "x.csv")
+        assert (done.returncode, done.stdout.decode()) == (0, f"temperature\n{temperature:g}\n")
+        with pytest.warns(entropic.TemperatureClampedWarning) as said:
+            assert entropic.fit_temperature([[2.0, 1.0], [1.0, 3.0]], ["ab".index(name) for name in labels]) == temperature
+        assert done.stderr.decode() == f"entropic: {said[0].message}\n"
+        assert cli.output("fit_temperature", "x.csv", "--quiet") == done.stdout.decode()
+
+
 def test_calibration_of_targets_that_are_none(cli):
     written(cli, "x.csv", X[:4])
     cli.output("softmax", "x.csv", "-o", "p.csv")
