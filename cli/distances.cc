@@ -81,6 +81,7 @@ Table of_histograms(const entropic::WassersteinHistogram& op, const Pair& pair, 
     bad_input("wasserstein_histogram: {} has {} columns and {} has {}", files::input_name(files.in), p.table.cols,
               files::input_name(pair.second), q.table.cols);
   }
+  check_order(files, p.table, pair.second, q.table);
   Numbers support = weights_of("wasserstein_histogram", files, pair.support, "points");
   if (pair.support.empty()) {
     support.values().resize(p.table.cols);
@@ -105,6 +106,7 @@ template <class Op>
 Table of_points(const Op& op, const Pair& pair, const Files& files) {
   constexpr std::string_view kName = Op::kDescription.name;
   Numbers x = doubles(files, files.in), y = doubles(files, pair.second);
+  check_order(files, x.table, pair.second, y.table);
   Numbers a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
   Table table;
   table.rows = table.cols = 1;
@@ -181,6 +183,7 @@ void add_sliced(CLI::App& app, Program& program) {
     program.action = [op = std::get<entropic::SlicedWasserstein>(made<entropic::Transport>(*arguments)), options,
                       &files = program.files] {
       Numbers x = doubles(files, files.in), y = doubles(files, options->second);
+      check_order(files, x.table, options->second, y.table);
       Numbers a = weights_of(kName, files, options->weights), b = weights_of(kName, files, options->second_weights);
       Numbers directions = weights_of(kName, files, "");
       if (options->directions.empty()) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <span>
 #include <string>
 #include <system_error>
@@ -13,6 +14,7 @@
 #include "files/join.h"
 #include "files/stream.h"
 #include "files/system.h"
+#include "files/text.h"
 #include "progress.h"
 
 namespace {
@@ -140,8 +142,18 @@ const Table& SecondFile::table(const Files& files, const std::function<void(Tabl
   return table_;
 }
 
+void check_order(const Files& files, const Table& rows, const std::string& path, const Table& other) {
+  if (rows.header == other.header) return;
+  const std::set<std::string_view> names(rows.header.begin(), rows.header.end());
+  for (std::size_t c = 0; c < std::min(rows.header.size(), other.header.size()); ++c) {
+    if (rows.header[c] == other.header[c] || !names.contains(other.header[c])) continue;
+    bad_input("{}: the column {} is not where {} has it; columns are compared in their order", files::input_name(path),
+              files::in_quotes(other.header[c]), files::input_name(files.in));
+  }
+}
+
 void SecondFile::check_columns(const Files& files, const Table& rows) const {
-  if (table_.cols == rows.cols) return;
+  if (table_.cols == rows.cols) return check_order(files, rows, path, table_);
   bad_input("{}: it has {} columns, and {} has {}", files::input_name(path), table_.cols, files::input_name(files.in),
             rows.cols);
 }

@@ -46,6 +46,10 @@ Table read_table(const Files& files);
 // as FILE; no other option of FILE does.
 Table read_other(const Files& files, const std::string& path);
 
+// Refuses a file, `path`, with a column that stands at another place than in FILE, whose rows are `rows`: the columns of both
+// are compared in their order. Different names are fine.
+void check_order(const Files& files, const Table& rows, const std::string& path, const Table& other);
+
 // A second file whose rows are matched with those of FILE. All of it is read when the first row is wanted.
 class SecondFile {
  public:

@@ -353,3 +353,20 @@ def test_names_that_may_be_given_twice(cli):
         cli.output("describe", "x.jsonl", "--measures", "support,entropy", "--precision", 3)
         == "id,support,entropy\nx,2,0.693\n"
     )
+
+
+def test_two_files_have_their_columns_in_one_order(cli):
+    cli.write("p.csv", "name,a,b\nu,0.9,0.1\n")
+    cli.write("q.csv", "b,a\n0.1,0.9\n")
+    cli.write("q.jsonl", '{"b": 0.1, "c": 0.9}\n')
+    for command in ("kl_divergence", "softmax_loss", "distillation_loss", "wasserstein_histogram", "sinkhorn_divergence"):
+        for second in ("q.csv", "q.jsonl"):
+            options = ["--epsilon", 1] if command == "sinkhorn_divergence" else []
+            message = cli.error(command, "p.csv", second, *options, "-o", "y.csv")
+            assert message == f"{second}: the column 'b' is not where p.csv has it; columns are compared in their order"
+    assert cli.error("sliced_wasserstein", "p.csv", "q.csv").startswith("q.csv: the column 'b' is not where p.csv has it")
+    # Other names, or none, say nothing about the order. Nor does a file of classes.
+    want = cli.output("kl_divergence", "p.csv", cli.write("q.csv", "a,b\n0.1,0.9\n"))
+    for second in ("x,y\n0.1,0.9\n", "a,y\n0.1,0.9\n", "0.1,0.9\n"):
+        assert cli.output("kl_divergence", "p.csv", cli.write("q.csv", second)) == want
+    cli.output("softmax_loss", "p.csv", cli.write("y.csv", "b\n1\n"))
