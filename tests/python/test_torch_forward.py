@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import itertools
 import warnings
 
 import pytest
@@ -158,6 +159,65 @@ def test_tangents_along_any_dim(name):
         with fw.dual_level():
             dual = fw.unpack_dual(function(fw.make_dual(x, t), *rest, dim=dim)).tangent
         torch.testing.assert_close(dual, got[1])
+
+
+TYPICAL = {"alpha": 1.6, "beta": 0.4, "label_smoothing": 0.1, "margin": 0.2, "scale": 1.4, "temperature": 0.8}
+TYPICAL |= {"entropy": 0.7, "perplexity": 2.0, "min_entropy": 1.0, "max_entropy": 0.6}
+
+
+def with_parameter(name, target, param, given, x, scores, value, dim):
+    targets = {None: (), "scores": (scores,), "class": (scores.argmax(dim),)}
+    return getattr(et, name)(x, *targets.get(target, (scores.softmax(dim),)), **given, **{param: value}, dim=dim)
+
+
+def along_dims_in_parameters():
+    """Every operation of the registry along a dim, with each parameter that may be per row and each value of those that are
+    names: f(x, scores that make the target, value, dim)."""
+    for name, one in {**_descriptions.MAPS, **_descriptions.LOSSES, **_descriptions.MEASURES}.items():
+        names = {param["name"]: param["names"] for param in one["params"] if param["kind"] == "name"}
+        names |= {"input": ["scores"]} if "input" in names else {}
+        names |= {param["name"]: [param["typical"]] for param in one["params"] if param["required"] and not param["per_row"]}
+        for param in _descriptions.per_row(one):
+            for values in itertools.product(*names.values()):
+                if param == "margin" and "sphere" in values:  # a whole number
+                    continue
+                given = one.get("target"), param, dict(zip(names, values, strict=True))
+                yield (
+                    " ".join(map(str, (name, param, *values))),
+                    functools.partial(with_parameter, name, *given),
+                    TYPICAL[param],
+                )
+
+
+IN_PARAMETERS = {name: rest for name, *rest in along_dims_in_parameters()}
+
+
+@pytest.mark.parametrize("per_row", [True, False], ids=["per row", "one number"])
+@pytest.mark.parametrize("name", IN_PARAMETERS)
+def test_derivatives_in_parameters_along_any_dim(name, per_row):
+    """The derivative, the tangent and second derivatives along another dim are those along the last, moved."""
+    function, typical = IN_PARAMETERS[name]
+    x, scores, t = 0.9 * random(3, 4, 5, seed=5).tanh(), 2 * random(3, 4, 5, seed=6), random(3, 4, 5, seed=7)
+
+    def derivatives(dim, x, scores, t, value, u, back):
+        def both(x, value):
+            return function(x, scores, value, dim)
+
+        def reverse(x, value):
+            return torch.func.vjp(both, x, value)[1](back)
+
+        return torch.func.jvp(both, (x, value), (t, u))[1], *reverse(x, value), *torch.func.vjp(reverse, x, value)[1]((t, u))
+
+    for dim in (0, 1):
+
+        def last(one, dim=dim):
+            return one.movedim(dim, -1) if one.dim() == 3 else one
+
+        shape = x.select(dim, 0).unsqueeze(dim).shape if per_row else ()
+        value, u = typical * (1 + 0.1 * random(*shape, seed=9).tanh()), random(*shape, seed=10)
+        given = x, scores, t, value, u, random(*function(x, scores, value, dim).shape, seed=12)
+        for got, want in zip(derivatives(dim, *given), derivatives(-1, *map(last, given)), strict=True):
+            torch.testing.assert_close(last(got), want, rtol=1e-7, atol=1e-9)
 
 
 @twice

@@ -151,7 +151,7 @@ def _integrand(x, dim, params):
     """At Gauss-Legendre points u between the kinks, in float64 with dim last: h = f/F at u - x, and the product of all F times
     the point's weight. O(n^2) points with kinks."""
     log_cdf, log_density, kinks, low, high = NOISES[params["noise"]]
-    z = (x.movedim(dim, -1).double() / params["scale"]).nan_to_num(nan=0.0, posinf=0.0)
+    z = (x.double() / params["scale"]).movedim(dim, -1).nan_to_num(nan=0.0, posinf=0.0)
     present = z > torch.finfo(torch.float64).min
     z = torch.where(present, z, -1e300)
     most = z.amax(-1, keepdim=True)
