@@ -167,10 +167,29 @@ def test_transforms_and_compilers():
     assert torch.equal(*(torch.autograd.grad(one, x)[0] for one in (got, want)))
 
 
-def test_top_indices():
-    x, target = cases(3, 8, 5, dim=1)
-    found = et.token_statistics(x, target, top=3, dim=1)
-    assert torch.equal(found.top_indices, x.argsort(1, descending=True)[:, :3])
+def rows_of_many_orders(n):
+    """Rows with a few or no ties, of absent tokens, with +inf and NaN, and of one value."""
+    x = cases(9, n)[0]
+    x[1], x[2] = x[1].round(), (x[2] / 4).round()
+    x[3, ::2] = x[4, 1:] = x[5] = -math.inf
+    x[6, ::3] = math.inf
+    x[7, 1::4], x[7, ::4] = math.nan, math.inf
+    x[8] = 0
+    return x
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_top_indices(dtype):
+    """In falling order, of equal ones the lowest first, NaN as +inf; along any axis, by both implementations."""
+    for n in (1, 2, 7, 50, 300):
+        x = rows_of_many_orders(n).to(dtype)
+        target = torch.zeros(len(x), dtype=torch.int64)
+        want = torch.where(x.isnan(), math.inf, x).sort(dim=1, descending=True, stable=True).indices
+        for top in {1, 2, 5, n // 2, n - 1, n} & set(range(1, n + 1)):
+            assert torch.equal(et.token_statistics(x, target, top=top).top_indices, want[:, :top])
+            assert torch.equal(et.token_statistics(x.T, target, top=top, dim=0).top_indices, want.T[:top])
+            for some in (KERNEL, reference.IMPLEMENTATIONS):
+                assert torch.equal(some["token_statistics"](x, target, None, 1.0, top, 1)[1], want[:, :top])
 
 
 def test_errors():

@@ -52,7 +52,8 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
     temperature : float or tensor, above 0 and finite, default 1.0
         T. A tensor gives each row its own, broadcasts with logits with size 1 along dim, and has a gradient.
     top : int, default 0
-        The number of indices to return: those of the largest logits, in falling order.
+        The number of indices to return: those of the largest logits, in falling order, of equal ones the lowest first. NaN
+        counts as +inf.
     dim : int, default -1
         The axis of the tokens; axis is another name for it.
 

@@ -15,6 +15,7 @@ from entropic._cuda import VARIABLE, found  # noqa: F401
 from entropic._sampling import Sampler
 from entropic.torch import _descriptions
 from entropic.torch._spec import absent, result_type
+from entropic.torch.backends.reference.token_statistics import top_indices
 
 
 def call(name, parameters, arrays, vjp=False):
@@ -143,7 +144,7 @@ def _token_statistics(instead, x, target, rows, temperature, top, dim):
     arrays |= {} if rows is None else {"temperature": rows.to(torch.float64).reshape(-1).contiguous()}
     call("token_statistics", json.dumps({"temperature": temperature, "top": within}), arrays)
     if within < top:
-        indices = flat.topk(top, 1).indices
+        indices = top_indices(flat, top, 1)
     return statistics.view(*target.shape, 4), indices.view(*target.shape, top)
 
 

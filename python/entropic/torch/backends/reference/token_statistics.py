@@ -11,8 +11,17 @@ from entropic.torch.backends.reference.rows import canonical, has_none, working
 
 
 def top_indices(x, top, dim):
-    """Those of the largest logits in falling order, along the last axis."""
-    return x.topk(top, dim).indices.movedim(dim, -1).contiguous()
+    """Those of the largest logits in falling order, of equal ones the lowest first; NaN counts as +inf. Along the last axis."""
+    x, n = x.movedim(dim, -1), x.shape[dim]
+    if top == 0:
+        return x[..., :0].long()
+    x = torch.where(x.isnan(), torch.inf, x)
+    # topk says how large they are, but takes any of equal ones. So it chooses again, from integers that all differ.
+    last = x.topk(top).values[..., -1:]
+    early = torch.arange(n, 0, -1, dtype=torch.int32, device=x.device)
+    chosen = torch.where(x > last, early + n, torch.where(x == last, early, 0)).topk(top).indices
+    order = x.gather(-1, chosen).sort(dim=-1, descending=True, stable=True).indices
+    return chosen.gather(-1, order)
 
 
 def _log_softmax(x, rows, temperature, dim):
