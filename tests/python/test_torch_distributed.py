@@ -348,10 +348,31 @@ def top_indices(rank, size):
 
 def test_top_indices(ranks):
     want = et.token_statistics(rows_of(torch.float32), TARGET, top=5)
-    x = rows_of(torch.float32)
     for size in PARTS:
         for found in all_of(ranks("top_indices", size)):
-            assert torch.equal(x.gather(-1, found), x.gather(-1, want.top_indices))
+            assert torch.equal(found, want.top_indices)
+
+
+def short_rows():
+    inf, nan = float("inf"), float("nan")
+    rows = [[1.0, -inf, -inf, 2.0, -inf], [-inf] * 5, [0.0] * 5, [1.0, 1.0, 1.0, 1.0, 2.0], [nan, 1.0, inf, 3.0, nan]]
+    return torch.tensor(rows)
+
+
+def top_of_short_rows(rank, size, cuts, top):
+    x = short_rows()[:, cuts[rank] : cuts[rank + 1]]
+    return D.token_statistics(x, torch.zeros(len(x), dtype=torch.int64), top=top, group=_groups[size]).top_indices
+
+
+@pytest.mark.parametrize("cuts", [(0, 5), (0, 1, 5), (0, 2, 5), (0, 4, 5), (0, 0, 5), (0, 5, 5), (0, 2, 3, 5), (0, 1, 1, 2, 5)])
+def test_top_indices_where_parts_have_fewer_tokens(ranks, cuts):
+    for top in range(1, 6):
+        want = et.token_statistics(short_rows(), torch.zeros(5, dtype=torch.int64), top=top).top_indices
+        for found in all_of(ranks("top_of_short_rows", len(cuts) - 1, cuts, top)):
+            assert torch.equal(found, want)
+    for top, wrong in ((6, "an integer from 0 to 5, how many tokens there are, got 6"), (-1, "an integer from 0, got -1")):
+        for good, (kind, message) in ranks("top_of_short_rows", len(cuts) - 1, cuts, top):
+            assert not good and kind == "ValueError" and f"token_statistics: top must be {wrong}" in message
 
 
 def special(rank, size):

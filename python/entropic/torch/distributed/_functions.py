@@ -438,6 +438,8 @@ def js_divergence(p, q, *, input="scores", dim=None, axis=None, group=None, firs
 @together
 def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.token_statistics; tokens and indices are of the whole row. Two rounds, and one for top."""
+    if isinstance(top, bool) or not isinstance(top, int) or top < 0:
+        raise ValueError(f"token_statistics: top must be an integer from 0, got {top!r}")
     part, values = _statistics("token_statistics", logits, target, temperature, dim, axis, group, first, n)
     numbers = [part.numbers(values[:, i]) for i in (3, 4, 5)]
     indices = None

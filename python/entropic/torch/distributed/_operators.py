@@ -120,14 +120,17 @@ def _(x, spec, first, n, group):
 @torch.library.custom_op("entropic::parts_top", mutates_args=())
 def top_indices(x: Tensor, k: int, first: int, n: int, group: str) -> Tensor:
     call = Call(json.dumps({"name": "token_statistics"}), array(x), None, None, first, n, group)
-    wide = call.x.astype(np.float64)
-    order = np.argsort(-np.where(np.isnan(wide), np.inf, wide), axis=1, kind="stable")[:, :k]
-    told = np.full((call.rows, k, 2), -np.inf)
+    if k > call.n:
+        raise ValueError(f"token_statistics: top must be an integer from 0 to {call.n}, how many tokens there are, got {k}")
+    wide = np.where(np.isnan(call.x), np.inf, call.x.astype(np.float64))
+    order = np.argsort(-wide, axis=1, kind="stable")[:, :k]
+    # A part may have fewer tokens than k. No token is behind all others, also those of -inf.
+    told = np.tile([-np.inf, np.inf], (call.rows, k, 1))
     told[:, : order.shape[1], 0] = np.take_along_axis(wide, order, 1)
     told[:, : order.shape[1], 1] = order + call.first
     joined = call.group.join(told.view(np.int64).reshape(-1), "gather", call.rows).view(np.float64)
     joined = joined.reshape(-1, call.rows, k, 2).transpose(1, 0, 2, 3).reshape(call.rows, -1, 2)
-    best = np.argsort(-joined[:, :, 0], axis=1, kind="stable")[:, :k]
+    best = np.lexsort((joined[:, :, 1], -joined[:, :, 0]))[:, :k]
     return torch.from_numpy(np.take_along_axis(joined[:, :, 1], best, 1).astype(np.int64)).to(x.device)
 
 
