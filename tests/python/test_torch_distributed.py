@@ -3,6 +3,7 @@
 The ranks are started once. Each answers a job, a function of this module by name, with what it returns.
 """
 
+import functools
 import hashlib
 import inspect
 import os
@@ -489,6 +490,19 @@ def compiled(rank, size):
 
 def test_compile_fullgraph(ranks):
     assert all(all_of(ranks("compiled", 2)))
+
+
+def compiled_dynamic(rank, size, name):
+    function = functools.partial(OPERATIONS[name][0], group=_groups[size].group_name)
+    x = part_of(rows_of(torch.float32), rank, size)
+    torch._dynamo.reset()
+    found = torch.compile(lambda x: function(x), fullgraph=True, dynamic=True, backend="aot_eager")(x)
+    return torch.equal(found, function(x))
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS.keys() - {"gamma_for_entropy"}))  # its status is an array of NumPy
+def test_compile_with_numbers_that_stand_for_any(ranks, name):
+    assert all(all_of(ranks("compiled_dynamic", 2, name)))
 
 
 def sharded(rank, size):

@@ -121,6 +121,23 @@ def test_transforms_and_compilers(small_parts):
     torch.testing.assert_close(per_sample[0], torch.autograd.grad(function(hidden, weight), hidden)[0])
 
 
+@each
+def test_a_compiler_that_knows_no_number(loss, params):
+    """With dynamic=True also the parameters' numbers stand for any."""
+    hidden, weight, bias, target = problem(loss)
+
+    def function(hidden, weight, bias):
+        return et.linear_loss(hidden, weight, target, bias=bias, loss=loss, z_loss=0.1, **params)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, dynamic=True, backend="aot_eager")
+    inputs = hidden, weight, bias
+    for got, want in zip(
+        torch.autograd.grad(compiled(*inputs), inputs), torch.autograd.grad(function(*inputs), inputs), strict=True
+    ):
+        torch.testing.assert_close(got, want)
+
+
 @pytest.mark.parametrize("loss", ["softmax_loss", "entmax_loss", "multilabel_softmax_loss"])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_weights_of_rows_and_z_loss(loss, reduction, small_parts):

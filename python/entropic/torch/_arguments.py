@@ -1,13 +1,14 @@
 """Checks and conversions of the public functions' arguments, before an operator gets them."""
 
 import functools
+import json
 import operator
 
 import numpy as np
 import torch
 
 from entropic import _checks, _convert
-from entropic.torch._compat import get_proxy_mode, in_transform, is_differentiated, is_fake
+from entropic.torch._compat import constants, get_proxy_mode, in_transform, is_differentiated, is_fake
 from entropic.torch.backends.cpu import CODES
 
 Tensor = torch.Tensor
@@ -68,6 +69,16 @@ def has_numbers(tensor):
 def readable(*tensors):
     """Whether the numbers of tensors can be read on the CPU."""
     return all(tensor.is_cpu and has_numbers(tensor) for tensor in tensors)
+
+
+def as_text(values):
+    """Values for which torch's schemas have no type, as text."""
+    return _as_text(constants(values) if torch.compiler.is_compiling() else values)
+
+
+@torch.compiler.assume_constant_result
+def _as_text(values):
+    return json.dumps(values)
 
 
 def one_device(name, tensors):

@@ -6,6 +6,7 @@ import torch
 from torch._subclasses.fake_tensor import is_fake  # noqa: F401
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import get_proxy_mode  # noqa: F401
+from torch.fx.experimental.symbolic_shapes import guard_scalar
 
 in_transform = torch._C._are_functorch_transforms_active  # whether torch.func is active
 dispatch_modes = torch._C._len_torch_dispatch_stack
@@ -54,6 +55,16 @@ def never_again(grad):
     under vmap."""
     plain = has_memory(grad) and not in_transform() and not in_forward_mode()
     return plain and not (torch.is_grad_enabled() or torch.compiler.is_compiling() or _graph_is_kept())
+
+
+def constants(values):
+    """Numbers in lists and dicts, of which a compiler with dynamic=True knows only that they are numbers, become the ones that
+    they are; the compiled code is for these alone."""
+    if isinstance(values, dict):
+        return {name: constants(value) for name, value in values.items()}
+    if isinstance(values, (list, tuple)):
+        return [constants(value) for value in values]
+    return guard_scalar(values) if isinstance(values, (int, float)) else values
 
 
 def carries_tangent(x):

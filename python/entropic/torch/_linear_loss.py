@@ -1,13 +1,11 @@
 """linear_loss: its operator and function."""
 
-import json
-
 import torch
 
 from entropic._losses import index_or_none, takes_classes
 from entropic._maps import map_and_params
 from entropic.torch import _descriptions
-from entropic.torch._arguments import Tensor, autocast, no_gradient, numbers_and_rows, one_device, readable
+from entropic.torch._arguments import Tensor, as_text, autocast, no_gradient, numbers_and_rows, one_device, readable
 from entropic.torch._builder import Operator, wants_gradient
 from entropic.torch._compat import dispatch_modes, in_forward_mode, in_transform, never_again, tracing
 from entropic.torch._losses import DESCRIPTIONS, checked_target
@@ -139,18 +137,12 @@ def linear_loss(
         rows,
         None if sample_weight is None else sample_weight.reshape(-1),
         loss,
-        _as_text(values),
+        as_text(values),
         checked_z_loss(_NAME, z_loss),
         row_names,
         reduction,
     )
     return value.reshape(lead) if reduction == "none" else value
-
-
-@torch.compiler.assume_constant_result
-def _as_text(values):
-    """Values for which torch's schemas have no type, as text."""
-    return json.dumps(values)
 
 
 def _checked(hidden, weight, bias):

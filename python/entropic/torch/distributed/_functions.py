@@ -1,7 +1,6 @@
 """The functions that users call."""
 
 import functools
-import json
 import math
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor
 from entropic import _core
 from entropic._entropy_control import GammaResult
 from entropic.torch import _token_statistics
-from entropic.torch._arguments import checked_dim, one_dim
+from entropic.torch._arguments import as_text, checked_dim, one_dim
 from entropic.torch._descriptions import MAPS, STATUSES
 from entropic.torch.distributed._calls import logarithm
 from entropic.torch.distributed._group import Group, begun, start_counting
@@ -38,11 +37,6 @@ __all__ = [
     "top_k_softmax",
     "top_p_softmax",
 ]
-
-
-@torch.compiler.assume_constant_result
-def spec_of(values):
-    return json.dumps(values)
 
 
 class Part:
@@ -74,7 +68,7 @@ class Part:
         return result.unsqueeze(self.dim) if keepdim else result
 
     def run(self, kind, name, other=None, target=None, rows=None, **spec):
-        spec = spec_of({"kind": kind, "name": name, **spec})
+        spec = as_text({"kind": kind, "name": name, **spec})
         return operate(self.rows, other, target, rows, spec, *self.given, self.group)
 
     def of_rows(self, name, argument, value):

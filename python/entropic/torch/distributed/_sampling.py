@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from entropic._sampling import STEPS
-from entropic.torch.distributed._functions import Part, number, spec_of, together
+from entropic.torch._arguments import as_text
+from entropic.torch.distributed._functions import Part, number, together
 from entropic.torch.distributed._operators import chain_probs, draw
 
 __all__ = ["Sampler", "sample"]
@@ -33,7 +34,7 @@ class Sampler:
             self.steps.append((step, values))
 
     def _spec(self, draws=1, position=0):
-        return spec_of({"name": "Sampler", "steps": self.steps, "seed": self.seed, "position": int(position), "draws": draws})
+        return as_text({"name": "Sampler", "steps": self.steps, "seed": self.seed, "position": int(position), "draws": draws})
 
     @together
     def probs(self, x, *, dim=None, axis=None, group=None, first=None, n=None):
