@@ -122,6 +122,19 @@ def test_transforms_and_compilers(small_parts):
 
 
 @each
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_a_batch_of_gradients(loss, params, reduction):
+    hidden, weight, bias, target = problem(loss)
+    inputs = hidden, weight, bias
+    value = et.linear_loss(hidden, weight, target, bias=bias, loss=loss, reduction=reduction, **params)
+    grads = torch.randn(3, *value.shape, dtype=torch.float64)
+    batched = torch.autograd.grad(value, inputs, grads, is_grads_batched=True, retain_graph=True)
+    for k, grad in enumerate(grads):
+        for got, want in zip(batched, torch.autograd.grad(value, inputs, grad, retain_graph=True), strict=True):
+            torch.testing.assert_close(got[k], want)
+
+
+@each
 def test_a_compiler_that_knows_no_number(loss, params):
     """With dynamic=True also the parameters' numbers stand for any."""
     hidden, weight, bias, target = problem(loss)

@@ -7,7 +7,7 @@ from entropic._maps import map_and_params
 from entropic.torch import _descriptions
 from entropic.torch._arguments import Tensor, as_text, autocast, no_gradient, numbers_and_rows, one_device, readable
 from entropic.torch._builder import Operator, wants_gradient
-from entropic.torch._compat import dispatch_modes, in_forward_mode, in_transform, never_again, tracing
+from entropic.torch._compat import dispatch_modes, has_memory, in_forward_mode, in_transform, never_again, tracing
 from entropic.torch._losses import DESCRIPTIONS, checked_target
 from entropic.torch._modules import checked_sample_weight, checked_z_loss
 from entropic.torch._spec import OpSpec, result_type
@@ -50,7 +50,7 @@ class _WithGradients(torch.autograd.Function):
         hidden, weight, target, bias, rows, sample_weight, *kept = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted
             kept = _OPERATOR.vjp(hidden, weight, target, bias, rows, sample_weight, grad, *ctx.params)
-        elif not grad.is_cpu or grad != 1:
+        elif not has_memory(grad) or grad != 1:  # a batch of gradients, or one on another device, has no number to read
             product = torch.Tensor.mul_ if never_again(grad) else torch.mul
             kept = [product(one, grad.to(one.dtype)) for one in kept]
         of_hidden, of_weight, of_bias, of_rows = kept
