@@ -123,6 +123,17 @@ def test_transforms_and_compilers(small_parts):
 
 @each
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_shapes_only(loss, params, reduction):
+    hidden, weight, bias, target = (one.detach().to("meta") for one in problem(loss))
+    inputs = [one.requires_grad_() for one in (hidden, weight, bias)]
+    value = et.linear_loss(hidden, weight, target, bias=bias, loss=loss, reduction=reduction, **params)
+    value.sum().backward()
+    assert value.shape == (() if reduction != "none" else hidden.shape[:-1]) and value.is_meta
+    assert all(one.grad.shape == one.shape for one in inputs)
+
+
+@each
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_a_batch_of_gradients(loss, params, reduction):
     hidden, weight, bias, target = problem(loss)
     inputs = hidden, weight, bias

@@ -420,6 +420,17 @@ def test_modules(class_name):
         module_class(**needed, reduction="all")
 
 
+@pytest.mark.parametrize("class_name", MODULES)
+def test_modules_of_shapes_only(class_name):
+    """On the meta device, where a module is made before its numbers are loaded."""
+    module = getattr(et, class_name)(**NEEDED.get(class_name, {})).to("meta")
+    x = torch.empty(6, 4, device="meta", requires_grad=True)
+    target = torch.empty(6, dtype=torch.int64, device="meta") if module._takes_classes else torch.empty(6, 4, device="meta")
+    value = module(x, target)
+    value.backward()
+    assert value.is_meta and value.shape == () and x.grad.shape == x.shape
+
+
 def test_weight_comes_first_and_parameters_by_name():
     """SoftmaxLoss(weight) as torch.nn.CrossEntropyLoss(weight)."""
     x, target, weight = scores("", 4, 3), torch.tensor([0, 1, 2, 2]), torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)

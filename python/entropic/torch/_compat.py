@@ -57,6 +57,12 @@ def never_again(grad):
     return plain and not (torch.is_grad_enabled() or torch.compiler.is_compiling() or _graph_is_kept())
 
 
+def without_autocast(x):
+    """Turns autocast off for x's device; for a tensor that is only a shape there is none."""
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if device in ("cpu", "cuda") else contextlib.nullcontext()
+
+
 def constants(values):
     """Numbers in lists and dicts, of which a compiler with dynamic=True knows only that they are numbers, become the ones that
     they are; the compiled code is for these alone."""

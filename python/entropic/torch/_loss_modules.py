@@ -4,6 +4,7 @@ classes."""
 import torch
 
 from entropic.torch import _generated
+from entropic.torch._compat import without_autocast
 from entropic.torch._modules import Loss
 
 _COMMON = """\
@@ -55,7 +56,7 @@ def _cosines(module, x, classes):
         raise ValueError(f"{module}: x must be embeddings of shape (..., {classes.shape[1]}), got {shape}")
     # Halves have too few digits for an angle near 0.
     wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
-    with torch.autocast(x.device.type, enabled=False):
+    with without_autocast(x):
         unit, classes = (torch.nn.functional.normalize(v.to(wide), dim=-1) for v in (x, classes))
         return unit @ classes.T
 

@@ -11,6 +11,7 @@ import warnings
 
 import torch
 
+from entropic.torch._compat import without_autocast
 from entropic.torch.backends import (
     cpu,
     cuda,
@@ -67,7 +68,7 @@ def _without_autocast(run):
     """run(implementations of maps, tensors...), whose products have the type of its tensors."""
 
     def running(*arguments):
-        with torch.autocast(arguments[0].device.type, enabled=False):
+        with without_autocast(arguments[0]):
             return run(_on_cuda, *arguments)
 
     return running

@@ -6,6 +6,7 @@ import json
 import torch
 
 from entropic.torch import _descriptions
+from entropic.torch._compat import without_autocast
 from entropic.torch._spec import absent, result_type
 
 _PART = 1 << 23  # scores
@@ -70,7 +71,7 @@ def _whole(hidden, weight):
 
 
 def _scores(hidden, weight, bias):
-    with torch.autocast(hidden.device.type, enabled=False):
+    with without_autocast(hidden):
         return torch.nn.functional.linear(hidden, weight, bias)
 
 
@@ -126,7 +127,7 @@ def _vjp(
         values.append(value)
         d = torch.where(counted, d, 0.0) if sample_weight is not None else d  # a row of weight 0 may be NaN
         # It multiplies rows of hidden, which have fewer numbers than d.
-        with torch.autocast(hidden.device.type, enabled=False):
+        with without_autocast(hidden):
             if of[0]:
                 of_hidden.append(((d @ weight) * factor).to(hidden.dtype))
             by = torch.where(counted, hidden[part] * factor, 0.0).to(hidden.dtype)

@@ -1,12 +1,12 @@
 """Attention with all scores in memory, and any map by its operator."""
 
-import contextlib
 import math
 
 import torch
 
 from entropic._attention import shape_of
 from entropic.torch import _descriptions
+from entropic.torch._compat import without_autocast
 from entropic.torch._spec import absent
 from entropic.torch.backends.reference.maps import call_map
 from entropic.torch.backends.reference.rows import working
@@ -36,7 +36,7 @@ def composed(
     softcap c makes c tanh(s/c) of scaled scores s; sinks, (..., m, 1), are the score of a key whose value is 0; dropout_p is
     the probability of losing a weight, as in torch. The weights and their entropy follow the result if asked for.
     """
-    with torch.autocast(q.device.type, enabled=False) if q.device.type in ("cpu", "cuda") else contextlib.nullcontext():
+    with without_autocast(q):
         dtype = q.dtype
         q, k, v = working(q), working(k), working(v)
         shape = shape_of("attention", q.shape, k.shape, v.shape)
