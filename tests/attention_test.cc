@@ -308,35 +308,50 @@ TYPED_TEST(AttentionTest, AlphaForEachQueryAndItsGradient) {
   }
 }
 
-// What is hidden may hold anything, and a NaN stays with its query.
+// What is hidden may hold anything, and a NaN stays with its query: other results have the same bits.
 TYPED_TEST(AttentionTest, HiddenKeysAndNaN) {
   using T = TypeParam;
   for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
     Problem<T> problem(1, 1, 1, 60, 60, 5, 6, 9);
     problem.options.map = typical<Op>();
     problem.options.causal = true;
-    const Heads<T> g = normal<T>(1, 1, 60, 6, 10);
+    Heads<T> g = normal<T>(1, 1, 60, 6, 10);
     const auto gradients = [&] {
       std::vector<Heads<T>> d = {{1, 1, 60, 5}, {1, 1, 60, 5}, {1, 1, 60, 6}};
       attention_vjp(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[0].view(), d[1].view(),
                     d[2].view(), problem.mask);
       return d;
     };
-    Heads<T> clean = problem.attend();
+    const Heads<T> clean = problem.attend();
     const auto clean_gradients = gradients();
-    // A query that is NaN reaches the gradients of the keys that it sees, and no others.
-    const T kept = problem.q.at(0, 0, 20, 3);
-    problem.q.at(0, 0, 20, 3) = kNaN<T>;
-    const auto of_a_nan_query = gradients();
-    problem.q.at(0, 0, 20, 3) = kept;
-    for (std::size_t r = 0; r < 60; ++r) {
-      for (const std::size_t input : {1, 2}) {
-        const T found = of_a_nan_query[input].at(0, 0, r, 1), want = clean_gradients[input].at(0, 0, r, 1);
-        if (r <= 20) {
-          EXPECT_TRUE(std::isnan(found)) << Op::kDescription.name << r;
-        } else {
-          EXPECT_NEAR(found, want, 1e3 * kEps<T>) << Op::kDescription.name << r;
+    const auto expect_same = [](const Heads<T>& got, const Heads<T>& want, std::size_t r, std::size_t c) {
+      EXPECT_EQ(got.at(0, 0, r, c), want.at(0, 0, r, c)) << Op::kDescription.name << " row " << r << " column " << c;
+    };
+    // A query that is NaN, or has a gradient that is, reaches the gradients of the keys that it sees, and no others.
+    for (Heads<T>* const input : {&problem.q, &g}) {
+      const T kept = input->at(0, 0, 20, 3);
+      input->at(0, 0, 20, 3) = kNaN<T>;
+      const auto got = gradients();
+      input->at(0, 0, 20, 3) = kept;
+      for (std::size_t r = 0; r < 60; ++r) {
+        for (std::size_t c = 0; c < 5 && r != 20; ++c) expect_same(got[0], clean_gradients[0], r, c);
+        for (const std::size_t k : {1, 2}) {
+          for (std::size_t c = 0; c < got[k].cols && r > 20; ++c) expect_same(got[k], clean_gradients[k], r, c);
+          if (r <= 20 && input == &problem.q) EXPECT_TRUE(std::isnan(got[k].at(0, 0, r, 1))) << Op::kDescription.name << r;
         }
+      }
+    }
+    // A value that is NaN reaches the column of the queries that see it.
+    const T kept = problem.v.at(0, 0, 40, 0);
+    for (const T value : {kNaN<T>, -kInfinity<T>}) {
+      problem.v.at(0, 0, 40, 0) = value;
+      const Heads<T> got = problem.attend();
+      const auto of_a_value = gradients();
+      problem.v.at(0, 0, 40, 0) = kept;
+      for (std::size_t r = 0; r < 60; ++r) {
+        for (std::size_t c = r < 40 ? 0 : 1; c < 6; ++c) expect_same(got, clean, r, c);
+        for (std::size_t c = 0; c < 5 && r < 40; ++c) expect_same(of_a_value[0], clean_gradients[0], r, c);
+        for (std::size_t c = 0; c < 6; ++c) expect_same(of_a_value[2], clean_gradients[2], r, c);
       }
     }
     for (std::size_t c = 0; c < 5; ++c) problem.k.at(0, 0, 40, c) = kNaN<T>;
@@ -347,14 +362,44 @@ TYPED_TEST(AttentionTest, HiddenKeysAndNaN) {
       if (r >= 40) {
         EXPECT_TRUE(std::isnan(got.at(0, 0, r, c))) << Op::kDescription.name << r;
       } else {
-        EXPECT_NEAR(got.at(0, 0, r, c), clean.at(0, 0, r, c), 20 * kEps<T>) << Op::kDescription.name << r;
+        expect_same(got, clean, r, c);
+        if (c < 5) expect_same(got_gradients[0], clean_gradients[0], r, c);
       }
     });
-    for (std::size_t r = 0; r < 40; ++r) {
-      EXPECT_NEAR(got_gradients[0].at(0, 0, r, 1), clean_gradients[0].at(0, 0, r, 1), 1e3 * kEps<T>) << Op::kDescription.name;
-    }
     // Key 59 is seen by a query that is NaN, key 39 too.
     EXPECT_TRUE(std::isnan(got_gradients[2].at(0, 0, 39, 0)));
+  });
+}
+
+// Gradients that are NaN because a query sees a value that is, stay with the keys that it sees.
+TYPED_TEST(AttentionTest, GradientsBesideValuesThatAreNaN) {
+  using T = TypeParam;
+  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+    Problem<T> problem(1, 1, 1, 4, 30, 5, 6, 9);
+    problem.options.map = typical<Op>();
+    const Heads<T> g = normal<T>(1, 1, 4, 6, 10);
+    // Query 2 sees the keys up to 14, the others those from 15 on.
+    bool visible[4 * 30];
+    for (std::size_t i = 0; i < 4 * 30; ++i) visible[i] = (i / 30 == 2) == (i % 30 < 15);
+    problem.mask.visible = {visible, 0, 0, 30, 1};
+    const auto results = [&] {
+      std::vector<Heads<T>> d = {problem.attend(), {1, 1, 4, 5}, {1, 1, 30, 5}, {1, 1, 30, 6}};
+      attention_vjp(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[1].view(), d[2].view(),
+                    d[3].view(), problem.mask);
+      return d;
+    };
+    const auto want = results();
+    for (std::size_t j = 0; j < 15; ++j) problem.v.at(0, 0, j, 1) = kNaN<T>;
+    const auto got = results();
+    EXPECT_TRUE(std::isnan(got[0].at(0, 0, 2, 1)));
+    for (std::size_t k = 0; k < 4; ++k) {
+      for (std::size_t r = 0; r < got[k].rows; ++r) {
+        for (std::size_t c = 0; c < got[k].cols; ++c) {
+          if (k < 2 ? r != 2 : r >= 15)
+            EXPECT_EQ(got[k].at(0, 0, r, c), want[k].at(0, 0, r, c)) << Op::kDescription.name << " " << k << " row " << r;
+        }
+      }
+    }
   });
 }
 
@@ -395,7 +440,7 @@ TYPED_TEST(AttentionTest, KeysThatAMaskHides) {
             if ((k == 1 || k == 2) && is_hidden(r)) {
               EXPECT_EQ(found, 0) << Op::kDescription.name << " " << k << " key " << r;
             } else {
-              EXPECT_NEAR(found, expected, 1e3 * kEps<T>) << Op::kDescription.name << " " << k << " row " << r << " " << hidden;
+              EXPECT_EQ(found, expected) << Op::kDescription.name << " " << k << " row " << r << " " << hidden;
             }
           });
         }
@@ -601,33 +646,59 @@ TYPED_TEST(AttentionTest, LinearGradientIsThatOfTaylorSoftmax) {
   });
 }
 
-// Later keys may hold anything too.
+// Later keys may hold anything too, and a NaN stays with its query: other results have the same bits.
 TYPED_TEST(AttentionTest, LinearHiddenKeysAndNaN) {
   using T = TypeParam;
-  for (const bool key : {false, true}) {
-    Problem<T> problem(1, 1, 1, 300, 300, 3, 4, 9);
-    const Heads<T> g = normal<T>(1, 1, 300, 4, 10);
+  for (const bool many_keys : {false, true}) {
+    const std::size_t n = many_keys ? 900 : 300, at = n - 10, first = n - 300;  // query i sees the keys up to i + first
+    Problem<T> problem(1, 1, 1, 300, n, 3, 4, 9);
+    Heads<T> g = normal<T>(1, 1, 300, 4, 10);
     const auto results = [&] {
-      std::vector<Heads<T>> d = {problem.out(), {1, 1, 300, 3}, {1, 1, 300, 3}, {1, 1, 300, 4}};
+      std::vector<Heads<T>> d = {problem.out(), {1, 1, 300, 3}, {1, 1, n, 3}, {1, 1, n, 4}};
       linear_attention({.causal = true}, problem.q.view(), problem.k.view(), problem.v.view(), d[0].view());
       linear_attention_vjp({.causal = true}, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[1].view(),
                            d[2].view(), d[3].view());
       return d;
     };
     const auto clean = results();
-    if (key) {
-      problem.k.at(0, 0, 290, 1) = kNaN<T>;
-    } else {
-      problem.v.at(0, 0, 290, 1) = kNaN<T>;
+    const auto expect_same = [&](const Heads<T>& got, std::size_t k, std::size_t r) {
+      for (std::size_t c = 0; c < got.cols; ++c) {
+        EXPECT_EQ(got.at(0, 0, r, c), clean[k].at(0, 0, r, c)) << "result " << k << " row " << r << " column " << c;
+      }
+    };
+    for (Heads<T>* const input : {&problem.k, &problem.v}) {
+      for (const T value : {kNaN<T>, kInfinity<T>}) {
+        const T kept = input->at(0, 0, at, 1);
+        input->at(0, 0, at, 1) = value;
+        const auto got = results();
+        input->at(0, 0, at, 1) = kept;
+        for (std::size_t r = 0; r < 300; ++r) {
+          if (r + first < at) {
+            expect_same(got[0], 0, r), expect_same(got[1], 1, r);
+          } else if (std::isnan(value)) {
+            EXPECT_TRUE(std::isnan(got[0].at(0, 0, r, 1))) << r;
+            EXPECT_TRUE(std::isnan(got[1].at(0, 0, r, 1))) << r;
+          }
+        }
+      }
     }
-    const auto got = results();
-    for (std::size_t r = 0; r < 300; ++r) {
-      if (r >= 290) {
-        EXPECT_TRUE(std::isnan(got[0].at(0, 0, r, 1))) << r;
-        EXPECT_TRUE(std::isnan(got[1].at(0, 0, r, 1))) << r;
-      } else {
-        EXPECT_NEAR(got[0].at(0, 0, r, 1), clean[0].at(0, 0, r, 1), 20 * kEps<T>) << r;
-        EXPECT_NEAR(got[1].at(0, 0, r, 1), clean[1].at(0, 0, r, 1), 100 * kEps<T>) << r;
+    // A query that is NaN, or has a gradient that is, reaches the keys that it sees.
+    for (Heads<T>* const input : {&problem.q, &g}) {
+      const std::size_t query = 130;
+      const T kept = input->at(0, 0, query, 1);
+      input->at(0, 0, query, 1) = kNaN<T>;
+      const auto got = results();
+      input->at(0, 0, query, 1) = kept;
+      for (std::size_t r = 0; r < 300; ++r) {
+        if (r != query) expect_same(got[0], 0, r), expect_same(got[1], 1, r);
+      }
+      for (std::size_t j = 0; j < n; ++j) {
+        if (j > query + first) {
+          expect_same(got[2], 2, j), expect_same(got[3], 3, j);
+        } else {
+          EXPECT_TRUE(std::isnan(got[2].at(0, 0, j, 1))) << j;
+          EXPECT_TRUE(std::isnan(got[3].at(0, 0, j, 1))) << j;
+        }
       }
     }
   }

@@ -180,29 +180,14 @@ HWY_INLINE void ReadMass(const LinearMemory<T>& memory, const LinearState<T>& st
   }
 }
 
-// Whether all numbers are finite. An infinite one times the weight 0 would reach queries of its tile that do not see it.
-template <class T>
-HWY_INLINE bool AreFinite(const T* x, ptrdiff_t stride, size_t rows, size_t cols) {
-  const RowTag<T> d;
-  auto nothing = hn::Zero(d);
-  for (size_t r = 0; r < rows; ++r) {
-    ForEachVector(d, cols, [&](size_t i, size_t count) HWY_ATTR {
-      nothing = hn::MulAdd(LoadUpTo(d, RowAt(x, stride, r) + i, count, T(0)), hn::Zero(d), nothing);
-    });
-  }
-  return hn::AllTrue(d, hn::Eq(nothing, hn::Zero(d)));
-}
-
 // Calculates tiles of scores <x, y> of a causal chunk's queries and its own keys, in memory.s, and calls visit(first, count,
-// cols) for each: `count` queries from `first` on, and all keys up to the last of these. finite(first, count): whether a tile
-// may have many queries.
-template <class T, class Finite, class Visit>
-HWY_INLINE void ForEachDiagonalTile(const LinearMemory<T>& memory, size_t rows, Finite&& finite, Visit&& visit) {
+// cols) for each: `count` queries from `first` on, and all keys up to the last of these.
+template <class T, class Visit>
+HWY_INLINE void ForEachDiagonalTile(const LinearMemory<T>& memory, size_t rows, Visit&& visit) {
   const auto row = static_cast<ptrdiff_t>(memory.row);
   PackTransposed(memory.y, row, rows, memory.e, memory.packed);
   for (size_t first = 0, count; first < rows; first += count) {
     count = HWY_MIN(kLinearTile, rows - first);
-    if (!finite(first, count)) count = 1;
     ProductWithPanels(Factor<T>{memory.x + first * memory.row, row, 1}, count, memory.packed, memory.e, first + count, memory.s,
                       static_cast<ptrdiff_t>(memory.stride));
     visit(first, count, first + count);
@@ -215,9 +200,7 @@ HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T*
                             double* mass) {
   const RowTag<T> d;
   const size_t stride = memory.stride;
-  const auto finite = [&](size_t first, size_t count)
-                          HWY_ATTR { return AreFinite(RowAt(v, v_row, first), v_row, count, memory.dv); };
-  ForEachDiagonalTile(memory, rows, finite, [&](size_t first, size_t count, size_t cols) HWY_ATTR {
+  ForEachDiagonalTile(memory, rows, [&](size_t first, size_t count, size_t cols) HWY_ATTR {
     for (size_t r = 0; r < count; ++r) {
       T* const s = memory.s + r * stride;
       const size_t seen = first + r + 1;
@@ -229,8 +212,10 @@ HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T*
       });
       FillRow(d, T(0), cols - seen, s + seen);
     }
-    Product(true, Factor<T>{memory.s, static_cast<ptrdiff_t>(stride), 1}, count, v, v_row, cols,
-            out + static_cast<ptrdiff_t>(first) * out_row, out_row, memory.dv);
+    // All queries of the tile see the keys before it.
+    const bool hides = !AreFinite(RowAt(v, v_row, first), v_row, count, memory.dv);
+    AddProduct(hides, Factor<T>{memory.s, static_cast<ptrdiff_t>(stride), 1}, count, v, v_row, cols,
+               out + static_cast<ptrdiff_t>(first) * out_row, out_row, memory.dv);
   });
 }
 

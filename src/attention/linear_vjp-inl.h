@@ -105,11 +105,7 @@ HWY_INLINE void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, co
   const auto row = static_cast<ptrdiff_t>(memory.row), width = static_cast<ptrdiff_t>(memory.dv);
   const auto step = static_cast<ptrdiff_t>(stride);
   PackTransposed(v, v_row, rows, memory.dv, memory.values);
-  const auto finite = [&](size_t first, size_t count) HWY_ATTR {
-    return AreFinite(memory.x + first * memory.row, row, count, e) && AreFinite(memory.y + first * memory.row, row, count, e) &&
-           AreFinite(a + first * memory.dv, width, count, memory.dv);
-  };
-  ForEachDiagonalTile(memory, rows, finite, [&](size_t first, size_t count, size_t cols) HWY_ATTR {
+  ForEachDiagonalTile(memory, rows, [&](size_t first, size_t count, size_t cols) HWY_ATTR {
     const T *const x = memory.x + first * memory.row, *const a_tile = a + first * memory.dv;
     ProductWithPanels(Factor<T>{a_tile, width, 1}, count, memory.values, memory.dv, cols, memory.dw, step);
     for (size_t r = 0; r < count; ++r) {
@@ -125,9 +121,12 @@ HWY_INLINE void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, co
       FillRow(d, T(0), cols - seen, s + seen);
       FillRow(d, T(0), cols - seen, dw + seen);
     }
-    Product(true, Factor<T>{memory.dw, step, 1}, count, memory.y, row, cols, memory.dx + first * memory.row, row, e);
-    Product(true, Factor<T>{memory.dw, 1, step}, cols, x, row, count, memory.dy, row, e);
-    Product(true, Factor<T>{memory.s, 1, step}, cols, a_tile, width, count, dv, dv_row, memory.dv);
+    // All queries of the tile see the keys before it.
+    AddProduct(!AreFinite(memory.y + first * memory.row, row, count, e), Factor<T>{memory.dw, step, 1}, count, memory.y, row,
+               cols, memory.dx + first * memory.row, row, e);
+    AddProduct(!AreFinite(x, row, count, e), Factor<T>{memory.dw, 1, step}, cols, x, row, count, memory.dy, row, e);
+    AddProduct(!AreFinite(a_tile, width, count, memory.dv), Factor<T>{memory.s, 1, step}, cols, a_tile, width, count, dv,
+               dv_row, memory.dv);
   });
 }
 

@@ -111,6 +111,52 @@ HWY_NOINLINE void Product(bool add, Factor<T> a, size_t rows, const T* b, ptrdif
   }
 }
 
+// Whether all numbers are finite. An infinite one times the weight 0 would reach queries that do not see it.
+template <class T>
+HWY_INLINE bool AreFinite(const T* x, ptrdiff_t stride, size_t rows, size_t cols) {
+  const RowTag<T> d;
+  auto nothing = hn::Zero(d);
+  for (size_t r = 0; r < rows; ++r) {
+    const T* const row = x + static_cast<ptrdiff_t>(r) * stride;
+    ForEachVector(d, cols, [&](size_t i, size_t count) HWY_ATTR {
+      const auto xi = LoadUpTo(d, row + i, count, T(0));
+      nothing = hn::Or(nothing, hn::Sub(xi, xi));  // the bits of 0, or of a NaN
+    });
+  }
+  return hn::AllTrue(d, hn::Eq(nothing, hn::Zero(d)));
+}
+
+// Product, but a weight of 0 in A hides what it multiplies: numbers of B that are not finite are 0 there. Every entry adds the
+// same terms in the same order as Product, so an entry that sees only finite numbers has the same bits, whatever is hidden.
+template <class T>
+HWY_NOINLINE void ProductOfSeen(bool add, Factor<T> a, size_t rows, const T* b, ptrdiff_t b_row, size_t terms, T* c,
+                                ptrdiff_t c_row, size_t cols) {
+  const RowTag<T> d;
+  for (size_t i = 0; i < rows; ++i) {
+    T* const to = c + static_cast<ptrdiff_t>(i) * c_row;
+    if (terms == 0 && !add) FillRow(d, T(0), cols, to);
+    ForEachVector(d, cols, [&](size_t j, size_t count) HWY_ATTR {
+      for (size_t begin = 0; begin < terms; begin += kTermsAtOnce) {
+        auto sum = hn::Zero(d);
+        for (size_t k = begin; k < HWY_MIN(begin + kTermsAtOnce, terms); ++k) {
+          const T weight = *a.At(i, k).data;
+          auto bk = LoadUpTo(d, b + static_cast<ptrdiff_t>(k) * b_row + j, count, T(0));
+          if (weight == 0) bk = hn::IfThenElseZero(hn::Eq(hn::Sub(bk, bk), hn::Zero(d)), bk);
+          sum = hn::MulAdd(hn::Set(d, weight), bk, sum);
+        }
+        StoreUpTo(add || begin > 0 ? hn::Add(LoadUpTo(d, to + j, count, T(0)), sum) : sum, d, count, to + j);
+      }
+    });
+  }
+}
+
+// C += A B. `hides`: whether numbers of B that are not finite may be hidden.
+template <class T>
+HWY_INLINE void AddProduct(bool hides, Factor<T> a, size_t rows, const T* b, ptrdiff_t b_row, size_t terms, T* c,
+                           ptrdiff_t c_row, size_t cols) {
+  (hides ? ProductOfSeen<T> : Product<T>)(true, a, rows, b, b_row, terms, c, c_row, cols);
+}
+
 // Columns of a block of B, for every vector width.
 inline constexpr size_t kPanel = 64;
 

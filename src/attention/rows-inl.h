@@ -93,20 +93,20 @@ HWY_INLINE void MapTile(const AttentionCall<T>& call, const Tile<T>& tile) {
   }
 }
 
-// Rows of out = weights x. If a row is not finite, it is calculated again without the products of weight 0: x may hold anything
-// for keys that are not seen.
+// Rows of out = weights x, where x may hold anything for keys that are not seen. A row that is not finite is calculated again
+// without what its weights hide, in the same order: what a query does not see changes no bit.
 template <class T>
 HWY_INLINE void WeightedSums(const T* weights, size_t stride, size_t count, size_t n, const T* x, ptrdiff_t x_row, size_t cols,
                              T* out, ptrdiff_t out_row) {
   Product(false, Factor<T>{weights, static_cast<ptrdiff_t>(stride), 1}, count, x, x_row, n, out, out_row, cols);
   for (size_t r = 0; r < count; ++r) {
     T* const to = out + static_cast<ptrdiff_t>(r) * out_row;
-    T zero = 0;  // becomes NaN if a number is not finite
-    for (size_t c = 0; c < cols; ++c) zero += to[c] * T(0);
-    if (zero == 0) continue;
+    if (AreFinite(to, 0, 1, cols)) continue;
     const T* const w = weights + r * stride;
+    ProductOfSeen(false, Factor<T>{w, 0, 1}, 1, x, x_row, n, to, 0, cols);
     for (size_t c = 0; c < cols; ++c) {
-      double sum = 0;
+      if (IsFinite(to[c])) continue;
+      double sum = 0;  // of float32 numbers it is finite where a sum in float32 is not
       for (size_t j = 0; j < n; ++j) {
         if (w[j] != 0)
           sum +=
@@ -196,10 +196,12 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
     const T scale = static_cast<T>(tile.scale[r]);
     for (size_t c = 0; c < d; ++c) row[c] = tile.seen[r] == 0 ? T(0) : scale * row[c];
   }
-  Product(true, Factor<T>{tile.g, 1, step}, tile.cols, tile.q, static_cast<ptrdiff_t>(d), tile.count, vjp.dk.row(b, kv, 0),
-          vjp.dk.row_stride, d);
-  Product(true, Factor<T>{tile.p, 1, step}, tile.cols, tile.out, static_cast<ptrdiff_t>(dv), tile.count, vjp.dv.row(b, kv, 0),
-          vjp.dv.row_stride, dv);
+  const auto hides = [&](const T* x, size_t cols)
+                         HWY_ATTR { return !AreFinite(x, static_cast<ptrdiff_t>(cols), tile.count, cols); };
+  AddProduct(hides(tile.q, d), Factor<T>{tile.g, 1, step}, tile.cols, tile.q, static_cast<ptrdiff_t>(d), tile.count,
+             vjp.dk.row(b, kv, 0), vjp.dk.row_stride, d);
+  AddProduct(hides(tile.out, dv), Factor<T>{tile.p, 1, step}, tile.cols, tile.out, static_cast<ptrdiff_t>(dv), tile.count,
+             vjp.dv.row(b, kv, 0), vjp.dv.row_stride, dv);
 }
 
 }  // namespace HWY_NAMESPACE
