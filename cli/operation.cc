@@ -58,7 +58,10 @@ std::string default_text(const ParamInfo& param) {
   return param.required ? "none, required" : entropic::to_text(param.initial);
 }
 
-void refuse(const entropic::OperationInfo& info, std::string_view what) {
+namespace {
+
+// The library's message about an operation without the operation's name, with parameters as they are typed.
+std::string as_typed(const entropic::OperationInfo& info, std::string_view what) {
   const std::size_t colon = what.find(": ");
   std::string text;
   for (std::string_view rest = colon == what.npos ? what : what.substr(colon + 2); !rest.empty();) {
@@ -70,8 +73,48 @@ void refuse(const entropic::OperationInfo& info, std::string_view what) {
     text += rest[0];
     rest.remove_prefix(1);
   }
+  return text;
+}
+
+// The options for the parameters of all maps, for an operation that takes a map.
+void add_map_params(CLI::App& command, Arguments& arguments) {
+  const auto& maps = entropic::family_info<entropic::Map>().operations;
+  for (const entropic::OperationInfo& map : maps) {
+    for (const ParamInfo& param : map.params) {
+      const auto same = [&](const auto& other) { return other.name == param.name; };
+      if (std::ranges::any_of(arguments.of_map, same)) continue;
+      std::vector<std::string_view> with;
+      for (const entropic::OperationInfo& other : maps) {
+        if (std::ranges::any_of(other.params, same)) with.push_back(other.name);
+      }
+      add_param(command, param, arguments.of_map.emplace_back(entropic::Argument{param.name, {}}).value)
+          ->description(with.size() == maps.size() ? fmt::format("Of the map: {}", param.meaning)
+                                                   : fmt::format("Of {}", fmt::join(with, ", ")))
+          ->group("Parameters");
+    }
+  }
+}
+
+}  // namespace
+
+void refuse(const entropic::OperationInfo& info, std::string_view what) {
   const std::string name = command_name(info);
-  bad_input("{}: {}", name.substr(0, name.find(' ')), text);
+  bad_input("{}: {}", name.substr(0, name.find(' ')), as_typed(info, what));
+}
+
+ParamValue map_of(const Arguments& arguments, const ParamInfo& param, const ParamValue& value) {
+  const auto* const named = std::get_if<std::string>(&value);
+  const std::string name = named != nullptr ? *named : entropic::to_text(param.initial);
+  std::vector<entropic::Argument> given;
+  for (const entropic::Argument& one : arguments.of_map) {
+    if (!std::holds_alternative<std::monostate>(one.value)) given.push_back(one);
+  }
+  try {
+    return entropic::make_map(name, given);
+  } catch (const std::invalid_argument& error) {
+    const entropic::OperationInfo& map = *find_operation(entropic::family_info<entropic::Map>(), name);
+    bad_input("{}: --{} {}: {}", arguments.info.name, param.name, name, as_typed(map, error.what()));
+  }
 }
 
 CLI::App& add_command(CLI::App& app, Program& program, const std::shared_ptr<Arguments>& arguments, std::string_view holds,
@@ -82,6 +125,9 @@ CLI::App& add_command(CLI::App& app, Program& program, const std::shared_ptr<Arg
   command.group(group_of(info.family));
   for (std::size_t i = 0; i < info.params.size(); ++i) {
     add_param(command, info.params[i], arguments->values[i])->group("Parameters")->required(info.params[i].required);
+  }
+  if (std::ranges::any_of(info.params, [](const ParamInfo& param) { return param.kind == ParamKind::map; })) {
+    add_map_params(command, *arguments);
   }
   add_input_options(command, program.files, holds);
   if (more_files) add_more_files(command, program.files);

@@ -4,6 +4,7 @@
 #include <entropic/operation.h>
 
 #include <functional>
+#include <list>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -18,6 +19,7 @@
 struct Arguments {
   const entropic::OperationInfo& info;
   std::vector<entropic::ParamValue> values;
+  std::list<entropic::Argument> of_map;  // for an operation with a map: the parameters of all maps, by name
 
   explicit Arguments(const entropic::OperationInfo& operation) : info(operation), values(operation.params.size()) {}
 };
@@ -25,12 +27,17 @@ struct Arguments {
 // Refuses arguments with the library's message, in which parameters are written as they are typed: --alpha.
 [[noreturn]] void refuse(const entropic::OperationInfo& info, std::string_view what);
 
+// The value of the parameter `param` of an operation with a map: the map with the parameters that were given for it.
+entropic::ParamValue map_of(const Arguments& arguments, const entropic::ParamInfo& param, const entropic::ParamValue& value);
+
 // The operation of these arguments. Throws BadInput.
 template <class Family>
 Family made(const Arguments& arguments) {
   std::vector<entropic::Argument> given;
   for (std::size_t i = 0; i < arguments.values.size(); ++i) {
-    given.push_back({arguments.info.params[i].name, arguments.values[i]});
+    const entropic::ParamInfo& param = arguments.info.params[i];
+    const bool is_map = param.kind == entropic::ParamKind::map;
+    given.push_back({param.name, is_map ? map_of(arguments, param, arguments.values[i]) : arguments.values[i]});
   }
   try {
     return entropic::make<Family>(arguments.info.name, given);

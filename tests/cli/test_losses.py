@@ -79,6 +79,29 @@ def test_rows_of_targets(cli, targets, name, target, params):
     assert cli.error(name, "x.csv", "many.npy", "-o", "l.csv") == "many.npy: it has 3002 rows, and x.csv has 3000"
 
 
+@pytest.mark.parametrize(
+    ("map", "params"),
+    [("top_k_softmax", {"k": 2}), ("entropy_normalize", {"entropy": 0.5}), ("entmax", {"alpha": 1.2, "temperature": 2})],
+)
+def test_parameters_of_a_map(cli, targets, map, params):
+    for name in ("smooth_accuracy_loss", "surrogate_loss"):
+        want = getattr(entropic, name)(X, Y, map=(map, params))
+        assert values_of(cli.output(name, "x.csv", "y.npy", "--map", map, *options_of(params))) == want.tolist()
+    want = entropic.surrogate_loss(X, Y, map=("softmax", {"temperature": 2.0}))
+    assert values_of(cli.output("surrogate_loss", "x.csv", "y.npy", "--temperature", 2)) == want.tolist()
+
+
+def test_parameters_that_a_map_lacks(cli, targets):
+    given = ("surrogate_loss", "x.csv", "y.npy", "--map")
+    assert cli.error(*given, "top_k_softmax") == "surrogate_loss: --map top_k_softmax: --k is required"
+    assert cli.error(*given, "entmax", "--k", 2) == (
+        "surrogate_loss: --map entmax: there is no parameter 'k'; it has --alpha, --temperature"
+    )
+    assert cli.error(*given, "entmax", "--alpha", 0).startswith(
+        "surrogate_loss: --map entmax: --alpha must be above 0 and finite, got 0"
+    )
+
+
 def test_margin(cli):
     cli.save("y.npy", Y)
     written(cli, "x.csv", COSINES)
