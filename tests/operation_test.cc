@@ -136,6 +136,7 @@ TEST(Operations, RefusalsNameTheArgument) {
   EXPECT_EQ(refusal<Map>("sigsoftmax", {{"beta", 1.0}}), "sigsoftmax: there is no parameter 'beta'");
   EXPECT_EQ(refusal<Map>("entmax", {{"alpha", "two"}}), "entmax: alpha must be a number, got 'two'");
   EXPECT_EQ(refusal<Map>("entmax", {{"alpha", 0.0}}), "entmax: alpha must be above 0 and finite, got 0");
+  EXPECT_EQ(refusal<Map>("entmax", {{"alpha", 1.2}, {"alpha", 1.3}}), "entmax: parameters has 'alpha' twice");
   EXPECT_EQ(refusal<Map>("top_k_softmax", {}), "top_k_softmax: k is required");
   EXPECT_EQ(refusal<Map>("top_k_softmax", {{"k", 2.0}}), "top_k_softmax: k must be an integer, got 2");
   EXPECT_EQ(refusal<Map>("perturb_max", {{"noise", "cauchy"}}),

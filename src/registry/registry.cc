@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <vector>
@@ -297,6 +298,8 @@ Family make(std::string_view name, std::span<const Argument> arguments) {
     if (i == values.size()) {
       fail("{}: there is no parameter '{}'{}{}", name, argument.name, values.empty() ? "" : "; it has ", names(info->params));
     }
+    const auto same = [&](const Argument& other) { return other.name == argument.name; };
+    if (std::ranges::count_if(arguments, same) > 1) fail("{}: parameters has '{}' twice", name, argument.name);
     values[i] = argument.value;
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
