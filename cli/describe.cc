@@ -78,6 +78,8 @@ Measure measure_of(const std::string& item, const std::string& name, const Optio
   const entropic::OperationInfo* const info = find_operation(entropic::family_info<Measure>(), of);
   if (info == nullptr) bad_input("describe: --measures must be among {}, got '{}'", known_names(), name);
   Arguments arguments(*info);
+  const bool takes_value = std::ranges::any_of(info->params, [](const entropic::ParamInfo& param) { return param.required; });
+  if (!takes_value && item.size() != name.size()) bad_input("describe: --measures: {} takes no value", name);
   for (std::size_t i = 0; i < info->params.size(); ++i) {
     const entropic::ParamInfo& param = info->params[i];
     if (param.name == "input") arguments.values[i] = options.input;

@@ -187,3 +187,9 @@ def test_bad_measures(cli, measures, message):
 
 def test_scores_are_not_taken_for_probabilities(cli):
     assert "--input scores takes scores" in cli.error("describe", cli.write("x.csv", "2,1.5\n"))
+
+
+def test_values_of_measures_without_parameters(cli):
+    cli.write("x.csv", "0.5,0.5\n")
+    for name in ("entropy", "perplexity", "effective_support", "margin"):
+        assert cli.error("describe", "x.csv", "--measures", f"{name}=2") == f"describe: --measures: {name} takes no value"
