@@ -19,7 +19,7 @@ Table evaluated(const entropic::GammaForEntropy& options, Table table) {
   }
   table.values = std::move(columns);
   table.cols = table.shape.back() = 2;
-  if (table.header.empty() && table.label_column) table.label_header = "label";
+  if (table.header.empty() && table.label_column && table.label_header.empty()) table.label_header = "label";
   table.header = {"gamma", "entropy"};
   table.note_header = "status";
   return table;

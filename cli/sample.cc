@@ -129,6 +129,7 @@ void add_sample(CLI::App& app, Program& program) {
       if (options->count == 0) bad_input("sample: --count must be at least 1, got 0");
       const entropic::Sampler sampler(options->steps, options->seed);
       stream_rows(files, [&](Table table) {
+        table.result = "sample";
         if (!options->probs) return drawn(sampler, *options, std::move(table));
         return in_place(std::move(table), [&](auto x, auto p) { sampler.probs(x, p); });
       });

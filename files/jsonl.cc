@@ -54,6 +54,7 @@ class JsonlReader {
     table.header = layout_->header;
     table.label_header = layout_->label_key;
     table.label_column = layout_->label_column;
+    table.number_labels = layout_->number_labels;
     if (layout_->form == Form::keyed) table.key = layout_->key;
     return true;
   }
@@ -179,7 +180,8 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
             if (!std::exchange(to_label, false)) return;
             separate();
             out.append(label_name);
-            out.append(json_string(table.labels[r]));
+            const std::string& label = table.labels[r];
+            out.append(table.number_labels && is_json_number(label) ? label : json_string(label));
           };
           if (object) out.push_back('{');
           for (const Table::Kept& column : table.kept) {

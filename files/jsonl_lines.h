@@ -62,6 +62,7 @@ struct Layout {
   std::vector<std::string> kept;                        // fields beside the array
   std::string label_key;
   std::optional<std::size_t> label_column;
+  bool number_labels = false;  // the first line's label is a number
 };
 
 // The names that a list such as "a,c" selects. Throws BadInput for unknown ones.
@@ -235,6 +236,7 @@ class Lines {
         if (label) wrong("{} is there twice", in_quotes(name));
         label = cell - 1;
         layout.label_key = name;
+        layout.number_labels = type == json::json_type::number;
         continue;
       }
       if (label && name == layout.label_key) wrong("{} is there twice", in_quotes(name));

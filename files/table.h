@@ -61,6 +61,7 @@ struct Table {
   std::optional<std::size_t> label_column;
   std::string label_header;
   std::vector<std::string> labels;
+  bool number_labels = false;  // labels that are numbers are written as numbers where formats distinguish them from words
 
   // Other columns that are kept beside the rows: the texts, and which of them formats that distinguish words from numbers write
   // as words.

@@ -380,6 +380,24 @@ def test_nested_jsonl(cli):
         assert ask("softmax", file, "--key", key) == found
 
 
+def test_labels_of_jsonl_stay_what_they_are(cli):
+    """The label's field keeps its name, and a number stays a number."""
+    cli.write("x.jsonl", '{"id": 17, "x": [0, 2, 1]}\n')
+    cli.write("word.jsonl", '{"id": "17", "x": [0, 2, 1]}\n')
+    for command in (["gamma", "--entropy", 0.5], ["softmax"], ["describe", "--input", "scores"], ["sample", "--seed", 1]):
+        for file, label, options in (("x.jsonl", 17, ["--labels", "id"]), ("x.jsonl", 17, []), ("word.jsonl", "17", [])):
+            row = json.loads(cli.output(command[0], file, *command[1:], *options, "--format-out", "jsonl"))
+            assert row["id"] == label and "label" not in row
+
+
+def test_draws_of_jsonl_have_the_name_of_the_operation(cli):
+    cli.write("x.jsonl", '{"id": "a", "x": [0, 99, 1]}\n')
+    drawn = ("sample", "x.jsonl", "--seed", 1, "--format-out", "jsonl")
+    assert cli.output(*drawn) == '{"id": "a", "sample": 1}\n'
+    assert cli.output(*drawn, "--count", 2) == '{"id": "a", "sample": [1, 1]}\n'
+    assert cli.output("sample", "x.jsonl", "--probs", "--format-out", "jsonl").startswith('{"id": "a", "sample": [')
+
+
 def test_keys_swap_places(cli):
     file = cli.write("x.jsonl", '{"a": 0, "b": 1}\n{"b": 0, "a": 1}\n')
     assert cli.output("sparsemax", file) == "a,b\n0,1\n1,0\n"
