@@ -171,6 +171,7 @@ class CsvReader {
     const bool has_second = piece.table.rows > 1;
     if (has_second) Lines(std::string_view(piece.text).substr(header_size), second_line, separator_, name_).next(second);
     check_separator(std::string_view(piece.text).substr(0, header_size));
+    check_line_end(std::string_view(piece.text).substr(0, header_size), piece.line);
 
     // R leaves out the corner; pandas leaves it empty.
     const bool no_corner = has_second && first.size() + 1 == second.size() && options_.header != false &&
@@ -201,6 +202,13 @@ class CsvReader {
       piece.line = second_line;
       --piece.table.rows;
     }
+  }
+
+  // A file of an old Mac, whose lines end with CR alone, would be one long line: a header without rows.
+  void check_line_end(std::string_view first_line, std::size_t line) const {
+    if (first_line.ends_with("\r\n")) first_line.remove_suffix(2);
+    if (count_outside_quotes(first_line, '\r') == 0) return;
+    bad_input("{}:{}: a carriage return (CR) is not followed by a line feed; lines end with LF or CR LF", name_, line);
   }
 
   // With the wrong separator a whole line would be one word, and a word would be taken for a label.

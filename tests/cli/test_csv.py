@@ -159,3 +159,11 @@ def test_bad_labels(cli, labels, message):
 def test_labels_alone_are_no_scores(cli):
     message = "x.csv: the only column holds labels, so there are no scores"
     assert cli.error("softmax", cli.write("x.csv", "1\n2\n"), "--labels", 1) == message
+
+
+def test_lines_of_old_macs(cli):
+    """CR alone ends no line: the file would be a header without rows."""
+    for content in ("a,b\r1,2\r3,4\r", "name,a\rx,1\r", "a,b\r", "1,2\r3,4\r"):
+        message = cli.error("softmax", cli.write("x.csv", content), "-o", "y.csv")
+        assert message == "x.csv:1: a carriage return (CR) is not followed by a line feed; lines end with LF or CR LF"
+    assert cli.output("softmax", cli.write("x.csv", '"a\rb",b\r\n1,1\r\n')) == '"a\rb",b\n0.5,0.5\n'
