@@ -208,6 +208,14 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+// Whether the system's error says that the machine cannot do it, rather than that a file is wrong.
+bool is_of_machine(int error) {
+#ifdef EDQUOT
+  if (error == EDQUOT) return true;
+#endif
+  return error == ENOSPC || error == EFBIG || error == EIO;
+}
+
 void complain(std::string_view what) {
   const bool colored = wants_color(files::sys::standard_error);
   try {
@@ -222,6 +230,9 @@ int main(int argc, char** argv) {
   files::sys::keep_standard_error();
   try {
     return run(argc, argv);
+  } catch (const files::SystemFailure& error) {
+    complain(error.what());
+    return is_of_machine(error.number) ? 1 : 2;
   } catch (const BadInput& error) {
     complain(error.what());
     return 2;

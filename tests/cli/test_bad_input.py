@@ -307,7 +307,7 @@ def test_full_disk(cli, command):
     cli.write("P.csv", "\n".join(",".join(map(str, row)) for row in P.tolist()) + "\n")
     words = prepared(cli, command, "P.csv")
     words = words[: words.index("-o")] + words[words.index("-o") + 2 :] if "-o" in words else words
-    assert cli.error(*words, "-o", "/dev/full") == "/dev/full: No space left on device"
+    assert cli.error(*words, "-o", "/dev/full", status=1) == "/dev/full: No space left on device"
 
 
 def test_messages_do_not_speak_to_the_terminal(cli):
