@@ -11,6 +11,9 @@ from entropic import _checks, _convert, _core
 
 ARROW = ("parquet", "arrow", "feather")
 
+# The endings of packed files, which the library packs and unpacks.
+PACKED = (".gz", ".zst")
+
 # The formats without a place for names, and those without one for the name of an array.
 UNNAMED = ("npy", "npz", "safetensors")
 WITHOUT_KEY = ("csv", "tsv", "npy")
@@ -31,6 +34,7 @@ def read(path, *, key=None, labels=None, format=None, names=False):
     ----------
     path : str or os.PathLike
         A .csv, .tsv, .npy, .npz, .jsonl or .safetensors; with pyarrow also a .parquet, .arrow or .feather.
+        A name of the former may also end in .gz or .zst.
     key : str, optional
         Which array, if a file has several.
     labels : int, optional
@@ -133,8 +137,14 @@ def _column(function, labels):
 
 
 def _format(function, path, format):
-    name = os.path.splitext(path)[1].lower().removeprefix(".") if format is None else format
+    stem, ending = os.path.splitext(path)
+    packed = ending.lower() in PACKED
+    if packed:
+        ending = os.path.splitext(stem)[1]
+    name = ending.lower().removeprefix(".") if format is None else format
     known = (*_core.file_formats, *ARROW)
+    if packed and name in ARROW:
+        raise ValueError(f"{function}: a .{name} is packed inside, and cannot be a {os.path.splitext(path)[1]} too, got {path}")
     if name not in known:
         what = (
             "path must end in one of ." + ", .".join(known) if format is None else "format must be one of " + ", ".join(known)

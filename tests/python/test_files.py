@@ -80,6 +80,23 @@ def test_bfloat16(tmp_path):
         assert back.dtype == np.float32 and np.array_equal(back, x.float().numpy())
 
 
+@pytest.mark.parametrize("packing", ["gz", "zst", "GZ"])
+@pytest.mark.parametrize("ending", ["csv", "npy", "npz", "jsonl", "safetensors"])
+def test_packed(tmp_path, ending, packing):
+    path = tmp_path / f"x.{ending}.{packing}"
+    entropic.write(path, X)
+    assert path.read_bytes()[:2] == (b"\x28\xb5" if packing == "zst" else b"\x1f\x8b")
+    assert np.array_equal(entropic.read(path).astype(np.float32), X)
+
+
+def test_packed_files_that_are_refused(tmp_path):
+    for function in (entropic.read, lambda path: entropic.write(path, X)):
+        with pytest.raises(ValueError, match=r"path must end in one of \.csv, .*, got '.*x\.gz'$"):
+            function(tmp_path / "x.gz")
+        with pytest.raises(ValueError, match=r"a \.parquet is packed inside, and cannot be a \.gz too"):
+            function(tmp_path / "x.parquet.gz")
+
+
 def test_failures(tmp_path):
     with pytest.raises(FileNotFoundError, match="no\\.csv"):
         entropic.read(tmp_path / "no.csv")
