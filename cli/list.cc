@@ -66,7 +66,10 @@ std::string list_markdown() {
       "- `<a,b>`: the sum of a_i b_i; `1[...]`: 1 if the condition holds, otherwise 0; J: the matrix of derivatives\n"
       "- tau: a threshold; support: the entries above 0; t: the true class; e_t: the distribution with 1 at t\n"
       "- in transport, P: the plan, C: its costs, a and b: the masses, f and g: the potentials\n\n"
-      "The [glossary](glossary.md) explains these terms.\n";
+      "The [glossary](glossary.md) explains these terms.\n\n"
+      "The parameters are those of C++ and of the commands. Python has `gamma_range=(min_gamma, max_gamma)` instead of the "
+      "two\n"
+      "parameters, and no `sum_tolerance`: the tolerance is that of the numbers' type.\n";
   const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
     fmt::format_to(std::back_inserter(text), line, std::forward<Args>(args)...);
   };

@@ -86,7 +86,8 @@ struct RenyiEntropy {
           "the mode.",
       .formula = "H = log(sum p^alpha) / (1 - alpha); at 1 -sum p log p, at inf -log max p",
       .gradient =
-          "alpha p^(alpha - 1) / ((1 - alpha) sum p^alpha); within 2^-10 of alpha = 1 of (sum p^alpha - sum p + 1)"
+          "alpha p^(alpha - 1) / ((1 - alpha) sum p^alpha); for alpha within 2^-10 of 1: the gradient of "
+          "log(sum p^alpha - sum p + 1) / (1 - alpha), which is H where sum p = 1"
           "; in alpha: -KL(p^alpha / sum p^alpha, p) / (1 - alpha)^2, at 1 -Var log p / 2",
       .source = "Renyi, Berkeley Symposium, 1961",
   };
@@ -114,7 +115,8 @@ struct TsallisEntropy {
           "Tsallis' entropy of order alpha, alpha times that of entmax; at 2 it is half the L1 norm of softmax's Jacobian.",
       .formula = "H = (1 - sum p^alpha) / (alpha - 1); at 1 -sum p log p, at inf 0",
       .gradient =
-          "-alpha p^(alpha - 1) / (alpha - 1); within 2^-10 of alpha = 1 of (sum p - sum p^alpha) / (alpha - 1)"
+          "-alpha p^(alpha - 1) / (alpha - 1); for alpha within 2^-10 of 1: the gradient of "
+          "(sum p - sum p^alpha) / (alpha - 1), which is H where sum p = 1"
           "; in alpha: -sum (p^alpha ((alpha - 1) log p - 1) + p) / (alpha - 1)^2, at 1 -sum p log^2 p / 2",
       .source = "Tsallis, J. Stat. Phys. 52, 1988; Havrda, Charvat, 1967",
   };
