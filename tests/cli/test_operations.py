@@ -236,7 +236,7 @@ def test_examples_of_the_help(cli):
     cli.write("scores.csv", scores + scores.partition("\n")[2])
     cli.write("teacher_scores.csv", masses * 2)
     cli.write("labels.csv", "0,1,0,1\n" * 4)
-    cli.write("labelled_scores.csv", scores.replace("x,", "d,").replace("y,", "c,") + "a,1,0.5,0.5,0.5\n")
+    cli.write("labelled_scores.csv", scores.replace("x,", "d,").replace("y,", "c,") + "b,1,0.5,0.5,0.5\n")
     cli.write("labelled_probabilities.csv", "name,a,b,c,d\na,0.5,0.25,0.25,0\nb,0.25,0.5,0.25,0\n")
     for name in ("probabilities.csv", "p.csv", "q.csv", "x.csv", "y.csv", "before.csv", "after.csv"):
         cli.write(name, masses)
