@@ -400,6 +400,10 @@ def test_entries_estimates_and_ratios():
     x[0, 1], x[1, 2], x[2], x[3, 3] = -np.inf, np.inf, -np.inf, np.nan
     np.testing.assert_allclose(ej.mean_field_entropy(x, gamma=0.7), entropic.mean_field_entropy(x, gamma=0.7), rtol=1e-14)
     differentiated(lambda x, t: ej.mean_field_entropy(x, gamma=t).sum(), scores(4, 6), np.array(0.7))
+    for shape in ((3, 0), (0, 3), (0, 0)):
+        nothing = jnp.zeros(shape)
+        np.testing.assert_array_equal(ej.mean_field_entropy(nothing), np.full(shape[0], np.nan))
+        assert jax.grad(lambda x: ej.mean_field_entropy(x).sum())(nothing).shape == shape
     for axis in (-1, 0):
         np.testing.assert_allclose(
             ej.ratio_map(x, jnp.square, axis=axis), entropic.ratio_map(x, np.square, axis=axis), rtol=1e-14

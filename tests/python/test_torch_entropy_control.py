@@ -349,6 +349,25 @@ def test_targets_as_arrays():
         et.normalize_joint(tables, joint=np.array(["a", "b"]))
 
 
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0), (2, 0, 3), (0,)])
+@pytest.mark.parametrize(
+    "function",
+    [et.mean_field_entropy, et.power_transform, lambda x, **more: sum(et.gamma_for_entropy(x, entropy=0.5, **more)[:2])],
+    ids=["mean_field_entropy", "power_transform", "gamma_for_entropy"],
+)
+def test_derivatives_of_nothing(function, shape):
+    more = {"gamma": 0.5} if function is et.power_transform else {}
+    for dim in range(len(shape)):
+        x = torch.zeros(shape).requires_grad_()
+        y = function(x, dim=dim, **more)
+        y.sum().backward()
+        assert x.grad.shape == shape
+        value, tangent = torch.func.jvp(lambda x, dim=dim: function(x, dim=dim, **more), (x.detach(),), (x.detach(),))
+        assert value.shape == tangent.shape == y.shape
+        if function is et.mean_field_entropy:
+            assert y.isnan().all() and y.shape == shape[:dim] + shape[dim + 1 :]
+
+
 def test_ratio_map_of_nothing():
     for shape in ((3, 0), (0,), (0, 3)):
         assert et.ratio_map(torch.ones(shape), torch.square).shape == shape

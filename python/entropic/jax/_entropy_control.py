@@ -106,7 +106,7 @@ def mean_field_entropy(x, /, *, gamma=1.0, axis=-1):
     x = x * jnp.where(none, jnp.nan, 1).astype(x.dtype)  # so that the gradient is NaN too
     finite, ties = jnp.isfinite(x), (x == jnp.inf).sum(-1)
     count = jnp.maximum(finite.sum(-1), 1).astype(x.dtype)
-    most = jnp.where(finite, x, -jnp.inf).max(-1)
+    most = jnp.where(finite, x, -jnp.inf).max(-1, initial=-jnp.inf)
     spread = jnp.where(finite.any(-1), most, 0) - jnp.where(finite, x, 0).sum(-1) / count
     value = jnp.where(ties > 0, jnp.log(jnp.maximum(ties, 1).astype(x.dtype)), jnp.log(count) - gamma * spread)
-    return jnp.where(none[..., 0], x.sum(-1), value)
+    return jnp.where(none[..., 0], x.sum(-1) + jnp.nan, value)  # a sum of no numbers is 0
