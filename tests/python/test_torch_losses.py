@@ -421,6 +421,30 @@ def test_modules(class_name):
 
 
 @pytest.mark.parametrize("class_name", MODULES)
+def test_modules_show_what_they_were_made_with(class_name):
+    """Each keyword of the constructor, where it is not what it is by default; a tensor by its shape."""
+    others = {
+        "weight": torch.ones(3),
+        "ignore_index": None,
+        "reduction": "sum",
+        "dim": 0,
+        "dtype": torch.float64,
+        "z_loss": 0.5,
+    }
+    others |= {"map": "sparsemax", "margin": 2, "in_features": 7, "num_classes": 9, "k": 4}
+    module_class, needed = getattr(et, class_name), NEEDED.get(class_name, {})
+    taken = inspect.signature(module_class).parameters
+    for name, how in taken.items():
+        if how.kind is how.VAR_KEYWORD or (name in ("device", "dtype") and "in_features" in needed):  # these are of the classes
+            continue
+        value = others.get(name, 0.3)
+        shown = "(3,)" if name == "weight" else repr(value)
+        assert f"{name}={shown}" in repr(module_class(**{**needed, name: value})), name
+    if "map" in taken:
+        assert repr(module_class(map="entmax", alpha=1.2)) == f"{class_name}(map='entmax', alpha=1.2, reduction='mean', dim=-1)"
+
+
+@pytest.mark.parametrize("class_name", MODULES)
 def test_modules_of_shapes_only(class_name):
     """On the meta device, where a module is made before its numbers are loaded."""
     module = getattr(et, class_name)(**NEEDED.get(class_name, {})).to("meta")

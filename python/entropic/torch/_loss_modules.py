@@ -40,6 +40,9 @@ class SurrogateLoss(Loss):
     def forward(self, x, target, sample_weight=None):
         return self._reduced(x, target, sample_weight, {"map": self.map, **self._values()})
 
+    def extra_repr(self):
+        return f"map={self.map!r}, {super().extra_repr()}"
+
 
 class SmoothAccuracyLoss(SurrogateLoss):
     __doc__ = f"""Minus the probability that a map gives to the target: the module of entropic.torch.smooth_accuracy_loss.

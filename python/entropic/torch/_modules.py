@@ -193,4 +193,6 @@ class Loss(Configured):
         return _reduced(*names, x, target, values, *further)
 
     def extra_repr(self):
-        return super().extra_repr("reduction", "dim")
+        usual = {"weight": None, "ignore_index": -100 if self._takes_classes else None, "dtype": None, "z_loss": 0}
+        further = [name for name, value in usual.items() if getattr(self, name) != value]
+        return super().extra_repr("reduction", "dim", *further)
