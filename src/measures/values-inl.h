@@ -61,8 +61,8 @@ HWY_INLINE bool IsNear(double alpha, double sum) {
   return distance < kVeryNear || (distance < 0.125 && std::abs(sum - 1) < 1e-12);
 }
 
-// p^alpha - p for 0 < alpha < infinity, with a small relative error if alpha or p is near 1. The power of a p that underflows may
-// be a number.
+// p^alpha - p for 0 < alpha < infinity, with a small relative error if alpha or p is near 1. The power of a p that underflows
+// may be a number.
 HWY_INLINE V64 PowerDifference(D64 d, double alpha, V64 p, V64 log_p) {
   const V64 z = hn::Mul(hn::Set(d, alpha - 1), log_p);
   const V64 near = hn::Mul(p, Expm1NearZero(d, z));
