@@ -646,6 +646,131 @@ TYPED_TEST(AttentionTest, LinearGradientIsThatOfTaylorSoftmax) {
   });
 }
 
+template <class T>
+Heads<T> heads_of(const std::vector<std::vector<T>>& rows) {
+  Heads<T> x(1, 1, rows.size(), rows[0].size());
+  x.for_each([&](auto, auto, auto r, auto c) { x.at(0, 0, r, c) = rows[r][c]; });
+  return x;
+}
+
+// Products of features that cancel or overflow: one query, whose result is known.
+TYPED_TEST(AttentionTest, LinearWhereFeaturesCancel) {
+  using T = TypeParam;
+  struct Case {
+    std::vector<T> q;
+    std::vector<std::vector<T>> k;
+    std::vector<T> v;
+    double want;
+  };
+  const T big = std::sqrt(std::sqrt(std::numeric_limits<T>::max())), most = std::numeric_limits<T>::max() / 2;
+  const T inf = kInfinity<T>;
+  std::vector<Case> cases = {
+      {{big, 0}, {{big, 0}, {2 * big, 1}}, {1, 2}, 1.8},
+      {{big, 0}, {{big * big, 0}, {0, 1}}, {1, 2}, 1},
+      {{1, 0}, {{inf, 0}, {2, 1}}, {1, 2}, 1},
+      {{1, 0}, {{-inf, 0}, {2, 1}}, {1, 2}, 2},
+      {{1, 0}, {{-inf, 0}, {2, 1}}, {kNaN<T>, 2}, 2},
+      {{1, 0}, {{1, 0}, {1, 1}, {1, 0}, {1, 1}}, {most, most, most, most}, static_cast<double>(most)},
+      // 1/mass is no normal number.
+      {{big, 0}, {{T(1.5) * big, 1}, {T(1.5) * big, 2}}, {1 / big / big, 3 / big / big}, 2.0 / big / big}};
+  for (const T b : {1, 10, 30, 100, 1000, 10000, 100000}) {
+    cases.push_back({{b, b}, {{b, -b}, {b, -b}}, {1, 2}, 1.5});
+    if (b > 10000) continue;  // the scores would not be exact
+    cases.push_back({{3 * b, 4 * b}, {{4 * b, -3 * b}, {8 * b, -6 * b}, {4 * b, -3 * b}, {8 * b, -6 * b}}, {1, 2, 1, 2}, 1.5});
+  }
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& one = cases[i];
+    std::vector<std::vector<T>> rows;
+    for (const T x : one.v) rows.push_back({x});
+    const Heads<T> q = heads_of<T>({one.q}), k = heads_of<T>(one.k), v = heads_of<T>(rows), g = heads_of<T>({{2}});
+    for (const bool causal : {false, true}) {
+      Heads<T> out(1, 1, 1, 1);
+      linear_attention({.scale = 1.0, .causal = causal}, q.view(), k.view(), v.view(), out.view());
+      EXPECT_NEAR(out.at(0, 0, 0, 0), one.want, 8 * kEps<T> * one.want) << i << (causal ? " causal" : "");
+      // Its gradient is that of the quadratic form.
+      const Attention options = {.map = TaylorSoftmax{}, .scale = Attention::Scale::number, .number = 1, .causal = causal};
+      Heads<T> dq = q, dk = k, dv = v, dq_want = q, dk_want = k, dv_want = v;
+      linear_attention_vjp({.scale = 1.0, .causal = causal}, q.view(), k.view(), v.view(), g.view(), dq.view(), dk.view(),
+                           dv.view());
+      attention_vjp(options, q.view(), k.view(), v.view(), g.view(), dq_want.view(), dk_want.view(), dv_want.view());
+      for (const auto& [got, want] : {std::pair(&dq, &dq_want), std::pair(&dk, &dk_want), std::pair(&dv, &dv_want)}) {
+        got->for_each([&, got = got, want = want](auto, auto, auto r, auto c) {
+          const T found = got->at(0, 0, r, c), expected = want->at(0, 0, r, c);
+          // Terms of dq and dk cancel too, in units of the largest.
+          const T bound = 100 * static_cast<T>(kEps<T>) * (1 + std::abs(expected));
+          EXPECT_TRUE(found == expected || std::abs(found - expected) <= bound || (std::isnan(found) && std::isnan(expected)))
+              << i << ": " << found << " " << expected << (causal ? " causal" : "");
+        });
+      }
+    }
+  }
+}
+
+// Some queries cancel, some are ordinary: each has its own way, which depends on nothing else.
+TYPED_TEST(AttentionTest, LinearBesideQueriesThatCancel) {
+  using T = TypeParam;
+  for (const bool causal : {false, true}) {
+    const std::size_t m = 300, n = 900, d = 8, width = 5;
+    Problem<T> problem(1, 2, 1, m, n, d, width, 9);
+    const Heads<T> g = normal<T>(1, 2, m, width, 10);
+    // All keys have a large part in one direction, to which some queries are orthogonal.
+    for (std::size_t j = 0; j < n; ++j) problem.k.at(0, 0, j, 0) = 100, problem.k.at(0, 0, j, 1) = -100;
+    const auto cancels = [](std::size_t h, std::size_t i) { return i % 7 == h || (i > 100 && i < 170); };
+    Heads<T> calm = problem.q;
+    for (std::size_t i = 0; i < 2 * m; ++i) {
+      const std::size_t h = i / m, r = i % m;
+      calm.at(0, h, r, 0) = calm.at(0, h, r, 1) = T(0.01);
+      problem.q.at(0, h, r, 0) = problem.q.at(0, h, r, 1) = cancels(h, r) ? T(100) : T(0.01);
+    }
+    const auto run = [&](const Heads<T>& q) {
+      std::vector<Heads<T>> r = {{1, 2, m, width}, {1, 2, m, d}, {1, 1, n, d}, {1, 1, n, width}};
+      linear_attention({.scale = 0.4, .causal = causal}, q.view(), problem.k.view(), problem.v.view(), r[0].view());
+      linear_attention_vjp({.scale = 0.4, .causal = causal}, q.view(), problem.k.view(), problem.v.view(), g.view(),
+                           r[1].view(), r[2].view(), r[3].view());
+      return r;
+    };
+    const auto got = run(problem.q), without = run(calm);
+    for (std::size_t h = 0; h < 2; ++h) {
+      for (std::size_t i = 0; i < m; ++i) {
+        for (std::size_t c = 0; c < d && !cancels(h, i); ++c) {
+          if (c < width) EXPECT_EQ(got[0].at(0, h, i, c), without[0].at(0, h, i, c)) << h << " " << i;
+          EXPECT_EQ(got[1].at(0, h, i, c), without[1].at(0, h, i, c)) << h << " " << i;
+        }
+      }
+    }
+    const auto wide = [](const Heads<T>& x) {
+      Heads<double> result(x.batch, x.heads, x.rows, x.cols);
+      result.for_each([&](auto b, auto h, auto r, auto c) { result.at(b, h, r, c) = static_cast<double>(x.at(b, h, r, c)); });
+      return result;
+    };
+    const Heads<double> q = wide(problem.q), k = wide(problem.k), v = wide(problem.v), g64 = wide(g);
+    std::vector<Heads<double>> want = {{1, 2, m, width}, q, k, v};
+    const Attention options = {.map = TaylorSoftmax{}, .scale = Attention::Scale::number, .number = 0.4, .causal = causal};
+    attention(options, q.view(), k.view(), v.view(), want[0].view());
+    attention_vjp(options, q.view(), k.view(), v.view(), g64.view(), want[1].view(), want[2].view(), want[3].view());
+    for (std::size_t r = 0; r < 4; ++r) {
+      double largest = 0;
+      for (const double x : want[r].values) largest = x == -77 ? largest : std::max(largest, std::abs(x));
+      Heads<T> found = got[r];
+      expect_near(found, want[r].exact(), 2000 * kEps<T> * largest, "result " + std::to_string(r));
+    }
+    const auto expect_same = [&](const std::string& what) {
+      const auto again = run(problem.q);
+      for (std::size_t r = 0; r < 4; ++r) EXPECT_EQ(again[r].values, got[r].values) << what << ", result " << r;
+    };
+    for (const std::string& target : support::fma_targets()) {
+      force_simd_target(target);
+      expect_same("target " + target);
+    }
+    force_simd_target("");
+    for (const std::size_t threads : {1, 3}) {
+      set_num_threads(threads);
+      expect_same("threads " + std::to_string(threads));
+    }
+    set_num_threads(0);
+  }
+}
+
 // Later keys may hold anything too, and a NaN stays with its query: other results have the same bits.
 TYPED_TEST(AttentionTest, LinearHiddenKeysAndNaN) {
   using T = TypeParam;

@@ -168,16 +168,21 @@ struct LinearAttention {
 };
 
 // attention with the map taylor_softmax of order 2, calculated with phi(x) = (1, x, x_a x_b for a < b, x_a^2 / sqrt 2), which
-// has (d + 1) (d + 2) / 2 entries: O(n d^2 dv) time. Rounding errors add up in the sums over keys.
+// has (d + 1) (d + 2) / 2 entries: O(n d^2 dv) time. Rounding errors add up in the sums over keys. A query for which these sums
+// cancel or overflow is calculated as by attention, in O(n (d + dv)) time: with x = (1, scale q) and y = (1, k), one for which
+// sum_a x_a^2 sum_j y_ja^2 is above 8 sum_j (1 + <x, y_j>^2), or a number is not finite. Its bits do not depend on other
+// queries.
 //
 // Shapes, Throws: as attention without masks.
-// Error: as attention's, in units of sum_j (1 + t + t^2/2) |v_j| with t = scale sum_c |q_c k_c| in place of s.
+// Error: as attention's, in units of sum_j (1 + t + t^2/2) |v_j| with t = scale sum_c |q_c k_c| in place of s,
+// which are at most 8 (d + 1) times sum_j f(s_j) max |v|, and mostly about once this.
 template <class T>
 ENTROPIC_API void linear_attention(const LinearAttention& options, HeadsView<const std::type_identity_t<T>> q,
                                    HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
                                    HeadsView<T> out);
 
-// The gradient of sum <g, out> in q, k and v, also in time linear in the length.
+// The gradient of sum <g, out> in q, k and v, also in time linear in the length but for the same queries, and those for which g
+// or a factor of it is not finite.
 //
 // Shapes: g as out; dq, dk, dv as q, k, v. Throws: as linear_attention.
 template <class T>

@@ -388,7 +388,9 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     -----
     f(s) = (1 + <(1, scale q), (1, k)>^2) / 2. So sums of (d + 1) (d + 2) / 2 products times dv represent all keys. They are
     compensated for rounding errors. The time is O(n d^2 dv). attention with map="taylor_softmax" gives the same up to rounding
-    in O(n^2 (d + dv)), which for d = dv = 64 is slower from a few thousand keys on.
+    in O(n^2 (d + dv)), which for d = dv = 64 is slower from a few thousand keys on. Queries for which the sums cancel or
+    overflow, or a number is not finite, are calculated in this way too, in O(n (d + dv)) each; there are hardly any unless all
+    keys lie in much the same direction, to which a query is nearly orthogonal.
     Source: Arora et al., ICML 2024; Katharopoulos et al., ICML 2020.
 
     Examples
@@ -429,7 +431,7 @@ def linear_attention_vjp(q, k, v, grad, *, causal=False, scale="sqrt"):
     Notes
     -----
     It sums over keys for the queries and, backwards, over queries for the keys. The time is O(n d^2 dv), about 3 times that of
-    linear_attention, and the memory m dv numbers. attention_vjp with map="taylor_softmax" gives the same up to rounding.
+    linear_attention but for the queries that its notes name, and the memory m dv numbers. attention_vjp with map="taylor_softmax" gives the same up to rounding.
 
     Examples
     --------

@@ -287,11 +287,28 @@ namespace {
 
 template <class T>
 LinearHead<T> linear_head(const HeadsView<const T>& q, const HeadsView<const T>& k, const HeadsView<const T>& v, std::size_t b,
-                          std::size_t h, const LinearAttention& options) {
+                          std::size_t h, const LinearAttention& options, bool* cancels) {
   const std::size_t kv = h / (q.heads / k.heads);
   return {q.rows,         k.rows,         q.cols,          v.cols,          options.scale ? *options.scale : sqrt_scale(q.cols),
           options.causal, q.row(b, h, 0), k.row(b, kv, 0), v.row(b, kv, 0), q.row_stride,
-          k.row_stride,   v.row_stride};
+          k.row_stride,   v.row_stride,   cancels};
+}
+
+// The quadratic form of linear attention.
+Attention quadratic_form(const LinearAttention& options) {
+  return {.map = TaylorSoftmax{},
+          .scale = options.scale ? Attention::Scale::number : Attention::Scale::sqrt,
+          .number = options.scale.value_or(1),
+          .causal = options.causal};
+}
+
+// Calls visit(first, count) for the runs of chosen queries, in tiles of at most `rows`.
+template <class Visit>
+void for_each_tile(const bool* chosen, std::size_t queries, std::size_t rows, Visit&& visit) {
+  for (std::size_t first = 0, count; first < queries; first += std::max<std::size_t>(count, 1)) {
+    for (count = 0; count < rows && first + count < queries && chosen[first + count];) ++count;
+    if (count > 0) visit(first, count);
+  }
 }
 
 // The cost of a head, in units of the time to read one number.
@@ -314,14 +331,28 @@ void linear_attention(const LinearAttention& options, HeadsView<const std::type_
   check_apart(kName, "out", out, "k", k);
   check_apart(kName, "out", out, "v", v);
   const auto kernel = attention_kernels<T>();
-  const std::size_t room = kernel.linear_room(q.rows, q.cols, v.cols);
+  const Attention quadratic = quadratic_form(options);
+  const AttentionMask<T> mask;
+  const AttentionDetails<T> none;
+  const AttentionCall<T> call = {q, k, v, out, quadratic, mask, none, map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
+  const bool two_tiles = wants_two_tiles(call);
+  const std::size_t rows = tile_rows_for(call, two_tiles ? 2 : 1);
+  const std::size_t room = Arena::room<bool>(q.rows) + std::max(kernel.linear_room(q.rows, q.cols, v.cols),
+                                                                room_of<Workplace<T>>(call, rows, false, two_tiles));
   parallel_rows(q.batch * q.heads, cost_of_linear(q, k, v), [&](std::size_t begin, std::size_t end) {
-    const Arena memory = scratch(room);
+    Arena memory = scratch(room);
+    bool* const cancels = memory.take<bool>(q.rows);
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t b = i / q.heads, h = i % q.heads;
-      LinearHead<T> head = linear_head(q, k, v, b, h, options);
+      LinearHead<T> head = linear_head(q, k, v, b, h, options, cancels);
       head.out = out.row(b, h, 0), head.out_row = out.row_stride;
       kernel.linear(head, memory);
+      if (std::find(cancels, cancels + q.rows, true) == cancels + q.rows) continue;
+      Arena rest = memory;
+      const Workplace<T> workplace(rest, call, rows, false, two_tiles);
+      kernel.pack(k, b, h / call.group, workplace.keys());
+      for_each_tile(cancels, q.rows, rows,
+                    [&](std::size_t first, std::size_t count) { kernel.tile(call, workplace.tile(call, b, h, first, count)); });
     }
   });
 }
@@ -335,20 +366,35 @@ void linear_attention_vjp(const LinearAttention& options, HeadsView<const std::t
   check_inputs(kName, q, k, v);
   check_gradients(kName, q, k, v, g, dq, dk, dv);
   const auto kernel = attention_kernels<T>();
-  const std::size_t room = kernel.linear_vjp_room(q.rows, q.cols, v.cols);
+  const Attention quadratic = quadratic_form(options);
+  const AttentionMask<T> mask;
+  const AttentionDetails<T> none;
+  const AttentionCall<T> call = {q, k, v, {}, quadratic, mask, none, map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
+  const VjpCall<T> vjp = {g, dq, dk, dv, {}};
+  const std::size_t rows = tile_rows_for(call, 3);
+  const std::size_t room = Arena::room<bool>(q.rows) + std::max(kernel.linear_vjp_room(q.rows, q.cols, v.cols),
+                                                                room_of<Workplace<T>>(call, rows, true, true));
   // Queries of one head add to the same dk and dv: a head is one thread's.
-  const std::size_t group = k.heads == 0 ? 1 : q.heads / k.heads;
-  parallel_rows(k.batch * k.heads, 4 * group * cost_of_linear(q, k, v), [&](std::size_t begin, std::size_t end) {
-    const Arena memory = scratch(room);
+  parallel_rows(k.batch * k.heads, 4 * call.group * cost_of_linear(q, k, v), [&](std::size_t begin, std::size_t end) {
+    Arena memory = scratch(room);
+    bool* const cancels = memory.take<bool>(q.rows);
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t b = i / k.heads, kv = i % k.heads;
       clear_head(dk, b, kv);
       clear_head(dv, b, kv);
-      for (std::size_t h = kv * group; h < (kv + 1) * group; ++h) {
-        kernel.linear_vjp(linear_head(q, k, v, b, h, options),
+      for (std::size_t h = kv * call.group; h < (kv + 1) * call.group; ++h) {
+        kernel.linear_vjp(linear_head(q, k, v, b, h, options, cancels),
                           {g.row(b, h, 0), dq.row(b, h, 0), dk.row(b, kv, 0), dv.row(b, kv, 0), g.row_stride, dq.row_stride,
                            dk.row_stride, dv.row_stride},
                           memory);
+        if (std::find(cancels, cancels + q.rows, true) == cancels + q.rows) continue;
+        Arena rest = memory;
+        const Workplace<T> workplace(rest, call, rows, true, true);
+        kernel.pack(k, b, kv, workplace.keys());
+        kernel.pack(v, b, kv, workplace.values());
+        for_each_tile(cancels, q.rows, rows, [&](std::size_t first, std::size_t count) {
+          kernel.vjp_tile(call, vjp, workplace.tile(call, b, h, first, count));
+        });
       }
     }
   });

@@ -1,6 +1,7 @@
 // A call of attention as its kernels see it.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <span>
@@ -76,6 +77,7 @@ struct LinearHead {
   bool causal;
   const T *q, *k, *v;
   std::ptrdiff_t q_row, k_row, v_row;
+  bool* cancels;  // m: set for the queries whose results are left to the quadratic form
   T* out = nullptr;
   std::ptrdiff_t out_row = 0;
 };

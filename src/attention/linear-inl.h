@@ -3,6 +3,9 @@
 // With y = (1, k) and x = (1, scale q): 1 + s + s^2/2 = (1 + <x, y>^2) / 2, and <x, y>^2 = sum_{a <= b} c_ab x_a x_b y_a y_b
 // with c_ab = 1 if a = b, otherwise 2. Queries need three sums over all keys: sum_j y_a y_b v_j for a <= b, the Gram matrix
 // sum_j y_a y_b, and sum_j v_j.
+//
+// The terms x_a x_b y_a y_b have both signs. Where they cancel, their rounding errors stay, and they may overflow. A query for
+// which this matters is left to the quadratic form. The decision depends on what this query sees alone.
 
 #if defined(ENTROPIC_ATTENTION_LINEAR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ATTENTION_LINEAR_INL_H_
@@ -29,6 +32,11 @@ HWY_INLINE size_t LinearChunk(size_t queries) {
   return queries <= 2048 ? HWY_MAX((queries + 63) / 64 * 64, kLinearBlock) : 1024;
 }
 
+// A query reads the state if sum_a x_a^2 sum_j y_ja^2 is at most kLinearCancels times sum_j (1 + <x, y_j>^2). For independent
+// queries and keys it is about once this, or less. The terms' magnitudes sum to at most e times as much (Cauchy-Schwarz), so
+// that the relative error is at most e kLinearCancels roundings.
+inline constexpr double kLinearCancels = 8;
+
 // The least number of products x_a x_b at a time, for whole a.
 inline constexpr size_t kLinearFeatures = 128;
 
@@ -50,7 +58,8 @@ struct LinearMemory {
   T* features;    // products of a block
   T* part;        // the part of a state that a block adds
   T *packed, *s;  // keys of the chunk in panels; scores of a tile
-  double* mass;   // sums of weights for a chunk of queries
+  // For a chunk of queries: sums of weights, and sum_a x_a^2 sum_j y_ja^2 over the keys of the state.
+  double *mass, *terms;
 
   LinearMemory(Arena& arena, size_t m, size_t d, size_t dv_) : chunk(LinearChunk(m)), stride(chunk + 16) {
     e = d + 1, dv = dv_, pairs = e * (e + 1) / 2, row = (e + 31) / 16 * 16;
@@ -60,7 +69,7 @@ struct LinearMemory {
     x = arena.take<T>(chunk * row), y = arena.take<T>(chunk * row);
     features = arena.take<T>(kLinearBlock * most + 16), part = arena.take<T>(most * HWY_MAX(e, dv));
     packed = arena.take<T>(chunk * e), s = arena.take<T>(kLinearTile * stride);
-    mass = arena.take<double>(chunk);
+    mass = arena.take<double>(chunk), terms = arena.take<double>(chunk);
   }
 
   LinearState<T> State(Arena& arena) const {
@@ -164,18 +173,21 @@ HWY_INLINE void ReadState(const LinearMemory<T>& memory, const LinearState<T>& s
   }
 }
 
-// For a block of rows x: the sum of 1 + <x, y>^2 over `count` rows y of weight 1.
+// For a block of rows x: the sum of 1 + <x, y>^2 over `count` rows y of weight 1, and of x_a^2 y_a^2 over all a.
 template <class T>
 HWY_INLINE void ReadMass(const LinearMemory<T>& memory, const LinearState<T>& state, size_t count, const T* x, size_t rows,
-                         double* mass) {
+                         double* mass, double* terms) {
   const size_t e = memory.e;
   for (size_t i = 0; i < e * e; ++i) memory.gram[i] = static_cast<T>(state.gram[i]);
   const auto step = static_cast<ptrdiff_t>(e);
   Product(false, Factor<T>{x, static_cast<ptrdiff_t>(memory.row), 1}, rows, memory.gram, step, e, memory.features, step, e);
   for (size_t r = 0; r < rows; ++r) {
     mass[r] = static_cast<double>(count);
+    terms[r] = 0;
     for (size_t b = 0; b < e; ++b) {
-      mass[r] += static_cast<double>(memory.features[r * e + b]) * static_cast<double>(x[r * memory.row + b]);
+      const auto xb = static_cast<double>(x[r * memory.row + b]);
+      mass[r] += static_cast<double>(memory.features[r * e + b]) * xb;
+      terms[r] += xb * state.gram[b * e + b] * xb;
     }
   }
 }
@@ -243,8 +255,8 @@ HWY_INLINE void AddKeys(const LinearMemory<T>& memory, const LinearHead<T>& head
 }
 
 // For queries [first, first + count) of a head, at most memory.chunk, when the state holds the `keys` keys before their chunk:
-// stores twice the sum of weighted values in out, and twice the sum of weights. Leaves the queries in memory.x and, if causal,
-// the keys in memory.y.
+// stores twice the sum of weighted values in out, and twice the sum of weights; sets head.cancels. Leaves the queries in
+// memory.x and, if causal, the keys in memory.y.
 template <class T>
 HWY_INLINE void QueryChunk(const LinearMemory<T>& memory, const LinearHead<T>& head, size_t first, size_t count, size_t keys,
                            T* out, ptrdiff_t out_row, double* mass) {
@@ -255,14 +267,22 @@ HWY_INLINE void QueryChunk(const LinearMemory<T>& memory, const LinearHead<T>& h
     if (keys == 0) {
       for (size_t i = r; i < r + rows; ++i) FillRow(RowTag<T>(), T(0), memory.dv, RowAt(out, out_row, i));
       std::fill(mass + r, mass + r + rows, 0.0);
+      std::fill(memory.terms + r, memory.terms + r + rows, 0.0);
     } else {
       ReadState(memory, memory.keys, x, rows, RowAt(out, out_row, r), out_row);
-      ReadMass(memory, memory.keys, keys, x, rows, mass + r);
+      ReadMass(memory, memory.keys, keys, x, rows, mass + r, memory.terms + r);
     }
   }
   if (head.causal) {
     Augment(memory, RowAt(head.k, head.k_row, keys), head.k_row, count, T(1), memory.y);
     AddDiagonal(memory, count, RowAt(head.v, head.v_row, keys), head.v_row, out, out_row, mass);
+  }
+  // The keys of the chunk do not count: their <x, y> are summed before they are squared.
+  for (size_t r = 0; r < count; ++r) {
+    // NaN fulfils no comparison. 1/mass must be a normal number.
+    const bool good =
+        memory.terms[r] <= kLinearCancels * mass[r] && mass[r] * static_cast<double>(std::numeric_limits<T>::min()) <= 1;
+    head.cancels[first + r] = !good || !AreFinite(RowAt(out, out_row, r), 0, 1, memory.dv);
   }
 }
 
@@ -276,6 +296,7 @@ HWY_FLATTEN void LinearHeadRows(const LinearHead<T>& head, Arena arena) {
   const LinearMemory<T> memory(arena, head.m, head.d, head.dv);
   Clear(memory, memory.keys);
   const LinearSight sight(head);
+  std::fill(head.cancels, head.cancels + sight.none, false);
   for (size_t r = 0; r < sight.none; ++r) FillRow(RowTag<T>(), T(0), head.dv, RowAt(head.out, head.out_row, r));
 
   for (size_t j = 0; j < sight.common; j += memory.chunk) AddKeys(memory, head, j, HWY_MIN(memory.chunk, sight.common - j));

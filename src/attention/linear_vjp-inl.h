@@ -99,7 +99,7 @@ HWY_INLINE void Slopes(const LinearVjpMemory<T>& memory, const LinearState<T>& s
 // Adds to dx, dy and dv the part from a causal chunk's queries, in memory.x, and its own keys, in memory.y.
 template <class T>
 HWY_INLINE void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, const T* a,
-                               const T* c, T* dv, ptrdiff_t dv_row) {
+                               const T* c, const bool* cancels, T* dv, ptrdiff_t dv_row) {
   const RowTag<T> d;
   const size_t e = memory.e, stride = memory.stride;
   const auto row = static_cast<ptrdiff_t>(memory.row), width = static_cast<ptrdiff_t>(memory.dv);
@@ -110,7 +110,7 @@ HWY_INLINE void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, co
     ProductWithPanels(Factor<T>{a_tile, width, 1}, count, memory.values, memory.dv, cols, memory.dw, step);
     for (size_t r = 0; r < count; ++r) {
       T *const s = memory.s + r * stride, *const dw = memory.dw + r * stride;
-      const size_t seen = first + r + 1;
+      const size_t seen = cancels[first + r] ? 0 : first + r + 1;
       const auto weight = hn::Set(d, c[first + r]);
       ForEachVector(d, seen, [&](size_t j, size_t lanes) HWY_ATTR {
         const auto sj = LoadUpTo(d, s + j, lanes, T(0));
@@ -124,9 +124,8 @@ HWY_INLINE void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, co
     // All queries of the tile see the keys before it.
     AddProduct(!AreFinite(memory.y + first * memory.row, row, count, e), Factor<T>{memory.dw, step, 1}, count, memory.y, row,
                cols, memory.dx + first * memory.row, row, e);
-    AddProduct(!AreFinite(x, row, count, e), Factor<T>{memory.dw, 1, step}, cols, x, row, count, memory.dy, row, e);
-    AddProduct(!AreFinite(a_tile, width, count, memory.dv), Factor<T>{memory.s, 1, step}, cols, a_tile, width, count, dv,
-               dv_row, memory.dv);
+    Product(true, Factor<T>{memory.dw, 1, step}, cols, x, row, count, memory.dy, row, e);
+    Product(true, Factor<T>{memory.s, 1, step}, cols, a_tile, width, count, dv, dv_row, memory.dv);
   });
 }
 
@@ -148,17 +147,28 @@ HWY_INLINE void KeyChunk(const LinearVjpMemory<T>& memory, const LinearHead<T>& 
   }
 }
 
+// Rows (1, scale q) of a chunk, but 0 for queries that are left to the quadratic form.
+template <class T>
+HWY_INLINE void AugmentQueries(const LinearMemory<T>& memory, const LinearHead<T>& head, size_t first, size_t count) {
+  Augment(memory, RowAt(head.q, head.q_row, first), head.q_row, count, static_cast<T>(head.scale), memory.x);
+  for (size_t r = 0; r < count; ++r) {
+    if (head.cancels[first + r]) FillRow(RowTag<T>(), T(0), memory.row, memory.x + r * memory.row);
+  }
+}
+
 template <class T>
 size_t LinearVjpRoom(size_t m, size_t d, size_t dv) {
   return room_of<LinearVjpMemory<T>>(m, d, dv);
 }
 
-// Sets dq, and adds to dk and dv, which several heads may share.
+// Sets dq, and adds to dk and dv, which several heads may share. Queries that are left to the quadratic form have x, a and c of
+// 0, so that they add nothing.
 template <class T>
 HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vjp, Arena arena) {
   const LinearVjpMemory<T> memory(arena, head.m, head.d, head.dv);
   const LinearSight sight(head);
   const auto width = static_cast<ptrdiff_t>(head.dv);
+  std::fill(head.cancels, head.cancels + sight.none, false);
   for (size_t r = 0; r < sight.none; ++r) FillRow(RowTag<T>(), T(0), head.d, RowAt(vjp.dq, vjp.dq_row, r));
   const auto keys_before = [&](size_t query) { return head.causal ? sight.common + (query - sight.none) : head.n; };
 
@@ -178,7 +188,11 @@ HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vj
         ar[b] = g[b] * inverse;
       }
       c[r] = static_cast<T>(-product / memory.mass[r]);
+      bool& cancels = head.cancels[i + r];
+      cancels = cancels || !AreFinite(ar, 0, 1, head.dv) || !IsFinite(c[r]);
+      if (cancels) FillRow(RowTag<T>(), T(0), head.dv, ar), c[r] = 0;
     }
+    AugmentQueries(memory, head, i, count);
     for (size_t r = 0; r < count; r += kLinearBlock) {
       const size_t rows = HWY_MIN(kLinearBlock, count - r);
       T* const dx = memory.dx + r * memory.row;
@@ -190,8 +204,8 @@ HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vj
     }
     if (head.causal) {
       std::fill(memory.dy, memory.dy + count * memory.row, T(0));
-      DiagonalSlopes(memory, count, RowAt(head.v, head.v_row, keys), head.v_row, a, c, RowAt(vjp.dv, vjp.dv_row, keys),
-                     vjp.dv_row);
+      DiagonalSlopes(memory, count, RowAt(head.v, head.v_row, keys), head.v_row, a, c, head.cancels + i,
+                     RowAt(vjp.dv, vjp.dv_row, keys), vjp.dv_row);
       for (size_t r = 0; r < count; ++r) {
         for (size_t b = 1; b < memory.e; ++b) RowAt(vjp.dk, vjp.dk_row, keys + r)[b - 1] += memory.dy[r * memory.row + b];
       }
@@ -206,15 +220,18 @@ HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vj
 
   if (sight.none == head.m) return;
   Clear(memory, memory.queries);
+  // Whether the state has a query. Otherwise it is 0, but times a key, which may hold anything, that may be NaN.
+  bool read = false;
   const size_t last = sight.none + (head.m - 1 - sight.none) / memory.chunk * memory.chunk;
   for (size_t i = last;; i -= memory.chunk) {
     const size_t count = HWY_MIN(memory.chunk, head.m - i), keys = keys_before(i);
     if (head.causal && i < last) {
       Augment(memory, RowAt(head.k, head.k_row, keys), head.k_row, count, T(1), memory.y);
-      KeyChunk(memory, head, vjp, keys, count);
+      if (read) KeyChunk(memory, head, vjp, keys, count);
     }
+    read = read || std::find(head.cancels + i, head.cancels + i + count, false) != head.cancels + i + count;
     if (i > sight.none || sight.common > 0) {
-      Augment(memory, RowAt(head.q, head.q_row, i), head.q_row, count, static_cast<T>(head.scale), memory.x);
+      AugmentQueries(memory, head, i, count);
       for (size_t r = 0; r < count; r += kLinearBlock) {
         const size_t rows = HWY_MIN(kLinearBlock, count - r);
         const T* const x = memory.x + r * memory.row;
@@ -224,7 +241,7 @@ HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vj
     }
     if (i == sight.none) break;
   }
-  for (size_t j = 0; j < sight.common; j += memory.chunk) {
+  for (size_t j = 0; read && j < sight.common; j += memory.chunk) {
     const size_t count = HWY_MIN(memory.chunk, sight.common - j);
     Augment(memory, RowAt(head.k, head.k_row, j), head.k_row, count, T(1), memory.y);
     KeyChunk(memory, head, vjp, j, count);
