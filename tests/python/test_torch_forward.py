@@ -43,7 +43,13 @@ MAPS = {
     "entropy_normalize": {"entropy": 0.8},
     "entropy_clip": {"max_entropy": 0.8},
 }
-LOSSES = {"softmax_loss": {"label_smoothing": 0.1}, "sparsemax_loss": {}, "entmax_loss": {}, "smooth_accuracy_loss": {}}
+LOSSES = {
+    "softmax_loss": {"label_smoothing": 0.1},
+    "sparsemax_loss": {},
+    "entmax_loss": {},
+    "smooth_accuracy_loss": {},
+    "surrogate_loss": {},
+}
 CASES = {
     **{name: (lambda x, name=name, kw=kw: getattr(et, name)(x, **kw), (X,)) for name, kw in MAPS.items()},
     **{name: (lambda x, name=name, kw=kw: getattr(et, name)(x, CLASSES, **kw), (X,)) for name, kw in LOSSES.items()},
@@ -129,7 +135,7 @@ def along_dims():
     cube, other = random(4, 4, 4, seed=5), random(4, 4, 4, seed=6)
     targets = {"labels": (other > 0).double(), "scores": other, "class": other.argmax(-1)}
     for name, one in {**_descriptions.MAPS, **_descriptions.LOSSES, **_descriptions.MEASURES}.items():
-        if "dim" not in inspect.signature(getattr(et, name)).parameters or name == "surrogate_loss":  # it has only a gradient
+        if "dim" not in inspect.signature(getattr(et, name)).parameters:
             continue
         given = {param["name"]: param["typical"] for param in one["params"] if param["typical"] is not None}
         if any(param["name"] == "input" for param in one["params"]):

@@ -9,6 +9,7 @@ import math
 import torch
 
 from entropic.torch import _descriptions
+from entropic.torch._compat import primals, pushing_further
 from entropic.torch.backends.reference.maps import call_map
 from entropic.torch.backends.reference.rows import canonical, has_none, in_float64, mean_exp, mean_exp_slope, reduction, working
 
@@ -315,22 +316,34 @@ def _smooth_accuracy_loss(x, target, named_map, ignore_index, dim):
 
 
 class _Surrogate(torch.autograd.Function):
-    """value, with slope as its gradient in x; slope has its own gradient."""
+    """value, of size 1 along dim, with slope as its gradient in x; slope has its own gradient."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(value, x, slope):
+    def forward(value, x, slope, dim):
         return value.clone()
 
     @staticmethod
     def setup_context(ctx, inputs, output):
+        ctx.dim = inputs[3]
         ctx.save_for_backward(inputs[2])
+        ctx.save_for_forward(inputs[2])
 
     @staticmethod
     def backward(ctx, grad):
         (slope,) = ctx.saved_tensors
-        return None, grad * slope, None
+        return None, grad * slope, None, None
+
+
+class _SurrogateForward(_Surrogate):
+    """Also with forward mode, which torch.compile takes in no Function."""
+
+    @staticmethod
+    def jvp(ctx, of_value, of_x, *others):
+        with pushing_further():
+            (slope,) = primals(ctx.saved_tensors)
+            return torch.where(slope == 0, 0.0, slope * of_x).sum(ctx.dim, keepdim=True)
 
 
 def _surrogate_loss(x, target, named_map, ignore_index, dim):
@@ -341,7 +354,8 @@ def _surrogate_loss(x, target, named_map, ignore_index, dim):
     slope = torch.where(still, 0.0, p - q)
     each = torch.where(q == p.detach(), 0.0, (q - p.detach()) * (scores.amax(dim, keepdim=True) - scores))
     value = torch.where(p.isnan().any(dim), math.nan, each.sum(dim))
-    value = _Surrogate.apply(value.unsqueeze(dim), x, slope).squeeze(dim)
+    function = _Surrogate if torch.compiler.is_compiling() else _SurrogateForward
+    value = function.apply(value.unsqueeze(dim), x, slope, dim).squeeze(dim)
     return value if ignored is None else torch.where(ignored, 0.0, value)
 
 
