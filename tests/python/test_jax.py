@@ -474,7 +474,25 @@ def test_second_derivatives_where_a_slope_or_a_mass_is_zero(p):
                 np.testing.assert_allclose(found[i, :, j], np.diag(want[i + j]), atol=1e-9, err_msg=f"{name} {i} {j}")
 
 
+@pytest.mark.parametrize("base", [None, 2.0])
+def test_second_derivatives_of_entries(base):
+    """Infinite ones count as 0."""
+    p = np.array([[0.2, 0.3, 0.5], [0.0, 1.0, 0.9]])
+    square, both = (np.divide(1, q, out=np.zeros_like(q), where=q > 0) for q in (p * p, p * (1 - p)))
+    for name, want in (("self_information", square), ("binary_entropy", -both)):
+        for hessian in (jax.hessian, lambda f: jax.jacrev(jax.grad(f)), lambda f: jax.jit(jax.hessian(f))):
+            found = hessian(lambda p: getattr(ej, name)(p, base=base).sum())(p)  # noqa: B023
+            expected = np.diag(want.reshape(-1)) / (np.log(base) if base else 1)
+            np.testing.assert_allclose(np.asarray(found).reshape(6, 6), expected, rtol=1e-12, atol=1e-14)
+
+
 def test_what_has_no_second_derivative_says_so():
+    for name in ("joint_entropy", "conditional_entropy", "mutual_information", "perplexity"):
+        with pytest.raises(NotImplementedError, match=f"entropic.jax: {name} has no second derivative"):
+            jax.hessian(lambda p: getattr(ej, name)(p).sum())(np.full((1, 2), 0.5))  # noqa: B023
+    for name in ("self_information", "binary_entropy"):
+        with pytest.raises(NotImplementedError, match=r"entropic.jax: measures have second derivatives in probabilities"):
+            jax.hessian(lambda x: getattr(ej, name)(x, input="log_probs").sum())(np.zeros((1, 2)))  # noqa: B023
     with pytest.raises(NotImplementedError, match=r"entropic.jax: margin_softmax_loss has no second derivative"):
         jax.hessian(lambda x: ej.margin_softmax_loss(x, jnp.zeros(2, int)).sum())(scores(2, 3) / 9)
     with pytest.raises(NotImplementedError, match=r"softmax_loss has no second derivative where label_smoothing is an array"):

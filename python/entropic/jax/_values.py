@@ -105,6 +105,8 @@ _TWICE = {
     "cross_entropy": _of_probabilities(lambda p, q, v, w: (-_over(w, q), _over(p * _over(w, q) - v, q))),
     "kl_divergence": _of_probabilities(lambda p, q, v, w: (_over(v, p) - _over(w, q), _over(p * _over(w, q) - v, q))),
     "js_divergence": _of_probabilities(_js_turned),
+    "self_information": _of_probabilities(lambda p, v: (_over(_over(v, p), p),)),
+    "binary_entropy": _of_probabilities(lambda p, v: (-_over(v, p * (1 - p)),)),
 }
 
 
@@ -166,10 +168,20 @@ def _table(operation, static, pxy):
 
 @_table.defjvp
 def _table_jvp(operation, static, primals, tangents):
-    (pxy,) = primals
-    outputs = {"value": jax.ShapeDtypeStruct((1, 1), wide(pxy).dtype), "dp": like(pxy)}
-    value, slope = call(operation, static, {"pxy": pxy}, outputs, vmap_method="sequential")
+    value, slope = _graded_table(operation, static, *primals)
     return value, jnp.where(slope != 0, wide(slope) * wide(tangents[0]), 0).sum(keepdims=True)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _graded_table(operation, static, pxy):
+    """(the value, its gradient)."""
+    outputs = {"value": jax.ShapeDtypeStruct((1, 1), wide(pxy).dtype), "dp": like(pxy)}
+    return tuple(call(operation, static, {"pxy": pxy}, outputs, vmap_method="sequential"))
+
+
+@_graded_table.defjvp
+def _graded_table_jvp(operation, static, primals, tangents):
+    raise NotImplementedError(f"entropic.jax: {operation} has no second derivative")
 
 
 def make_entry(info):
@@ -192,9 +204,22 @@ def _entries(operation, static, p):
 
 @_entries.defjvp
 def _entries_jvp(operation, static, primals, tangents):
-    (p,) = primals
-    value, slope = call(operation, static, {"p": p}, {"value": like(p), "dp": like(p)})
-    return value.astype(wide(p).dtype), wide(slope) * wide(tangents[0])
+    value, slope = _graded_entries(operation, static, *primals)
+    return value.astype(wide(value).dtype), wide(slope) * wide(tangents[0])
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _graded_entries(operation, static, p):
+    """(values, their derivatives)."""
+    return tuple(call(operation, static, {"p": p}, {"value": like(p), "dp": like(p)}))
+
+
+@_graded_entries.defjvp
+def _graded_entries_jvp(operation, static, primals, tangents):
+    value, slope = _graded_entries(operation, static, *primals)
+    (p,), v = primals, wide(tangents[0])
+    (turned,) = _TWICE[operation](dict(static), {"p": p}, [v])
+    return (value, slope), ((wide(slope) * v).astype(value.dtype), turned.astype(slope.dtype))
 
 
 def make_table(info):
