@@ -52,21 +52,32 @@ def test_through_others():
     assert torch.equal(*(torch.autograd.grad(run(q, temperature), temperature)[0] for run in (compiled, total)))
 
 
+OF_ROWS = [
+    *((name, param, ()) for name, _, param, _ in MAPS[:2]),
+    ("entmax", "alpha", ()),
+    ("entropy_normalize", "entropy", ()),
+    ("gamma_for_entropy", "entropy", ()),
+    ("renyi_entropy", "alpha", ()),
+    ("softmax_loss", "label_smoothing", (torch.zeros(3, dtype=torch.int64),)),
+    ("token_statistics", "temperature", (torch.zeros(3, dtype=torch.int64),)),
+    ("attention", "scale", (torch.zeros(3, 5), torch.zeros(3, 5))),
+    ("linear_attention", "scale", (torch.zeros(3, 5), torch.zeros(3, 5))),
+]
+FIELDS = "name", "param", "arguments"
+
+
+@pytest.mark.parametrize(FIELDS, OF_ROWS[:-1])
+def test_numbers_that_are_nowhere_are_refused(name, param, arguments):
+    for shape in ((), (3, 1)):
+        for x in (torch.zeros(3, 5), torch.zeros(3, 5, requires_grad=True)):
+            value = torch.ones(shape, device="meta")
+            given = {"map": "entmax", "alpha": value} if name == "attention" else {param: value}
+            with pytest.raises(TypeError, match=rf"^{name}: {list(given)[-1]} is on device meta"):
+                getattr(et, name)(x, *arguments, **given)
+
+
+@pytest.mark.parametrize(FIELDS, OF_ROWS)
 @pytest.mark.parametrize("value", [torch.tensor(1 + 1j), torch.full((3, 1), 1 + 0j, dtype=torch.complex128)])
-@pytest.mark.parametrize(
-    ("name", "param", "arguments"),
-    [
-        *((name, param, ()) for name, _, param, _ in MAPS[:2]),
-        ("entmax", "alpha", ()),
-        ("entropy_normalize", "entropy", ()),
-        ("gamma_for_entropy", "entropy", ()),
-        ("renyi_entropy", "alpha", ()),
-        ("softmax_loss", "label_smoothing", (torch.zeros(3, dtype=torch.int64),)),
-        ("token_statistics", "temperature", (torch.zeros(3, dtype=torch.int64),)),
-        ("attention", "scale", (torch.zeros(3, 5), torch.zeros(3, 5))),
-        ("linear_attention", "scale", (torch.zeros(3, 5), torch.zeros(3, 5))),
-    ],
-)
 def test_complex_numbers_are_refused(name, param, arguments, value):
     """torch would take their real part."""
     with pytest.raises(TypeError, match=rf"^{name}: {param} must .*, got dtype torch.complex"):

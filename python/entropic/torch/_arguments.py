@@ -120,6 +120,13 @@ def from_array(name, param, value):
     return torch.from_numpy(np.array(_convert.per_row(name, param, value), np.float64))
 
 
+def numbers_near(name, param, value, argument, x):
+    """A parameter's numbers in float64 on x's device."""
+    if value.is_meta and not x.is_meta:
+        raise TypeError(f"{name}: {param} is on device meta, where it has no numbers, {argument} on {x.device}")
+    return value.to(device=x.device, dtype=torch.float64)
+
+
 def spread(name, param, value, argument, x, dim):
     """A value for each row in float64: of x's shape with 1 for dim."""
     if value.is_complex():
@@ -127,7 +134,7 @@ def spread(name, param, value, argument, x, dim):
     shape = list(x.shape)
     shape[dim] = 1
     try:
-        return value.to(device=x.device, dtype=torch.float64).expand(shape)
+        return numbers_near(name, param, value, argument, x).expand(shape)
     except RuntimeError:
         raise misfit(name, param, shape, f"{argument}'s shape with 1 for dim {dim}", value) from None
 

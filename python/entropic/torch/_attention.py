@@ -8,7 +8,7 @@ from entropic import _checks, _core
 from entropic._attention import linear_values, scale_values, shape_of
 from entropic._maps import MAPS, map_and_params
 from entropic.torch import _descriptions
-from entropic.torch._arguments import autocast, from_array, misfit, no_gradient, one_device
+from entropic.torch._arguments import autocast, from_array, misfit, no_gradient, numbers_near, one_device
 from entropic.torch._builder import Operator, is_alone, wants_gradient
 from entropic.torch._compat import (
     function_modes,
@@ -267,7 +267,7 @@ def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_len
         if isinstance(value, Tensor) and param["per_row"]:
             wanted = (*shape.lead, shape.queries, 1)
             try:
-                value = value.to(device=q.device, dtype=torch.float64).expand(wanted)
+                value = numbers_near(function, key, value, "q", q).expand(wanted)
             except RuntimeError:
                 raise misfit(function, key, wanted, "(..., m, 1)", value) from None
             rows.append(value)

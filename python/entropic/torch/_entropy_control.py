@@ -13,6 +13,7 @@ from entropic.torch._arguments import (
     has_numbers,
     misfit,
     numbers_and_rows,
+    numbers_near,
     one_device,
     one_dim,
     readable,
@@ -376,7 +377,7 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
         value = from_array(name, argument, value)
         if isinstance(value, Tensor):
             try:
-                value = value.to(device=pxy.device, dtype=torch.float64)
+                value = numbers_near(name, argument, value, "pxy", pxy)
                 value = value.expand(lead) if lead else value.reshape(())
             except RuntimeError:
                 raise misfit(name, argument, lead, "the axes of pxy that count tables", value) from None
