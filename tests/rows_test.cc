@@ -22,6 +22,7 @@ struct RowParts {
   void (*exp)(const T* x, std::size_t n, T* y);
   void (*exp_scaled)(double temperature, const T* x, std::size_t n, T* y);
   void (*log)(const T* x, std::size_t n, T* y);
+  void (*log1p)(const T* x, std::size_t n, T* y);
   void (*load)(const T* x, std::size_t count, T fill, T* lanes);
   void (*store)(const T* lanes, std::size_t count, T* p);
   void (*count_visits)(std::size_t n, int* visits);
@@ -65,6 +66,8 @@ RowParts<T> RowPartsOf() {
   };
   parts.log = [](const T* x, size_t n, T* y)
                   HWY_ATTR { TransformArray(x, n, y, [](D d, hn::Vec<D> v) HWY_ATTR { return Log(d, v); }); };
+  parts.log1p = [](const T* x, size_t n, T* y)
+                    HWY_ATTR { TransformArray(x, n, y, [](D d, hn::Vec<D> v) HWY_ATTR { return Log1p(d, v); }); };
   parts.load = [](const T* x, size_t count, T fill, T* lanes)
                    HWY_ATTR { hn::StoreU(LoadUpTo(D(), x, count, fill), D(), lanes); };
   parts.store = [](const T* lanes, size_t count, T* p) HWY_ATTR { StoreUpTo(hn::LoadU(D(), lanes), D(), count, p); };
@@ -518,6 +521,28 @@ TEST(ExpScaled, NeverFallsWhereTheExponentChanges) {
       if (count > 3) break;
     }
     EXPECT_EQ(count, 0u) << "temperatures";
+  });
+}
+
+// Around every power of two, every place where the exponent of 1 + v changes, and elsewhere.
+TEST(Log1p, NeverFalls) {
+  for_each_target_and_type([]<class T>(const std::string& target, T) {
+    std::vector<double> places;
+    for (int e = -60; e < 60; ++e) {
+      for (const double v : {std::ldexp(1.0, e), -std::ldexp(1.0, e), std::sqrt(2.0) * std::ldexp(1.0, e) - 1})
+        places.push_back(v);
+    }
+    std::mt19937_64 random(5);
+    std::uniform_real_distribution<double> exponent(-30, 10);
+    for (int i = 0; i < 400; ++i) places.push_back((i % 2 == 0 ? 1 : -1) * std::exp2(exponent(random)));
+    for (const double place : places) {
+      std::vector<T> v = {static_cast<T>(place)}, y(1000);
+      for (int i = 0; i < 500; ++i) v[0] = std::nextafter(v[0], -std::numeric_limits<T>::infinity());
+      while (v.size() < y.size()) v.push_back(std::nextafter(v.back(), std::numeric_limits<T>::infinity()));
+      if (!(v[0] > -1)) continue;
+      parts<T>().log1p(v.data(), v.size(), y.data());
+      for (std::size_t i = 1; i < y.size(); ++i) ASSERT_LE(y[i - 1], y[i]) << target << ", " << v[i];
+    }
   });
 }
 
