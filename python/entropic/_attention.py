@@ -431,7 +431,8 @@ def linear_attention_vjp(q, k, v, grad, *, causal=False, scale="sqrt"):
     Notes
     -----
     It sums over keys for the queries and, backwards, over queries for the keys. The time is O(n d^2 dv), about 3 times that of
-    linear_attention but for the queries that its notes name, and the memory m dv numbers. attention_vjp with map="taylor_softmax" gives the same up to rounding.
+    linear_attention but for the queries that its notes name, and the memory m dv numbers. attention_vjp with
+    map="taylor_softmax" gives the same up to rounding.
 
     Examples
     --------
