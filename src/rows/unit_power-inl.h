@@ -8,8 +8,8 @@
 //
 // The result never falls as q rises. Inside an octave only the rounding of s could be against the order, by less than 2.6
 // halves of its last place, and |f| of this is less than what f s grows by from one q to the next. At the end of an octave the
-// roundings of the tables, of their product and of 1 + f s may be against it, 2^-21 in all. So s is that of (1 + f)^e (1 - f
-// kTilt), which rises by more than this from the end of an octave to the beginning of the next.
+// roundings of the tables and of their product may be against it, and that of f s: 2^-22 in all, and more as e and f s grow.
+// So s is that of (1 + f)^e (1 - f t), which rises by 3 t/4 from the end of an octave to the beginning of the next.
 
 #if defined(ENTROPIC_ROWS_UNIT_POWER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_UNIT_POWER_INL_H_
@@ -64,7 +64,7 @@ class UnitPower {
   using D = RowTag<float>;
   using V = hn::Vec<D>;
 
-  // Whether the power may not fall as q rises. That costs 3 eps of the power.
+  // Whether the power may not fall as q rises. That costs up to 3 eps of the power, 1.5 if e is small.
   enum class Order { rising, any };
   HWY_INLINE explicit UnitPower(double e, Order order = Order::rising) : UnitPower(Numbers(e, order)) {}
 
@@ -84,12 +84,11 @@ class UnitPower {
     const V scale = hn::Mul(low_(k), high_(hn::ShiftRight<3>(k)));
     V s = coefficients_[kDegree];
     for (size_t j = kDegree; j-- > 0;) s = hn::MulAdd(s, f, coefficients_[j]);
-    return hn::Mul(hn::MulAdd(s, f, one), scale);
+    return hn::MulAdd(hn::Mul(s, f), scale, scale);
   }
 
  private:
   static constexpr size_t kDegree = 6;
-  static constexpr double kTilt = 0x1.7p-21;
 
   // What a power needs of its exponent, as numbers.
   struct Numbers {
@@ -117,9 +116,9 @@ class UnitPower {
            2138.3843505815762, -2049.8575503784391, 0},
           {0.034231649729521134, 0.5669135893624041, -9.4202680759233086, 0.82934116175836747, 256.37824461343138,
            -816.15550793982243, 731.58568949771143, 0}};
-      // With a smaller e the tilt would make the power fall. q^e q differs from q by less than 0.37 e, 4 eps.
-      const double tilt = order == Order::any || e < 2 * kTilt ? 0 : kTilt;
-      if (order == Order::rising && tilt == 0) e = 0;
+      // The t above. With a smaller e it would make the power fall. q^e q differs from q by less than 0.37 e, 4 eps.
+      double tilt = order == Order::any ? 0 : 0x1.6p-22 + 0x1.8p-24 * e;
+      if (e < 2 * tilt) e = tilt = 0;
       const D64 d;
       HWY_ALIGN double s[8], polynomial[8], powers[16];
       for (size_t j = 0; j < 8; j += hn::Lanes(d)) {
