@@ -391,11 +391,6 @@ class BentExp {
     const auto v = V(d, x);
     return hn::Div(v, hn::Add(v, hn::Set(d, T(1))));
   }
-  // The same as 1 - 1/(1 + v), which never falls as v > -1 rises, also after rounding.
-  HWY_INLINE hn::Vec<D> OrderedPart(D d, hn::Vec<D> x) const {
-    const auto one = hn::Set(d, T(1));
-    return hn::Sub(one, hn::Div(one, hn::Add(V(d, x), one)));
-  }
 
  private:
   HWY_INLINE hn::Vec<D> V(D /*d*/, hn::Vec<D> x) const {
@@ -475,34 +470,22 @@ HWY_NOINLINE HWY_FLATTEN void BentMoments(D d, double b, const BentExp<D>& exp, 
   });
 }
 
-// p = s (1 + b y)^(1/b) / sum with y = tau w <= 0, by the first terms of its series where they are enough, and else anew at c.
-//
-// It never falls as x rises. w and y rise with x, so the factor of s rises like s itself: y^2 times its polynomial changes from
-// one y to the next by less than y does. Below -kMostOfSeries the factor stays, and what is calculated anew is at most that.
-// With tau > 0 only: otherwise the factor would fall, and with it p among the many x that have the same rounded s.
+// p = s (1 + b y)^(1/b) / sum with y = tau w, by the first terms of its series where they are enough, and else anew at c.
 template <class D, class T = hn::TFromD<D>>
 HWY_NOINLINE HWY_FLATTEN void WriteBentSeries(D d, double b, const BentExp<D>& before, const BentExp<D>& exp, double tau,
                                               double sum, const T* x, size_t n, const T* s, T* p, bool stream) {
   const auto tau_b = hn::Set(d, static_cast<T>(tau / b)), scale = hn::Set(d, static_cast<T>(1 / sum));
-  const auto least = hn::Set(d, static_cast<T>(-kMostOfSeries<T>));
+  const auto most = hn::Set(d, static_cast<T>(kMostOfSeries<T>)), one = hn::Set(d, T(1));
   const auto c2 = hn::Set(d, static_cast<T>((1 - b) / 2)), c3 = hn::Set(d, static_cast<T>((1 - b) * (1 - 2 * b) / 6));
   WriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>), si = LoadUpTo(d, s + i, count, T(0));
-    const auto y = hn::Mul(before.OrderedPart(d, xi), tau_b), near = hn::Max(y, least);
-    const auto rest = hn::MulAdd(hn::Mul(near, near), hn::MulAdd(near, c3, c2), near);
+    const auto y = hn::Mul(before.Part(d, xi), tau_b);
+    const auto rest = hn::Mul(y, hn::MulAdd(y, hn::MulAdd(y, c3, c2), one));
     auto q = hn::MulAdd(si, rest, si);
-    const auto far = hn::Lt(y, least);
-    if (!hn::AllFalse(d, far)) q = hn::IfThenElse(far, hn::Min(q, exp(d, xi)), q);
+    const auto far = hn::Gt(hn::Abs(y), most);
+    if (!hn::AllFalse(d, far)) q = hn::IfThenElse(far, exp(d, xi), q);
     return hn::Mul(q, scale);
   });
-}
-
-// p = (1 + v)^(1/b) / sum.
-template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE HWY_FLATTEN void WriteBentPart(D d, const BentExp<D>& exp, double sum, const T* x, size_t n, T* p, bool stream) {
-  const auto scale = hn::Set(d, static_cast<T>(1 / sum));
-  WriteRow(d, stream, n, p,
-           [&](size_t i, size_t count) HWY_ATTR { return hn::Mul(exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>)), scale); });
 }
 
 // The row by its c: Newton's steps, each a pass over it, until what one pass says of its surroundings is all that is needed.
@@ -511,25 +494,16 @@ HWY_INLINE void MapBentRow(D d, double b, double temperature, double start, cons
                            bool stream) {
   T* const s = x == p ? memory.take<T>(n) : p;
   BentSeries series;
-  constexpr double kEnough = sizeof(T) == 4 ? 0x1p-25 : 0x1p-54;
-  series.Begin(b, static_cast<double>(n), start, kEnough);
-  for (int steps = 0; series.asks(); ++steps) {
+  series.Begin(b, static_cast<double>(n), start, sizeof(T) == 4 ? 0x1p-25 : 0x1p-54);
+  while (series.asks()) {
     double sums[4];
-    const double last = series.c();
-    BentMoments(d, b, BentExp<D>(d, b, temperature, last, max), x, n, s, sums);
+    BentMoments(d, b, BentExp<D>(d, b, temperature, series.c(), max), x, n, s, sums);
     series.Take(sums[0], sums[1], sums[2], sums[3]);
-    // For b < 0 a step ends below the root by about |b| (1 - b)/2 times its square and the variance of w. The next c should be
-    // above it, where the series can be used.
-    const double step = series.c() / last - 1;
-    if (b < 0 && series.asks() && std::abs(step) < 0x1p-4 && steps < 8) {
-      series.Begin(b, static_cast<double>(n), series.c() * (1 - b * (1 - b) * step * step * sums[2] / sums[0]), kEnough);
-    }
   }
   if (!(series.sum() > 0)) return FillRow(d, kNaN<T>, n, p);
   const double c = series.c() / (1 + series.tau());
-  const BentExp<D> exp(d, b, temperature, c, max);
-  if (series.tau() < 0) return WriteBentPart(d, exp, series.sum(), x, n, p, stream);
-  WriteBentSeries(d, b, BentExp<D>(d, b, temperature, series.c(), max), exp, series.tau(), series.sum(), x, n, s, p, stream);
+  WriteBentSeries(d, b, BentExp<D>(d, b, temperature, series.c(), max), BentExp<D>(d, b, temperature, c, max), series.tau(),
+                  series.sum(), x, n, s, p, stream);
 }
 
 // A first c from the mean m and the variance s^2 of z = (x - max)/T: with q = c + b m the sum of (q + b (z - m))^(1/b) is
@@ -550,12 +524,7 @@ HWY_NOINLINE double BentStart(D d, double b, double temperature, const T* x, siz
   const double flat = Power(sums[0], -b);
   double q = flat;
   for (int k = 0; k < 3; ++k) q = flat * ExpNumber(-b * (1 - b) / 2 * variance / (q * q));
-  // For b < 0 it should be above the root, see WriteBentSeries. What is left out is of the order of the square of the spread's
-  // effect, and of the skewness of a sample of n.
-  const double spread = variance / (q * q), fourth = b * b * spread * spread;
-  const double third = -b * (1 - b) * (1 - 2 * b) * spread * std::sqrt(spread / sums[0]);
-  const double above = b < 0 && fourth < 0.01 ? fourth + 0.6 * third : 0;
-  const double c = (q - b * mean) * (1 + above);
+  const double c = q - b * mean;
   return (b > 0 ? c > 0 && c < 1 : c > 1) && IsFinite(c) ? c : 1;
 }
 
@@ -601,8 +570,6 @@ HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x,
     const double c = FindC(d, b, temperature, start, sample, size, max, weight, 0x1p-10);
     // A sample without a score near the maximum says nothing.
     if (c > 0 && IsFinite(c)) start = c;
-    // In float32 the first sums are often enough, if they are taken above the root: see WriteBentSeries.
-    if (sizeof(T) == 4) start = HWY_MIN(1.0, start * (1 + 0.7 * b / std::sqrt(static_cast<double>(size))));
   }
   MapBentRow(d, b, temperature, start, x, n, max, p, memory, workspace.stream);
 }
