@@ -50,7 +50,7 @@ class _WithGradients(torch.autograd.Function):
         hidden, weight, target, bias, rows, sample_weight, *kept = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted
             kept = _OPERATOR.vjp(hidden, weight, target, bias, rows, sample_weight, grad, *ctx.params)
-        elif not has_memory(grad) or grad != 1:  # a batch of gradients, or one on another device, has no number to read
+        elif not (grad.is_cpu and has_memory(grad)) or grad != 1:  # another device or a batch has no number to read
             product = torch.Tensor.mul_ if never_again(grad) else torch.mul
             kept = [product(one, grad.to(one.dtype)) for one in kept]
         of_hidden, of_weight, of_bias, of_rows = kept
