@@ -169,7 +169,7 @@ def test_options_of_the_iteration_and_of_masses(cli, problem):
 
 def test_no_plan_without_its_result(cli):
     cli.write("a.csv", "0.5,0.5\n")
-    cli.write("c.csv", "0,1\n1,0\n")
+    cli.write("c.csv", "0,2\n2,0\n")
     with open("/dev/full", "wb") as full:
         arguments = [cli.program, "transport", "--a", "a.csv", "--b", "a.csv", "--cost", "c.csv", "-o", "plan.npy"]
         assert subprocess.run(arguments, cwd=cli.directory, stdout=full, stderr=subprocess.PIPE).returncode == 1
