@@ -6,6 +6,7 @@ import torch
 from torch._subclasses.fake_tensor import is_fake  # noqa: F401
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import get_proxy_mode  # noqa: F401
+from torch.fx.experimental.symbolic_shapes import guard_scalar
 
 in_transform = torch._C._are_functorch_transforms_active  # whether torch.func is active
 dispatch_modes = torch._C._len_torch_dispatch_stack
@@ -69,11 +70,7 @@ def constants(values):
         return {name: constants(value) for name, value in values.items()}
     if isinstance(values, (list, tuple)):
         return [constants(value) for value in values]
-    if not isinstance(values, (int, float)) or not torch.compiler.is_compiling():
-        return values
-    from torch.fx.experimental.symbolic_shapes import guard_scalar  # takes 0.4 s, so only where it is needed
-
-    return guard_scalar(values)
+    return guard_scalar(values) if isinstance(values, (int, float)) else values
 
 
 def carries_tangent(x):
