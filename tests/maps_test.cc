@@ -60,6 +60,47 @@ TEST(Maps, KeepWhatTheirLawsSay) {
   });
 }
 
+// Runs of neighbouring numbers at any depth below the maximum: what is rounded must not swap two of them. Of entmax also alphas
+// beside 1, where its rows are searched in other ways.
+TEST(Maps, NeverFallFromOneScoreToTheNext) {
+  const auto check = []<class T>(const Map& op, T) {
+    if (!laws_of(op).order) return;
+    std::mt19937 generator(33);
+    std::normal_distribution<double> normal;
+    std::uniform_real_distribution<double> exponent(-8, 3);
+    for (const std::size_t n : {30, 300, 700, 2500}) {
+      std::vector<T> x(n);
+      for (std::size_t i = 0; i < n; ++i) {
+        const bool starts = i % 25 == 0;
+        x[i] = static_cast<T>(i == 0                  ? 0
+                              : i % 25 == 24          ? normal(generator) - 4
+                              : i % 25 == 1 || starts ? -std::exp2(exponent(generator))
+                                                      : std::nextafter(x[i - 1], T(1)));
+      }
+      const std::vector<T> p = run(op, x);
+      std::vector<std::size_t> order(n);
+      std::iota(order.begin(), order.end(), 0);
+      std::ranges::sort(order, {}, [&](std::size_t i) { return x[i]; });
+      for (std::size_t k = 1; k < n; ++k) {
+        const std::size_t low = order[k - 1], high = order[k];
+        ASSERT_TRUE(p[low] <= p[high] || x[low] == x[high])
+            << name_of(op) << std::hexfloat << " float" << 8 * sizeof(T) << " n " << n << ": " << x[low] << " has " << p[low]
+            << ", " << x[high] << " only " << p[high];
+      }
+    }
+  };
+  for_each_map(check);
+  support::for_each_target([&](const std::string&) {
+    for (const double alpha : {0.75, 0.81, 0.9, 0.99, 0.99999, 1.0000001, 1.001, 1.01, 1.04, 1.1, 1.15, 1.19, 1.24}) {
+      for (const double temperature : {0.1, 1.0, 3.0}) {
+        SCOPED_TRACE("alpha " + std::to_string(alpha) + ", temperature " + std::to_string(temperature));
+        check(Entmax{.alpha = alpha, .temperature = temperature}, float{});
+        check(Entmax{.alpha = alpha, .temperature = temperature}, double{});
+      }
+    }
+  });
+}
+
 TEST(Maps, PermuteWithTheirInput) {
   for_each_map([]<class T>(const Map& op, T) {
     for (const std::size_t n : support::kLengths) {

@@ -237,6 +237,32 @@ TEST(Entmax, FewLeadManyTies) {
   });
 }
 
+// One has most of the mass, and each of many a little: what the many sum to is not lost beside it, nor do all move together by
+// the rounding of c.
+TEST(Entmax, OneBesideManySmall) {
+  for (const double alpha : {0.7, 0.85, 1.001, 1.05, 1.15, 4.0 / 3, 1.5, 1.75}) {
+    for (const std::size_t n : {30, 600, 20000}) {
+      for (const double lead : {2.95, 6.0, 12.0}) {
+        for (const double temperature : {1.0, 3.0}) {
+          for (const double scale : {0.0, 0.01}) {
+            std::vector<double> x = support::normal_row<double>(n, scale, 0, static_cast<unsigned>(n));
+            x[n / 3] = *std::ranges::max_element(x) + lead;
+            const Entmax op{.alpha = alpha, .temperature = temperature};
+            const oracle::Row want = oracle::map(op, wide(x));
+            support::for_each_target([&](const std::string& name) {
+              const std::vector<double> p = run(op, x);
+              for (std::size_t i = 0; i < n; ++i) {
+                ASSERT_LE(std::abs(p[i] - want[i]), 4 * 0x1p-53L) << name << ": alpha " << alpha << ", n " << n << ", lead "
+                                                                  << lead << ", temperature " << temperature << ", entry " << i;
+              }
+            });
+          }
+        }
+      }
+    }
+  }
+}
+
 // Beyond alpha = 2 an error of the mass at the edge comes back from each score there.
 TEST(Entmax, OneLeadsManyTiesBeyondTwo) {
   for (const double alpha : {2.0001, 2.2, 2.5, 3.0, 5.0}) {

@@ -259,7 +259,7 @@ HWY_NOINLINE HWY_FLATTEN LastStep ThresholdAndSlopes(double b, T start, size_t n
   double sums[2] = {};
   while (search.asks()) {
     const auto c = hn::Set(d, search.c());
-    Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
+    MassSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
       root.WithDerivative(d, hn::Add(load(i, count), c), terms);
       StoreUpTo(terms[1], d, count, slopes + i);
     });
@@ -362,15 +362,22 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsByThreshold(double b, double temperature, c
 
 // (1 + v)^(1/b), v = b (x - max)/(T c), for b < 1/4: exp bent by b, with its value 1 at the maximum. 0 where v <= -1 and at
 // -inf. b/(T c) goes as two numbers: its rounding would be the same for all scores and move as much mass as they have.
+//
+// Of two scores the higher gets no less: z high + z low is rounded once, but for z low, whose rounding is far below what
+// z high gains; and neither Log1p nor ExpScaled ever falls.
 template <class D, class T = hn::TFromD<D>>
 class BentExp {
  public:
-  HWY_INLINE BentExp(D d, double b, double temperature, double c, T max)
+  // For c/(1 + tau).
+  HWY_INLINE BentExp(D d, double b, double temperature, double c, T max, double tau = 0)
       : exp_(d, std::abs(b)), exp_slope_(d, std::abs(b) / (1 - b)), max_(hn::Set(d, max)), rising_(b > 0) {
-    const double factor = b / (temperature * c);
+    // With the roundings of T c, of the quotient, and of the sum.
+    const double divisor = temperature * c, quotient = b / divisor;
+    const double rest = -(MulSub(quotient, divisor, b) + quotient * MulSub(temperature, c, divisor)) / divisor;
+    const double step = quotient * tau, factor = quotient + step;
     const T high = static_cast<T>(factor);
     high_ = hn::Set(d, high);
-    low_ = hn::Set(d, static_cast<T>(factor - static_cast<double>(high)));
+    low_ = hn::Set(d, static_cast<T>((factor - static_cast<double>(high)) + ((quotient - factor) + step + rest)));
     // Farther scores are out of the support, or at the end of the type's range: no infinity meets one of the other sign.
     constexpr double kFar = static_cast<double>(std::numeric_limits<T>::max()) / 4;
     lowest_ = hn::Set(d, static_cast<T>(rising_ ? -HWY_MIN(2 / factor, kFar) : -kFar / HWY_MAX(-factor, 1.0)));
@@ -418,7 +425,7 @@ template <class D, class T = hn::TFromD<D>>
 HWY_NOINLINE HWY_FLATTEN void BentSums(D d, double b, double temperature, double c, const T* x, size_t n, T max,
                                        double (&sums)[2]) {
   const BentExp<D> exp(d, b, temperature, c, max);
-  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+  MassSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
     exp.WithDerivative(d, LoadUpTo(d, x + i, count, -kInfinity<T>), terms);
   });
 }
@@ -437,14 +444,15 @@ HWY_INLINE double FindC(D d, double b, double temperature, double start, const T
   return search.c();
 }
 
-// Writes exp of n scores to `terms` and returns their sum.
+// Writes exp of n scores to `masses` and returns their sum.
 template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE HWY_FLATTEN double WriteBentExp(D d, const BentExp<D>& exp, const T* x, size_t n, T* terms) {
-  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto e = exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>));
-    StoreUpTo(e, d, count, terms + i);
-    return e;
+HWY_NOINLINE HWY_FLATTEN double BentMasses(D d, const BentExp<D>& exp, const T* x, size_t n, T* masses) {
+  double sum[1];
+  MassSums(d, n, sum, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+    terms[0] = exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>));
+    StoreUpTo(terms[0], d, count, masses + i);
   });
+  return sum[0];
 }
 
 // A change of c by this part is not seen.
@@ -453,57 +461,38 @@ inline constexpr double kUnseen = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
 
 inline constexpr size_t kMostSampled = 2048;
 
-// The largest |y| whose cubic is exact enough: the next term of its series is y^4/24.
-template <class T>
-inline constexpr double kMostOfSeries = sizeof(T) == 4 ? 0x1p-6 : 0x1p-13;
-
-// The sums of s w^k for k = 0 to 3, see BentSeries; `s` gets the s.
+// The sums of s w^k for k = 0 to 3, see BentSeries.
 template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE HWY_FLATTEN void BentMoments(D d, double b, const BentExp<D>& exp, const T* x, size_t n, T* s, double (&sums)[4]) {
+HWY_NOINLINE HWY_FLATTEN void BentMoments(D d, double b, const BentExp<D>& exp, const T* x, size_t n, double (&sums)[4]) {
   const auto inverse = hn::Set(d, static_cast<T>(1 / b));
-  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+  MassSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
     terms[0] = exp(d, xi);
-    StoreUpTo(terms[0], d, count, s + i);
     const auto w = hn::IfThenZeroElse(hn::Eq(terms[0], hn::Zero(d)), hn::Mul(exp.Part(d, xi), inverse));
     for (size_t k = 1; k < 4; ++k) terms[k] = hn::Mul(terms[k - 1], w);
   });
 }
 
-// p = s (1 + b y)^(1/b) / sum with y = tau w, by the first terms of its series where they are enough, and else anew at c.
+// p = exp times `scale`.
 template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE HWY_FLATTEN void WriteBentSeries(D d, double b, const BentExp<D>& before, const BentExp<D>& exp, double tau,
-                                              double sum, const T* x, size_t n, const T* s, T* p, bool stream) {
-  const auto tau_b = hn::Set(d, static_cast<T>(tau / b)), scale = hn::Set(d, static_cast<T>(1 / sum));
-  const auto most = hn::Set(d, static_cast<T>(kMostOfSeries<T>)), one = hn::Set(d, T(1));
-  const auto c2 = hn::Set(d, static_cast<T>((1 - b) / 2)), c3 = hn::Set(d, static_cast<T>((1 - b) * (1 - 2 * b) / 6));
-  WriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
-    const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>), si = LoadUpTo(d, s + i, count, T(0));
-    const auto y = hn::Mul(before.Part(d, xi), tau_b);
-    const auto rest = hn::Mul(y, hn::MulAdd(y, hn::MulAdd(y, c3, c2), one));
-    auto q = hn::MulAdd(si, rest, si);
-    const auto far = hn::Gt(hn::Abs(y), most);
-    if (!hn::AllFalse(d, far)) q = hn::IfThenElse(far, exp(d, xi), q);
-    return hn::Mul(q, scale);
-  });
+HWY_NOINLINE HWY_FLATTEN void WriteBentRow(D d, const BentExp<D>& exp, double scale, const T* x, size_t n, T* p, bool stream) {
+  const auto factor = hn::Set(d, static_cast<T>(scale));
+  WriteRow(d, stream, n, p,
+           [&](size_t i, size_t count) HWY_ATTR { return hn::Mul(exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>)), factor); });
 }
 
 // The row by its c: Newton's steps, each a pass over it, until what one pass says of its surroundings is all that is needed.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapBentRow(D d, double b, double temperature, double start, const T* x, size_t n, T max, T* p, Arena memory,
-                           bool stream) {
-  T* const s = x == p ? memory.take<T>(n) : p;
+HWY_INLINE void MapBentRow(D d, double b, double temperature, double start, const T* x, size_t n, T max, T* p, bool stream) {
   BentSeries series;
   series.Begin(b, static_cast<double>(n), start, sizeof(T) == 4 ? 0x1p-25 : 0x1p-54);
   while (series.asks()) {
     double sums[4];
-    BentMoments(d, b, BentExp<D>(d, b, temperature, series.c(), max), x, n, s, sums);
+    BentMoments(d, b, BentExp<D>(d, b, temperature, series.c(), max), x, n, sums);
     series.Take(sums[0], sums[1], sums[2], sums[3]);
   }
   if (!(series.sum() > 0)) return FillRow(d, kNaN<T>, n, p);
-  const double c = series.c() / (1 + series.tau());
-  WriteBentSeries(d, b, BentExp<D>(d, b, temperature, series.c(), max), BentExp<D>(d, b, temperature, c, max), series.tau(),
-                  series.sum(), x, n, s, p, stream);
+  WriteBentRow(d, BentExp<D>(d, b, temperature, series.c(), max, series.tau()), 1 / series.sum(), x, n, p, stream);
 }
 
 // A first c from the mean m and the variance s^2 of z = (x - max)/T: with q = c + b m the sum of (q + b (z - m))^(1/b) is
@@ -546,14 +535,14 @@ HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x,
       });
       const double c = FindC(d, b, temperature, start, masses, kept, max, 1, kUnseen<T>);
       if (c != c) return FillRow(d, kNaN<T>, n, p);
-      const double sum = WriteBentExp(d, BentExp<D>(d, b, temperature, c, max), masses, kept, masses);
+      const double sum = BentMasses(d, BentExp<D>(d, b, temperature, c, max), masses, kept, masses);
       return Scatter(d, masses, survivors.places, kept, sum, n, p, workspace.stream);
     }
   }
   if (b > 0 && n < 512) {
     const double c = FindC(d, b, temperature, start, x, n, max, 1, kUnseen<T>);
     if (c != c) return FillRow(d, kNaN<T>, n, p);
-    const double sum = WriteBentExp(d, BentExp<D>(d, b, temperature, c, max), x, n, p);
+    const double sum = BentMasses(d, BentExp<D>(d, b, temperature, c, max), x, n, p);
     return ScaleRow(d, static_cast<T>(1 / sum), n, p);
   }
   // Each step is a pass over the row: it starts near the root. For b > 0 a few of the scores stand for the others.
@@ -571,7 +560,7 @@ HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x,
     // A sample without a score near the maximum says nothing.
     if (c > 0 && IsFinite(c)) start = c;
   }
-  MapBentRow(d, b, temperature, start, x, n, max, p, memory, workspace.stream);
+  MapBentRow(d, b, temperature, start, x, n, max, p, workspace.stream);
 }
 
 template <class T>
