@@ -97,6 +97,82 @@ def test_derivatives_of_maps(name, params):
         np.testing.assert_allclose(twice, (gradient(x + h * v) - gradient(x - h * v)) / (2 * h), atol=2e-7)
 
 
+def no_x64():
+    return jax.enable_x64(False) if hasattr(jax, "enable_x64") else jax.experimental.disable_x64()
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+@pytest.mark.parametrize(("name", "params"), [one for one in MAPS if one[0] not in ("taylor_softmax", "sigsoftmax")])
+def test_an_offset_of_scores_changes_no_derivative(name, params, offset):
+    x, g = np.round(scores(5, 8) * 4).astype("f") / 4, scores(5, 8, seed=1, dtype=np.float32)
+    (key, value), *_ = params.items()
+
+    def slopes(x):
+        def total(x, value):
+            y = getattr(ej, name)(x, **{**params, key: value})
+            return (y * g[:, : y.shape[-1]]).sum() if y.ndim == 2 else (y * g[:, 0]).sum()
+
+        # A parameter that is a word or a whole number has no derivative.
+        if isinstance(value, (str, int)) or (name, key) in (("top_p_softmax", "p"), ("min_p_softmax", "p")):
+            return [jax.grad(lambda x: total(x, value))(x)]
+        return jax.grad(total, (0, 1))(x, jnp.float32(value))
+
+    with no_x64():
+        for here, there in zip(slopes(jnp.asarray(x)), slopes(jnp.asarray(x + np.float32(offset))), strict=True):
+            np.testing.assert_allclose(there, here, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-36, 1e-20, 1e15, 1e30])
+@pytest.mark.parametrize("name", ["entropy_normalize", "gamma_for_entropy"])
+def test_the_scale_of_scores_at_an_entropy(name, scale):
+    x, g = scores(5, 8, dtype=np.float32), scores(5, 8, seed=1, dtype=np.float32)
+
+    def total(x, entropy):
+        found = getattr(ej, name)(x, entropy=entropy)
+        return (found * g).sum() if name == "entropy_normalize" else (found.gamma * scale * g[:, 0]).sum()
+
+    with no_x64():
+        want = jax.grad(lambda x, e: total(x, e) / (1 if name == "entropy_normalize" else scale), (0, 1))(jnp.asarray(x), 1.2)
+        found = jax.grad(total, (0, 1))(jnp.asarray(x * np.float32(scale)), 1.2)
+        np.testing.assert_allclose(np.float64(found[0]) * scale, want[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found[1], want[1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("order", [2, 4, 8])
+def test_taylor_softmax_of_large_scores(order):
+    x = np.array([[1e15, 0, 1], [3, -1, 30], [-1e12, 1e12, 2], [0.5, order + 0.5, -order - 0.5]], np.float32)
+    g = scores(4, 3, dtype=np.float32)
+    with no_x64():
+        found = jax.grad(lambda x: (ej.taylor_softmax(x, order=order) * g).sum())(jnp.asarray(x))
+    p = entropic.taylor_softmax(x, order=order)
+    np.testing.assert_allclose(found, entropic.taylor_softmax_vjp(x, p, g, order=order), rtol=1e-5, atol=1e-7)
+
+
+def test_no_derivative_at_infinite_gamma():
+    p, v = jnp.array([0.2, 0.4, 0.4]), jnp.array([1.0, 2, 3])
+    assert not jax.jvp(lambda p: ej.power_transform(p, gamma=np.inf), (p,), (v,))[1].any()
+    assert not jax.jvp(lambda t: ej.power_transform(p, gamma=t), (jnp.full(1, np.inf),), (jnp.ones(1),))[1].any()
+
+
+def test_logsumexp_of_rows_without_a_distribution():
+    for row in ([-np.inf, -np.inf], [np.inf, 1.0], [-np.inf, 1.0]):
+        x = jnp.array(row)
+        for function in (lambda x: ej.logsumexp(x), lambda x: ej.logsumexp(x, temperature=jnp.full(1, 2.0))):
+            assert jnp.isfinite(jax.grad(function)(x)).all() and jnp.isfinite(jax.hessian(function)(x)).all()
+
+
+@pytest.mark.parametrize("settings", [{"input": "scores"}, {"input": "log_probs", "normalize": True}, {"normalize": True}])
+@pytest.mark.parametrize("base", [None, 2.0])
+def test_self_information_of_whole_rows(settings, base):
+    function = lambda x: ej.self_information(x, base=base, **settings)  # noqa: E731
+    x, v, h = np.exp(scores(4, 6)), scores(4, 6, seed=1), 1e-6
+    change = jax.jit(lambda x: jax.jvp(function, (x,), (v,))[1])(x)
+    np.testing.assert_allclose(change, (function(x + h * v) - function(x - h * v)) / (2 * h), atol=1e-7)
+    twice = jax.jvp(jax.grad(lambda x: (function(x) ** 2).sum()), (x,), (v,))[1]
+    gradient = jax.grad(lambda x: (function(x) ** 2).sum())
+    np.testing.assert_allclose(twice, (gradient(x + h * v) - gradient(x - h * v)) / (2 * h), rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize(("name", "params"), PER_ROW)
 def test_parameters_of_rows(name, params):
     (key, value), x, h = *params.items(), scores(4, 6), 1e-6
@@ -106,7 +182,7 @@ def test_parameters_of_rows(name, params):
     assert np.asarray(function(jnp.asarray(given))).tobytes() == np.asarray(expected).tobytes()
     slope = jax.jvp(function, (jnp.asarray(given),), (jnp.ones((4, 1)),))[1]
     np.testing.assert_allclose(slope, (function(given + h) - function(given - h)) / (2 * h), atol=1e-6)
-    with jax.enable_x64(False) if hasattr(jax, "enable_x64") else jax.experimental.disable_x64():
+    with no_x64():
         narrow = jax.grad(lambda t: (getattr(ej, name)(x.astype("f"), **{key: t}) ** 2).sum())(jnp.full((4, 1), value, "f"))
         assert narrow.dtype == jnp.float32 and np.isfinite(np.asarray(narrow)).all()
 
@@ -587,6 +663,11 @@ def test_rows_in_parts_of_no_numbers():
     for name in ("softmax", "sparsemax", "entmax", "log_softmax"):
         part = lambda x: getattr(ejd, name)(x, axis_name="parts")  # noqa: B023, E731
         np.testing.assert_allclose(split(part, x, (None, "parts"), 2)(x), getattr(entropic, name)(x), rtol=1e-15)
+    far = (np.round(x * 4) / 4 + 1e6).astype("f")
+    for name in ("softmax", "sparsemax", "entmax"):
+        part = lambda x: getattr(ejd, name)(x, axis_name="parts", temperature=0.7)  # noqa: B023, E731
+        want = getattr(entropic, name)(far, temperature=0.7)
+        np.testing.assert_allclose(split(part, far, (None, "parts"), 2)(far), want, atol=5e-7, err_msg=name)
 
 
 # Transport, tables, noise and calibration.

@@ -32,6 +32,7 @@ MAPS = [
     ("top_p_softmax", {"p": 0.9}),
     ("top_p_softmax", {"p": 1.0}),
     ("min_p_softmax", {"p": 0.1}),
+    ("min_p_softmax", {"p": 1.0}),
     ("taylor_softmax", {"order": 4}),
     ("sigsoftmax", {}),
     ("perturb_max", {"scale": 0.6}),

@@ -9,7 +9,7 @@ import numpy as np
 
 from entropic import _core
 from entropic.jax._call import array, call, like, normalized, wide
-from entropic.jax._maps import centred, target_slope, undefined
+from entropic.jax._maps import centred, in_units, target_slope, undefined
 from entropic.jax._parameters import CONTROL, split
 
 _CONSTANT = _core.gamma_status_names.index("constant")
@@ -42,15 +42,17 @@ def _gamma_jvp(static, primals, tangents):
         v, x = jnp.where(present, v / jnp.where(present, x, 1), 0), jnp.log(jnp.where(present, x, 1))
     # Elsewhere there is no gamma, or it means nothing, and there is no derivative.
     still = jnp.where((gamma > 0) & (gamma < jnp.inf) & (status != _CONSTANT), gamma, 0)
-    x, v = jnp.where(present, x, 0), jnp.where(present, v, 0)
-    p = jax.nn.softmax(jnp.where(present, still * x, -jnp.inf), -1)
-    x = x - (p * x).sum(-1, keepdims=True)
-    variance, change = ((p * x * one).sum(-1, keepdims=True) for one in (x, v))
+    v = jnp.where(present, v, 0)
+    u, h = in_units(x, present)
+    g = still * h * 2  # of u
+    p = jax.nn.softmax(jnp.where(present, g * u, -jnp.inf), -1)
+    u = u - (p * u).sum(-1, keepdims=True)
+    variance, change = ((p * u * one).sum(-1, keepdims=True) for one in (u, v))
     moves = (status == 0) & (variance > 0) & (still > 0)
     target = target_slope(values, slopes, "entropy", "perplexity")
-    right = 0 if target is None else target / jnp.where(moves, still, 1)
-    d_gamma = jnp.where(moves, -(right + still * change) / jnp.where(moves, variance, 1), 0)
-    d_reached = -still * (still * change + d_gamma * variance)
+    right = 0 if target is None else target / jnp.where(moves, g, 1)
+    d_gamma = jnp.where(moves, -(right + g * change / h / 2) / jnp.where(moves, variance, 1) / h / 2, 0)
+    d_reached = jnp.where(moves, 0 if target is None else target, -g * g * change / h / 2)
     undefined = jnp.where(jnp.isnan(gamma), jnp.nan, 0).astype(gamma.dtype) * tangents[0].sum(-1, keepdims=True)
     return found, (d_gamma + undefined, d_reached + undefined, np.zeros(status.shape, jax.dtypes.float0))
 
@@ -83,7 +85,8 @@ def _powered_jvp(static, primals, tangents):
     there, lost = p > 0, undefined(q)
     v, slopes = v * lost, {name: slope * lost for name, slope in slopes.items()}
     gamma = rows.get("gamma", dict(static).get("gamma"))
-    change = gamma * jnp.where(there, v / jnp.where(there, p, 1), 0)
+    # At gamma = inf a small change of p changes nothing.
+    change = jnp.where(gamma < jnp.inf, gamma, 0) * jnp.where(there, v / jnp.where(there, p, 1), 0)
     if "gamma" in slopes:
         change = change + jnp.where(there, jnp.log(jnp.where(there, p, 1)), 0) * slopes["gamma"]
     return q, centred(change, q) * lost

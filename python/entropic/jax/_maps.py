@@ -30,6 +30,21 @@ def centred(w, s):
     return s * (w - (s * w).sum(-1, keepdims=True) / jnp.where(total > 0, total, 1))
 
 
+def from_top(x, there):
+    """x less its largest, halved so that it has a number: the scores' offset, which would be rounded into what is small, is
+    gone. 0 elsewhere; differentiable as x is, for a function that shifts do not change."""
+    top = jax.lax.stop_gradient(jnp.where(there, x, -jnp.inf).max(-1, keepdims=True, initial=-jnp.inf))
+    return jnp.where(there, x / 2 - top / 2, 0)
+
+
+def in_units(x, there):
+    """(u, h): x less its largest is 2 h u with u in [-1, 0]. Moments of u neither underflow nor overflow."""
+    half = from_top(x, there)
+    h = jax.lax.stop_gradient(jnp.abs(half).max(-1, keepdims=True, initial=0))
+    h = jnp.where(h > 0, h, 1)
+    return half / h, h
+
+
 def _second_rest(y):
     """2 (e^y - 1 - y) / y^2, by its series near 0."""
     near = jnp.abs(y) < 1
@@ -58,21 +73,20 @@ def _at_entropy(x, p, v, slope):
     Rows of equal shares do not move: their scores are equal, or their target is out of reach.
     """
     finite = p > 0
-    # Scores may be far from 0 compared with their spread.
-    top = jax.lax.stop_gradient(jnp.where(finite, x, -jnp.inf).max(-1, keepdims=True, initial=-jnp.inf))
-    x, v = jnp.where(finite, x - top, 0), jnp.where(finite, v, 0)
-    x = x - (p * x).sum(-1, keepdims=True)
+    u, h = in_units(x, finite)
+    v = jnp.where(finite, v, 0)
+    u = jnp.where(finite, u - (p * u).sum(-1, keepdims=True), 0)
     v = v - (p * v).sum(-1, keepdims=True)
-    variance = (p * x * x).sum(-1, keepdims=True)
+    variance = (p * u * u).sum(-1, keepdims=True)
     least, most = jnp.where(finite, p, 2).min(-1, keepdims=True, initial=2), p.max(-1, keepdims=True, initial=0)
     moves = (least < most) & (variance > 0)
     log = jnp.log(jnp.where(finite, p, 1))
-    gamma = jnp.where(moves, (p * x * log).sum(-1, keepdims=True) / jnp.where(moves, variance, 1), 0)
+    gamma = jnp.where(moves, (p * u * log).sum(-1, keepdims=True) / jnp.where(moves, variance, 1), 0)  # of u
     moves = moves & (gamma > 0)
     safe = jnp.where(moves, variance, 1)
-    moved = gamma * v - x * (gamma * (p * x * v).sum(-1, keepdims=True) / safe)
+    moved = gamma * ((v - u * ((p * u * v).sum(-1, keepdims=True) / safe)) / h / 2)
     if slope is not None:
-        moved = moved - x * (slope / (jnp.where(moves, gamma, 1) * safe))
+        moved = moved - u * (slope / (jnp.where(moves, gamma, 1) * safe))
     return jnp.where(moves, p * (moved - (p * moved).sum(-1, keepdims=True)), 0)
 
 
@@ -125,13 +139,15 @@ class _Point(NamedTuple):
 
 
 def _logsumexp(at, v):
-    x, temperature = at.x, at.values["temperature"]
-    p = jnp.where(jnp.isfinite(at.p), at.p, 0)
-    there = at.finite & jnp.isfinite(at.p)
-    weights = jnp.where(there, jnp.exp(jnp.where(there, x - p, 0) / temperature), 0)
+    static, _, y, rows = at.call
+    there = at.finite & jnp.isfinite(y)
+    # Rows without a logarithm get one, so that no NaN is multiplied by 0.
+    scores = jnp.where(there, at.x, jnp.where(jnp.isfinite(y), -jnp.inf, 0))
+    weights = jnp.where(there, mapped("softmax", static, scores, rows), 0)
     dy = (weights * jnp.where(weights > 0, v, 0)).sum(-1, keepdims=True)
     if "temperature" in at.slopes:
-        dy = dy + at.slopes["temperature"] * (p - (weights * x).sum(-1, keepdims=True)) / temperature
+        log = jnp.log(jnp.where(weights > 0, weights, 1))
+        dy = dy - at.slopes["temperature"] * (weights * log).sum(-1, keepdims=True)  # its entropy
     return dy
 
 
@@ -143,7 +159,7 @@ def _log_softmax(at, v):
 def _perturb_max(at, v):
     scale = at.values["scale"]
     if "scale" in at.slopes:
-        v = v - at.x / scale * at.slopes["scale"]
+        v = v - from_top(at.x, at.finite) / (scale / 2) * at.slopes["scale"]
     return centred(v / scale, at.p) if at.values["noise"] == "gumbel" else _perturbed(*at.call, v)
 
 
@@ -158,8 +174,20 @@ def _entmax(at, v):
 
 
 def _taylor_softmax(at, v):
-    terms = [at.x**k / math.factorial(k) for k in range(at.values["order"] + 1)]
-    return centred(v * (sum(terms[:-1]) / sum(terms)), at.p)
+    order = at.values["order"]
+    # f'/f of the polynomial, of a high score in powers of 1/x, which do not overflow: f = x^n/n! (1 + n/x (1 + (n-1)/x (...))).
+    far = jnp.abs(at.x) > max(order, 1)
+    near, inverse = jnp.where(far, 0, at.x), 1 / jnp.where(far, at.x, 1)
+    less = term = jnp.ones_like(near)
+    for k in range(1, order):
+        term = term * near / k
+        less = less + term
+    whole = less + term * near / order
+    above = jnp.ones_like(near)
+    for k in range(1, order):
+        above = 1 + k * inverse * above  # of order - 1
+    ratio = order * inverse * above / (1 + order * inverse * above)
+    return centred(v * jnp.where(far, ratio, less / whole), at.p)
 
 
 def _sigsoftmax(at, v):
@@ -223,7 +251,7 @@ def _map_jvp(operation, static, primals, tangents):
         temperature = values["temperature"]
         v = v / temperature
         if "temperature" in slopes:
-            v = v - x / temperature**2 * slopes["temperature"]
+            v = v - from_top(x, finite) / (temperature / 2) * (slopes["temperature"] / temperature)
     at = _Point(x, finite, p, values, slopes, (static, given, y, rows))
     dy = _RULES[operation](at, v) if operation in _RULES else centred(v, p)
     return y, (dy * lost).astype(given.dtype)

@@ -192,7 +192,12 @@ def make_entry(info):
         axis = normalized(name, parameters.pop("axis", -1), p.ndim)
         moved = jnp.moveaxis(p, axis, -1)
         static, _ = split(info, parameters, moved, axis)
-        return jnp.moveaxis(_entries(name, static, moved), -1, axis)
+        kind, whole = dict(static).get("input", "probs"), dict(static).get("normalize", False)
+        if name == "self_information" and (kind == "scores" or whole):
+            y = _information(static, kind != "probs", moved)
+        else:
+            y = _entries(name, static, moved)
+        return jnp.moveaxis(y, -1, axis)
 
     return function
 
@@ -206,6 +211,26 @@ def _entries(operation, static, p):
 def _entries_jvp(operation, static, primals, tangents):
     value, slope = _graded_entries(operation, static, *primals)
     return value.astype(wide(value).dtype), wide(slope) * wide(tangents[0])
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _information(static, of_scores, x):
+    """self_information of scores, or of rows divided by their sum: an entry depends on its whole row."""
+    return _entries("self_information", static, x)
+
+
+@_information.defjvp
+def _information_jvp(static, of_scores, primals, tangents):
+    def information(x):
+        if of_scores:
+            return -mapped("log_softmax", (), x, {})
+        there = x > 0
+        return jnp.log(x.sum(-1, keepdims=True)) - jnp.log(jnp.where(there, x, 1))
+
+    (x,), (v,) = primals, tangents
+    base = dict(static).get("base")
+    change = jax.jvp(information, (wide(x),), (wide(v),))[1]
+    return _information(static, of_scores, x), change / math.log(base) if base else change
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))

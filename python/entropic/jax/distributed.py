@@ -172,15 +172,17 @@ def _sums(z, tau, power, axis_name):
     return total[..., 0:1], total[..., 1:2]
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _entmax(alpha, axis_name, x):
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _entmax(alpha, temperature, axis_name, x):
     power = 1 / (alpha - 1)
     # pmax may ignore NaN.
     lacks = jax.lax.pmax(jnp.isnan(x).any(-1, keepdims=True).astype(x.dtype), axis_name) > 0
     top = jnp.where(lacks, jnp.nan, jax.lax.pmax(x.max(-1, keepdims=True), axis_name))
     # For rows with +inf, which has all the mass, and for NaN.
     flat = jnp.isposinf(top)
-    z = jnp.where(flat, jnp.where(x == top, 0, -jnp.inf), jnp.where(jnp.isneginf(x), -jnp.inf, (x - top) * (alpha - 1)))
+    z = jnp.where(
+        flat, jnp.where(x == top, 0, -jnp.inf), jnp.where(jnp.isneginf(x), -jnp.inf, (x - top) * ((alpha - 1) / temperature))
+    )
     low = jnp.full_like(top, -1)
     high = jnp.zeros_like(top)
 
@@ -207,11 +209,11 @@ def _entmax(alpha, axis_name, x):
 
 
 @_entmax.defjvp
-def _entmax_jvp(alpha, axis_name, primals, tangents):
-    p = _entmax(alpha, axis_name, *primals)
+def _entmax_jvp(alpha, temperature, axis_name, primals, tangents):
+    p = _entmax(alpha, temperature, axis_name, *primals)
     on, lost = p > 0, undefined(p)
     s = jnp.where(on, jnp.where(on, p, 1) ** (2 - alpha), 0)
-    v = jnp.where(on & jnp.isfinite(primals[0]), tangents[0] * lost, 0)
+    v = jnp.where(on & jnp.isfinite(primals[0]), tangents[0] * lost, 0) / temperature
     total = jax.lax.psum(s.sum(-1, keepdims=True), axis_name)
     return p, s * (v - _dot(s, v, axis_name) / jnp.where(total > 0, total, 1)) * lost
 
@@ -280,7 +282,7 @@ def entmax(x, /, *, axis_name, alpha=1.5, temperature=1.0, axis=-1):
     if alpha == 1:
         return softmax(x, axis_name=axis_name, temperature=temperature, axis=axis)
     x, axis, rows = _rows("entmax", x, axis)
-    return jnp.moveaxis(_entmax(alpha, axis_name, rows / temperature), -1, axis).astype(x.dtype)
+    return jnp.moveaxis(_entmax(alpha, temperature, axis_name, rows), -1, axis).astype(x.dtype)
 
 
 def sparsemax(x, /, *, axis_name, temperature=1.0, axis=-1):

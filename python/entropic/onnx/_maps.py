@@ -85,7 +85,8 @@ def _top_p_softmax(z, params):
 
 
 def _min_p_softmax(z, params):
-    return _kept(z, z / params["temperature"] >= params["p"].log(), params)
+    p = params["p"]
+    return _kept(z, z / params["temperature"] >= (p.log() if isinstance(p, torch.Tensor) else math.log(p)), params)
 
 
 def _absent(z):
