@@ -30,6 +30,11 @@ def number_or_array(result):
     return result[()] if isinstance(result, ndarray) else result  # a number if no axis is left, as for NumPy's sums
 
 
+def of_value(dtype):
+    """The dtype of losses and measures of such an array: those of float16 may be beyond its range, and they are float32."""
+    return FLOAT32 if dtype == FLOAT16 else dtype
+
+
 def cast(array, dtype):
     if array.dtype == dtype:
         return array

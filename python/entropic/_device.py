@@ -177,9 +177,9 @@ class _Rows:
         x = self.given[name]
         return self.arrays.np.moveaxis(self.arrays.np.reshape(x, (*self.lead, x.shape[1])), -1, self.axis)
 
-    def values(self, name, keep=False):
-        """A result with one number for each row, of the array's type."""
-        x = self.arrays.to(self.given[name], self.type)
+    def values(self, name, keep=False, halves=True):
+        """A result with one number for each row, of the array's type; `halves`: also if that has 16 bits, else of float32."""
+        x = self.arrays.to(self.given[name], self.type if halves or self.type[-2:] != "16" else "float32")
         shape = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :]) if keep else self.lead
         return self.arrays.np.reshape(x, shape)
 
@@ -264,7 +264,8 @@ def _reduced(rows, name, text, wanted, asked):
     for param in asked:
         rows.out(f"d_{param}", dtype="float64")
     rows.run(name, text)
-    return rows.values("value"), [rows.back(one) for one in wanted], [rows.values(f"d_{param}") for param in asked]
+    value, *slopes = (rows.values(one, halves=False) for one in ("value", *(f"d_{param}" for param in asked)))
+    return value, [rows.back(one) for one in wanted], slopes
 
 
 def fit_of(name, argument, x, of_rows, parameters):

@@ -29,13 +29,19 @@ class Along:
             )
         return _convert.cast(_convert.to_floats(self._function, argument, array)[0], self.values.dtype)
 
-    def back(self, values):
+    def back(self, values, dtype=None):
         """Results of the same shape in the kind and dtype of the array."""
-        return _convert.same_kind(self._x, _convert.cast(values, self._dtype))
+        return _convert.same_kind(self._x, _convert.cast(values, self._dtype if dtype is None else dtype))
 
-    def numbers(self, numbers):
+    def numbers(self, numbers, dtype=None):
         """One number for each row, in the kind and dtype of the array and its shape without the axis."""
-        return _convert.number_or_array(_convert.same_kind(self._x, _convert.cast(numbers.reshape(self.lead), self._dtype)))
+        numbers = _convert.cast(numbers.reshape(self.lead), self._dtype if dtype is None else dtype)
+        return _convert.number_or_array(_convert.same_kind(self._x, numbers))
+
+    def measured(self, numbers):
+        """As `numbers`, or as `back` if there is one for each entry, of losses and measures."""
+        to = self.back if numbers.shape == self.shape else self.numbers
+        return to(numbers, _convert.of_value(self._dtype))
 
     def index(self, row, preposition="of"):
         """The place of a row for messages: " of row 3", " of row (0, 2)", or nothing if there is no other axis."""

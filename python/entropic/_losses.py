@@ -62,8 +62,8 @@ def run(operation, x, target, params, ignore_index, axis, return_grad, param_gra
     asked = [(param, empty(rows.lead)) for param, given in learned.items() if param_grad and given is not None]
     operation.run(rows.values, prepared, value, dx, rows.axis, _in_order(operation, params), ignore_index, asked)
     gradients = [rows.back(dx)] if return_grad else []
-    slopes = [rows.numbers(slope) for _, slope in asked] if param_grad else None
-    return _layout.packed(rows.numbers(value), gradients, slopes)
+    slopes = [rows.measured(slope) for _, slope in asked] if param_grad else None
+    return _layout.packed(rows.measured(value), gradients, slopes)
 
 
 def _in_order(operation, params):

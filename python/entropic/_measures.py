@@ -51,8 +51,8 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
     asked = [(param, empty(rows.lead)) for param, given in named if param and given is not None and param_grad]
     operation.run(rows.values, value, dp, rows.axis, params, asked)
     gradients = [rows.back(dp)] if return_grad else []
-    slopes = [rows.numbers(slope) for _, slope in asked] if param_grad else None
-    return _layout.packed(rows.numbers(value), gradients, slopes)
+    slopes = [rows.measured(slope) for _, slope in asked] if param_grad else None
+    return _layout.packed(rows.measured(value), gradients, slopes)
 
 
 def of_two(operation, p, q, axis, return_grad, params):
@@ -109,7 +109,7 @@ def of_two(operation, p, q, axis, return_grad, params):
     value = empty(rows.lead)
     gradients = [empty(shape, rows.values.dtype) if return_grad else None for _ in range(2)]
     operation.run(rows.values, second, value, *gradients, rows.axis, params)
-    return (rows.numbers(value), *map(rows.back, gradients)) if return_grad else rows.numbers(value)
+    return (rows.measured(value), *map(rows.back, gradients)) if return_grad else rows.measured(value)
 
 
 def of_table(operation, pxy, return_grad, params):
@@ -122,7 +122,7 @@ def of_table(operation, pxy, return_grad, params):
     value = np.empty(len(tables))
     dp = np.empty_like(tables) if return_grad else None
     operation.run(tables, value, dp, params)
-    result = _convert.number_or_array(_convert.same_kind(pxy, _convert.cast(value.reshape(lead), dtype)))
+    result = _convert.number_or_array(_convert.same_kind(pxy, _convert.cast(value.reshape(lead), _convert.of_value(dtype))))
     return (result, _convert.same_kind(pxy, _convert.cast(dp.reshape(values.shape), dtype))) if return_grad else result
 
 
@@ -138,11 +138,11 @@ def of_entries(operation, p, axis, return_grad, params):
             params,
         )
     array = _convert.to_numpy(operation.name, "p", p)
-    rows = _layout.Along(operation.name, "p", array if array.ndim else array.reshape(1), axis, halves=True, like=p)
+    rows = _layout.Along(operation.name, "p", array if array.ndim else array.reshape(1), axis, like=p)
     value = empty_like(rows.values)
     dp = empty_like(rows.values) if return_grad else None
     operation.run(rows.values, value, dp, rows.axis, params)
-    results = [rows.back(result) for result in ((value, dp) if return_grad else (value,))]
+    results = [rows.measured(value), rows.back(dp)] if return_grad else [rows.measured(value)]
     if array.ndim == 0:
         results = [_convert.number_or_array(result.reshape(())) for result in results]
     return tuple(results) if return_grad else results[0]

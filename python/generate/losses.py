@@ -117,8 +117,8 @@ return_grad : bool, default False
 Returns
 -------
 array, or a tuple of arrays
-    One number for each row{nats}, of the kind and dtype of {scores}, in its shape without the axis (a NumPy number if no
-    axis is left). With return_grad=True also the gradient in {scores}, of its shape.{also}
+    One number for each row{nats}, of the kind and dtype of {scores} (float32 for float16), in its shape without the axis (a
+    NumPy number if no axis is left). With return_grad=True also the gradient in {scores}, of its shape.{also}
 
 Raises
 ------

@@ -52,10 +52,10 @@ ARRAY_DOC = {
     "    Never changed.",
 }
 RETURNS = {
-    "measure": "One number for each row, of the kind and dtype of p; float64 where p is of integers or a list.",
-    "divergence": "One number for each row, of the kind of p and the wider dtype; float64 for integers and lists.",
-    "table": "One number for each table, of the kind and dtype of pxy; float64 where pxy is of integers or a list.",
-    "entry": "Of the kind, shape and dtype of p; float64 where p is of integers or a list.",
+    "measure": "One number for each row, of the kind and dtype of p; float16 gives float32, integers and lists float64.",
+    "divergence": "One number for each row, of the kind of p and the wider dtype; float16 gives float32, integers float64.",
+    "table": "One number for each table, of the kind and dtype of pxy; float16 gives float32, integers and lists float64.",
+    "entry": "Of the kind, shape and dtype of p; float16 gives float32, integers and lists float64.",
 }
 GRADIENT_DOC = {
     "measure": "    Return (value, dp): the gradient as well, in the shape of p.",

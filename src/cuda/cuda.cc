@@ -447,7 +447,7 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
         check_memory(kName, memory, MeasureKernels<Op, Working<T>>::memory(p.rows, p.cols));
         MeasureCall<Op> call = measure_call<T>(one, p, value, dp, memory);
         call.in[1] = rows_of(q), call.second = rows_of(dq), call.one_for_all = q.rows == 1;
-        call.bound = bound_of(one), call.below_bound = stored_up_to<T>(call.bound);
+        call.bound = bound_of(one), call.below_bound = stored_up_to<Working<T>>(call.bound);
         MeasureKernels<Op, Working<T>>::run(call, stream);
       },
       op);

@@ -52,16 +52,10 @@ __global__ void __launch_bounds__(512, 1) MeasureKernel(cuda::MeasureCall<Op> ca
   });
 }
 
-// The value, at most the largest possible divergence: rounding to the stored type could exceed it.
+// The value, at most the largest possible divergence: rounding to T could exceed it.
 template <class T, class Op>
 HWY_INLINE double Kept(const cuda::MeasureCall<Op>& call, double value) {
-  double rounded = static_cast<double>(static_cast<T>(value));
-  if constexpr (sizeof(T) == 4) {
-    const float narrow = static_cast<float>(value);
-    if (call.in[0].stored == cuda::Stored::float16) rounded = static_cast<double>(static_cast<float>(float16(narrow)));
-    if (call.in[0].stored == cuda::Stored::bfloat16) rounded = static_cast<double>(static_cast<float>(bfloat16(narrow)));
-  }
-  return rounded > call.bound ? call.below_bound : value;
+  return static_cast<double>(static_cast<T>(value)) > call.bound ? call.below_bound : value;
 }
 
 template <class Op, class T>

@@ -61,16 +61,8 @@ double bound_of(const Op& op) {
 // The largest T up to a bound above 0. A value that exceeds the bound when it is rounded to T is stored as this.
 template <class T>
 double stored_up_to(double bound) {
-  const auto wide = [](T number) { return static_cast<double>(static_cast<Working<T>>(number)); };
-  T rounded = static_cast<T>(bound);
-  if (wide(rounded) > bound) {
-    if constexpr (kIsHalf<T>) {
-      --rounded.bits;
-    } else {
-      rounded = std::nextafter(rounded, T(0));
-    }
-  }
-  return wide(rounded);
+  const T rounded = static_cast<T>(bound);
+  return static_cast<double>(static_cast<double>(rounded) > bound ? std::nextafter(rounded, T(0)) : rounded);
 }
 
 }  // namespace entropic::inline ENTROPIC_ABI

@@ -247,12 +247,13 @@ double to_double(T number) {
   return static_cast<Working<T>>(number);
 }
 
-// Values that exceed the upper bound when they are rounded to T become the largest T up to it.
+// Values that exceed the upper bound when they are rounded to T, or to float for halves, become the largest number up to it.
 template <class T>
 void keep_bound(const Divergence& op, std::span<double> value) {
-  const double bound = std::visit([](const auto&one) { return bound_of(one); }, op), stored = stored_up_to<T>(bound);
+  using W = Working<T>;
+  const double bound = std::visit([](const auto&one) { return bound_of(one); }, op), stored = stored_up_to<W>(bound);
   for (double& one : value) {
-    if (to_double(static_cast<T>(one)) > bound) one = stored;
+    if (static_cast<double>(static_cast<W>(one)) > bound) one = stored;
   }
 }
 

@@ -216,7 +216,7 @@ def test_exact_zero_and_bounds():
                 assert getattr(entropic, name)(x, x, input=kind, normalize=True) == 0
     for dtype in FLOATS:
         far = entropic.js_divergence(np.array([1, 0], dtype), np.array([0, 1], dtype))
-        assert far.dtype == dtype and LOG2 - 1e-3 < float(far) <= LOG2
+        assert far.dtype == (np.float32 if dtype == np.float16 else dtype) and LOG2 - 1e-7 < float(far) <= LOG2
         assert entropic.js_divergence(np.array([1, 0], dtype), np.array([0, 1], dtype), base=2) == 1
         assert entropic.js_distance(np.array([1, 0], dtype), np.array([0, 1], dtype), base=2) == 1
     assert entropic.kl_divergence([1.0, 0.0], [0.0, 1.0]) == np.inf
@@ -487,8 +487,8 @@ def test_dtypes_and_lists(name):
         np.testing.assert_array_equal(function(same, normalize=True, **params), want, strict=True)
     for dtype in FLOATS:
         y, dp = function(x.astype(dtype), normalize=True, return_grad=True, **params)
-        assert y.dtype == dp.dtype == dtype
-        np.testing.assert_allclose(y, want, rtol=1e-3 if dtype == np.float16 else 1e-6)
+        assert dp.dtype == dtype and y.dtype == (np.float32 if dtype == np.float16 else dtype)
+        np.testing.assert_allclose(y, want, rtol=1e-3 if dtype == np.float16 else 1e-6)  # the float16 are not a distribution
     assert function(np.empty((0, 3)), **params).shape == (0,)
     assert function(np.empty((2, 0)), **params).shape == (2,)
     torch = torch_or_skip()

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 import entropic
-from entropic.jax._call import array, call_hosted, hosted, normalized
+from entropic.jax._call import array, call_hosted, hosted, normalized, wide
 
 
 def _number(name, parameters, *arrays):
@@ -112,9 +112,10 @@ def normalize_density(p, weights, /, *, entropy, axis=-1):
     weights = jnp.asarray(weights, p.dtype)
     if weights.shape != p.shape[-1:]:
         raise ValueError(f"{name}: weights must have shape {p.shape[-1:]}, one for each node, got {weights.shape}")
-    outputs = [jax.ShapeDtypeStruct(p.shape, p.dtype), jax.ShapeDtypeStruct(p.shape[:-1], p.dtype)]
+    kind = wide(p).dtype
+    outputs = [jax.ShapeDtypeStruct(p.shape, kind), jax.ShapeDtypeStruct(p.shape[:-1], kind)]
     density, gamma = call_hosted(name, {"entropy": entropy}, [p, weights], outputs, vmap_method="sequential")
-    return jnp.moveaxis(density, -1, axis), gamma
+    return jnp.moveaxis(density, -1, axis).astype(p.dtype), gamma.astype(p.dtype)
 
 
 @hosted("normalize_joint")
@@ -126,8 +127,8 @@ def normalize_joint(pxy, /, *, joint=None, marginal=None, conditional=None):
     """A joint table with a chosen entropy, as entropic.normalize_joint. It has no derivative."""
     pxy = array("normalize_joint", "pxy", pxy)
     target = {"joint": joint, "marginal": marginal, "conditional": conditional}
-    outputs = [jax.ShapeDtypeStruct(pxy.shape, pxy.dtype)]
-    return call_hosted("normalize_joint", target, [pxy], outputs, vmap_method="sequential")[0]
+    outputs = [jax.ShapeDtypeStruct(pxy.shape, wide(pxy).dtype)]
+    return call_hosted("normalize_joint", target, [pxy], outputs, vmap_method="sequential")[0].astype(pxy.dtype)
 
 
 PUBLIC: tuple[Any, ...] = (
