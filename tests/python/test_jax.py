@@ -1,5 +1,7 @@
 """entropic.jax: the NumPy functions' bits, and derivatives in both directions against differences."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -329,6 +331,91 @@ def test_vectorised_draws_are_those_of_separate_calls():
     of_rows = jax.vmap(lambda x, stream: ej.sample(x, seed=1, stream=stream))
     np.testing.assert_array_equal(of_rows(x, jnp.arange(4)), entropic.sample(x, seed=1))
     assert "while" not in jax.jit(of_rows).lower(x, jnp.arange(4)).as_text()
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_arguments_of_draws_are_those_of_numpy(wide):
+    """The same draws, and the same errors at once."""
+    with integers_of_64_bits(wide):
+        compare_arguments_of_draws()
+
+
+def integers_of_64_bits(wide):
+    return jax.enable_x64(wide) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64(wide)
+
+
+def compare_arguments_of_draws():
+    x, drawn = np.random.default_rng(4).normal(size=(2, 3, 5)).astype(np.float32), set()
+    ours, theirs = ej.Sampler([("top_k", 4)], seed=1), entropic.Sampler([("top_k", 4)], seed=1)
+    calls = [
+        (ej.sample, entropic.sample, ("seed", "stream", "position", "size")),
+        (ej.gumbel_softmax, entropic.gumbel_softmax, ("seed", "stream")),
+        (ours.sample, theirs.sample, ("stream", "position", "size")),
+    ]
+    for key, value in [
+        ("seed", -1),
+        ("seed", 1.5),
+        ("seed", "a"),
+        ("seed", 2**64),
+        ("seed", 2**64 - 1),
+        ("stream", -1),
+        ("stream", 1.5),
+        ("stream", None),
+        ("stream", 2**64),
+        ("stream", 2**64 - 1),
+        ("stream", np.array(7)),
+        ("stream", [4, 5, 6]),
+        ("stream", [[4], [5]]),
+        ("stream", np.arange(6, dtype=np.uint8)),
+        ("stream", [4, 5]),
+        ("stream", [-1, 5, 6]),
+        ("stream", [1.5, 5, 6]),
+        ("position", -1),
+        ("position", 1.5),
+        ("position", 2**64 - 1),
+        ("position", 2**64),
+        ("size", -1),
+        ("size", 1.5),
+        ("size", 2),
+    ]:
+        for call, reference, known in calls:
+            given = {key: value} if call == ours.sample else {"seed": 1, key: value}
+            if key not in known:
+                continue
+            try:
+                want = reference(x, **given)
+            except (TypeError, ValueError) as error:
+                with pytest.raises(type(error), match=f"^{re.escape(str(error))}$"):
+                    call(x, **given)
+            else:
+                np.testing.assert_array_equal(call(x, **given), want)
+                drawn.add(key)
+    assert drawn == {"seed", "stream", "position", "size"}
+    with pytest.raises(ValueError, match=r"^sample: position must be at least 0 and below 18446744073709551614, got"):
+        ej.sample(x, seed=1, position=2**64 - 2, size=3)
+
+
+def test_streams_that_are_traced():
+    """One for each row, or the first row's; what is not an integer of 32 or 64 bits, or has another shape, is refused."""
+    x = np.random.default_rng(4).normal(size=(2, 3, 5)).astype(np.float32)
+    draw = jax.jit(lambda stream: ej.sample(x, seed=1, stream=stream))
+    for stream in (7, np.array([4, 5, 6]), np.array([[4], [5]])):
+        np.testing.assert_array_equal(draw(stream), entropic.sample(x, seed=1, stream=stream))
+    with pytest.raises(TypeError, match=r"^sample: stream, traced, must be of int32 or int64, got dtype float32"):
+        draw(np.float32(7))
+    with pytest.raises(ValueError, match=r"^sample: stream must be an integer or an array that broadcasts to \(2, 3\)"):
+        draw(np.arange(2))
+
+
+def test_streams_beyond_32_bits():
+    x, streams = np.random.default_rng(4).normal(size=(2, 5)).astype(np.float32), np.array([2**40, 2**64 - 1], np.uint64)
+    np.testing.assert_array_equal(ej.sample(x, seed=1, stream=2**40), entropic.sample(x, seed=1, stream=2**40))
+    with integers_of_64_bits(True):
+        np.testing.assert_array_equal(ej.sample(x, seed=1, stream=streams), entropic.sample(x, seed=1, stream=streams))
+    with integers_of_64_bits(False):
+        text = r"^sample: stream, an array, must be below 2\*\*31 unless jax_enable_x64 is set, got 18446744073709551615"
+        with pytest.raises(ValueError, match=text):
+            ej.sample(x, seed=1, stream=streams)
 
 
 def test_bfloat16():

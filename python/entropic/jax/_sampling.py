@@ -1,22 +1,49 @@
 """Draws, relaxed draws, and chains of steps."""
 
 import functools
+import math
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import entropic
+from entropic import _checks, _sampling
 from entropic.jax._call import array, call, like, normalized, wide
 from entropic.jax._maps import centred, undefined
 
 
-def _noise(seed, position, stream, x):
-    """Parameters of the noise, and the array of streams where there is one."""
-    static = (("seed", int(seed)), ("position", int(position)))
-    if isinstance(stream, (int, np.integer)):
-        return (*static, ("stream", int(stream))), {}
-    return static, {"stream": jnp.broadcast_to(jnp.asarray(stream), x.shape[:-1])[..., None]}
+def _noise(function, seed, position, size, stream, x, axis):
+    """Parameters of the noise, and the array of streams where there is one. x has its `axis` last."""
+    static = tuple(_sampling._key(function, seed, position, size).items())
+    rows = SimpleNamespace(lead=x.shape[:-1], axis=axis)
+    if isinstance(stream, jax.core.Tracer):
+        return static, {"stream": _traced_streams(function, rows, stream)[..., None]}
+    if np.ndim(stream) == 0:
+        number = stream.item() if hasattr(stream, "__dlpack__") else stream  # an array of one number
+        return (*static, ("stream", _sampling.signed(_sampling.natural(function, "stream", number)))), {}
+    wide = _sampling._streams(function, rows, stream).view(np.int64).reshape(rows.lead)
+    if jax.config.jax_enable_x64:
+        return static, {"stream": jnp.asarray(wide)[..., None]}
+    if wide.size and not 0 <= wide.min() <= wide.max() < 1 << 31:
+        raise ValueError(
+            f"{function}: stream, an array, must be below 2**31 unless jax_enable_x64 is set, got {wide.view(np.uint64).max()}"
+        )
+    return static, {"stream": jnp.asarray(wide.astype(np.int32))[..., None]}
+
+
+def _traced_streams(function, rows, stream):
+    """A stream for each row. The values cannot be checked."""
+    if stream.dtype not in (jnp.int32, jnp.int64):
+        raise TypeError(f"{function}: stream, traced, must be of int32 or int64, got dtype {stream.dtype}")
+    if stream.ndim == 0:
+        stream = stream + jnp.arange(math.prod(rows.lead), dtype=stream.dtype).reshape(rows.lead)
+    try:
+        return jnp.broadcast_to(stream, rows.lead)
+    except ValueError:
+        which = f"x's shape without axis {rows.axis}"
+        raise _checks.misfit(function, "stream", rows.lead, which, stream, "an integer or an array") from None
 
 
 def _draw(operation, static, x, streams, output):
@@ -26,14 +53,16 @@ def _draw(operation, static, x, streams, output):
 
 
 def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
-    """Indices drawn from softmax(x/T), the same as entropic.sample draws. seed, stream and position are integers.
+    """Indices drawn from softmax(x/T), the same as entropic.sample draws. seed, position and size are integers known outside of
+    jit; stream may be traced, and then its values are not checked.
 
-    Row r draws from stream + r. Under ``vmap`` each entry of the batch draws what it would draw alone, so entries need streams
-    of their own for different noise: ``vmap(lambda x, s: sample(x, seed=1, stream=s))``.
+    Row r draws from stream + r; an array gives each row its own. Under ``vmap`` each entry of the batch draws what it would
+    draw alone, so entries need streams of their own for different noise: ``vmap(lambda x, s: sample(x, seed=1, stream=s))``.
     """
     x = jax.lax.stop_gradient(array("sample", "x", x))
-    x = jnp.moveaxis(x, normalized("sample", axis, x.ndim), -1)
-    static, streams = _noise(seed, position, stream, x)
+    axis = normalized("sample", axis, x.ndim)
+    x = jnp.moveaxis(x, axis, -1)
+    static, streams = _noise("sample", seed, position, size, stream, x, axis)
     static = (*static, ("temperature", temperature))
     drawn = _draw("sample", static, x, streams, {"indices": like(x, 1 if size is None else size, jnp.int32)})
     return drawn[..., 0] if size is None else drawn
@@ -59,7 +88,7 @@ def gumbel_softmax(x, /, *, temperature=1.0, hard=False, seed, stream=0, axis=-1
     x = array("gumbel_softmax", "x", x)
     axis = normalized("gumbel_softmax", axis, x.ndim)
     moved = jnp.moveaxis(x, axis, -1)
-    static, streams = _noise(seed, 0, stream, moved)
+    static, streams = _noise("gumbel_softmax", seed, 0, None, stream, moved, axis)
     return jnp.moveaxis(_relaxed(bool(hard), float(temperature), static, moved, streams), -1, axis)
 
 
@@ -85,8 +114,9 @@ class Sampler:
     def sample(self, x, /, *, size=None, stream=0, position=0, axis=-1):
         """Indices drawn from probs(x), as the function sample draws them."""
         x = jax.lax.stop_gradient(array("Sampler.sample", "x", x))
-        x = jnp.moveaxis(x, normalized("Sampler.sample", axis, x.ndim), -1)
-        static, streams = _noise(self.seed, position, stream, x)
+        axis = normalized("Sampler.sample", axis, x.ndim)
+        x = jnp.moveaxis(x, axis, -1)
+        static, streams = _noise("Sampler.sample", self.seed, position, size, stream, x, axis)
         static = (*static, ("steps", self._parameters))
         indices = like(x, 1 if size is None else size, jnp.int32)
         drawn = _draw("sampler_sample", static, x, streams, {"indices": indices})
