@@ -1,11 +1,12 @@
 """The part that adapters to language models share: a chain's distribution, or the drawn token, as logits."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 
-from entropic import _text_steps
-from entropic._sampling import Sampler
+from entropic import _sampling, _text_steps
+from entropic._sampling import Sampler, natural
 
 
 class Chain:
@@ -14,8 +15,8 @@ class Chain:
 
     def __init__(self, steps, seed, stream):
         self.draws = seed is not None
-        self.stream = stream
-        seed = 0 if seed is None else seed
+        self.stream = _checked(stream)
+        seed = 0 if seed is None else natural("Sampler", "seed", seed)
         self.parts = []
         for of_text, group in itertools.groupby(_listed(steps), _text_steps.is_one):
             some = list(group)
@@ -28,12 +29,16 @@ class Chain:
         self.reads_text = any(isinstance(part, _text_steps.Dry) for part in self.parts)
         if not self.parts or not isinstance(self.parts[-1], Sampler):
             self.parts.append(Sampler([], seed=seed))
+        # Whether logits become log p on the way: that ends at -87 in float32, at -708 in float64. A draw from one Sampler needs
+        # no log: it reads float32, and is the draw of Sampler.sample.
+        self.wide = not self.draws or any(isinstance(part, Sampler) for part in self.parts[:-1])
 
     def __call__(self, scores, position, tokens=None):
-        """float32 logits for rows of float32: log p of the chain or, if it draws, 0 for the drawn token and -inf elsewhere.
+        """Logits of the type of the scores: log p of the chain or, if it draws, 0 for the drawn token and -inf elsewhere.
 
-        position is the number of tokens of each row's text, one number or one for each row; tokens are these tokens, a sequence
-        for each row. A row without a distribution does not change.
+        The scores are rows of float64 if the chain is `wide`, else of float32. position is the number of tokens of each row's
+        text, one number or one for each row; tokens are these tokens, a sequence for each row. A row without a distribution
+        does not change.
         """
         *before, last = self.parts
         positions = np.broadcast_to(np.asarray(position, np.int64), len(scores))
@@ -49,16 +54,13 @@ class Chain:
         return logits
 
     def _streams(self, rows):
-        if np.ndim(self.stream) == 0:
-            return np.uint64(self.stream) + np.arange(rows, dtype=np.uint64)
-        return self.stream
+        return _sampling._streams("Sampler", SimpleNamespace(lead=(rows,), axis=1), self.stream)
 
     def _drawn(self, scores, found, last, positions, streams):
         index = np.empty(len(scores), np.int64)
         for position in np.unique(positions):
             rows = np.flatnonzero(positions == position)
-            own = np.asarray(streams)[rows] if len(rows) < len(scores) else streams
-            index[rows] = last.sample(found[rows], stream=own, position=int(position))
+            index[rows] = last.sample(found[rows], stream=streams[rows], position=int(position))
         for part in self.parts:
             if isinstance(part, _text_steps.Mirostat):
                 part.learn(found, index)
@@ -67,6 +69,16 @@ class Chain:
         logits[rows, index[rows]] = 0
         logits[index < 0] = scores[index < 0]
         return logits
+
+
+def _checked(stream):
+    """An integer, or an array of integers for the rows; whether there are as many shows only with the rows."""
+    if not isinstance(stream, (np.ndarray, list, tuple)) and not hasattr(stream, "__dlpack__"):
+        return natural("Sampler", "stream", stream)
+    given = np.asarray(stream)
+    own = SimpleNamespace(lead=given.shape, axis=given.ndim)
+    checked = _sampling._streams("Sampler", own, given).reshape(given.shape)
+    return checked if given.ndim else int(checked)
 
 
 def _listed(steps):

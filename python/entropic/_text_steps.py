@@ -1,4 +1,4 @@
-"""Steps of a chain over logits that know the text so far, or draw: functions of rows of float32 scores, -inf absent.
+"""Steps of a chain over logits that know the text so far, or draw: functions of rows of scores, -inf absent.
 
     ("epsilon", e)                          keeps tokens with a probability of at least e
     ("eta", e)                              keeps tokens with at least min(e, sqrt(e) exp(-entropy))
@@ -39,6 +39,17 @@ def _pair(name, value, parts):
     if not (isinstance(value, (tuple, list)) and len(value) == 2):
         raise TypeError(f"steps: {name} must have a pair {parts}, got {value!r}")
     return value
+
+
+def _tokens(name, value):
+    """An array of tokens. A number below 0, which some models have for a token that they lack, is never in a text."""
+    if isinstance(value, (str, bytes, dict)) or not hasattr(value, "__iter__"):
+        raise TypeError(f"steps: {name} must be a list of tokens, got {value!r}")
+    tokens = [_checks.integer("steps", f"each of {name}", token) for token in value]
+    for token in tokens:
+        if not -(1 << 63) <= token < 1 << 63:
+            raise ValueError(f"steps: each of {name} must be below 2**63 and at least -2**63, got {token}")
+    return np.array(tokens, np.int64)
 
 
 def _log_softmax(scores):
@@ -128,10 +139,14 @@ class Dry:
         self.allowed = _checks.integer("steps", "dry's allowed_length", given["allowed_length"])
         if self.allowed < 1:
             raise ValueError(f"steps: dry's allowed_length must be at least 1, got {self.allowed}")
-        self.breakers = np.asarray(given["breakers"], np.int64).reshape(-1)
+        self.breakers = _tokens("dry's breakers", given["breakers"])
         self.last = given["last"]
-        if self.last is not None and (not isinstance(self.last, int) or self.last < 1):
-            raise ValueError(f"steps: dry's last must be None or at least 1, got {self.last!r}")
+        if self.last is not None:
+            if isinstance(self.last, bool):  # "the last only" is more likely meant than 1
+                raise TypeError(f"steps: dry's last must be None or an integer, got {self.last}")
+            self.last = _checks.integer("steps", "dry's last", self.last, "None or an integer")
+            if self.last < 1:
+                raise ValueError(f"steps: dry's last must be None or at least 1, got {self.last}")
 
     def __call__(self, scores, positions, streams, tokens):
         if tokens is None:

@@ -9,6 +9,7 @@ import numbers
 import numpy as np
 
 from entropic._chain import Chain
+from entropic._sampling import natural
 
 __all__ = ["logits_processor"]
 
@@ -23,10 +24,11 @@ class logits_processor:
         and min_p above 1 keep only the largest score (the first of equal ones); top_k 0 or less, top_p above 1 and min_p 0 or
         less do nothing.
     seed : int in [0, 2**64) or None, default None
-        None: logits become the log-probabilities that the chain leaves, and llama.cpp draws. A seed: the token is drawn here,
-        and the others get -inf, so that llama.cpp has no choice. Its noise is of (seed, stream, length of the text so far,
-        token).
-    stream : int, default 0
+        None: logits become the log-probabilities that the chain leaves, and llama.cpp draws. They are computed in float64: a
+        token gets -inf if its probability is below 2e-308 (log -708), here or before a step such as top_n_sigma. A seed: the
+        token is drawn here, and the others get -inf, so that llama.cpp has no choice. Its noise is of (seed, stream, length of
+        the text so far, token).
+    stream : int in [0, 2**64), default 0
         Texts of different streams draw independently.
 
     Examples
@@ -38,11 +40,12 @@ class logits_processor:
     """
 
     def __init__(self, steps, *, seed=None, stream=0):
-        self._chain = Chain(_own_steps(steps), seed, stream)
+        self._chain = Chain(_own_steps(steps), seed, natural("logits_processor", "stream", stream))
 
     def __call__(self, input_ids, scores):
         row = np.ascontiguousarray(scores, np.float32).reshape(1, -1)
-        return self._chain(row, len(input_ids), [input_ids]).reshape(np.shape(scores))
+        logits = self._chain(row.astype(np.float64) if self._chain.wide else row, len(input_ids), [input_ids])
+        return logits.astype(np.float32, copy=False).reshape(np.shape(scores))
 
 
 _GREEDY = {"temperature": lambda t: t <= 0, "top_p": lambda p: p <= 0, "min_p": lambda p: p > 1}

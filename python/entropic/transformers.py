@@ -11,6 +11,8 @@ the like after processors that it is given. They would change the distribution a
 ``do_sample=True, temperature=1.0, top_k=0, top_p=1.0`` (top_k is 50 unless said).
 """
 
+import math
+
 try:
     import torch
     from transformers import AttentionInterface, AttentionMaskInterface, LogitsProcessor
@@ -18,6 +20,7 @@ try:
 except ImportError as error:
     raise ImportError("entropic.transformers needs transformers and PyTorch: pip install transformers torch") from error
 
+from entropic import _checks
 from entropic.torch import scaled_dot_product_attention
 from entropic.torch._chain import TensorChain
 
@@ -110,11 +113,12 @@ class SamplerLogitsProcessor(LogitsProcessor):
         (probability, threshold)), ("dry", {"multiplier": 0.8, "base": 1.75, "allowed_length": 2, "breakers": [tokens], "last":
         None}) and, last, ("mirostat", (surprise in nats, rate)). xtc and mirostat need a seed.
     seed : int in [0, 2**64) or None, default None
-        None: logits become the log-probabilities that the chain leaves, and generate draws. A seed: the token is drawn here,
-        and the others get -inf, so that generate has no choice, also with do_sample=False. Its noise is of (seed, stream,
-        length of the text so far, token): a text is continued the same way in any batch. On a GPU it is drawn there, without
-        waiting for it; dry alone reads the texts on the host.
-    stream : int or array of integers, default 0
+        None: logits become the log-probabilities that the chain leaves, and generate draws. They are computed in float64: a
+        token gets -inf if its probability is below 2e-308 (log -708), here or before a step such as top_n_sigma. A seed: the
+        token is drawn here, and the others get -inf, so that generate has no choice, also with do_sample=False. Its noise is of
+        (seed, stream, length of the text so far, token): a text is continued the same way in any batch. On a GPU it is drawn
+        there, without waiting for it; dry alone reads the texts on the host.
+    stream : int in [0, 2**64) or array of such integers, default 0
         Row r of the batch draws from stream + r; an array gives each row its own.
     attention_mask : tensor or array of (prompts, length), optional
         The mask of the prompts, as in generate: 0 for padding, which then does not count as text. Without it, everything
@@ -133,7 +137,9 @@ class SamplerLogitsProcessor(LogitsProcessor):
 
     def __call__(self, input_ids, scores):
         lengths, seen = self._seen_of(input_ids)
-        logits = self._chain(scores.detach().float(), lengths, self._texts(input_ids, seen) if self._chain.reads_text else None)
+        wide = self._chain.wide and scores.device.type != "mps"  # which has no float64
+        rows = scores.detach().double() if wide else scores.detach().float()
+        logits = self._chain(rows, lengths, self._texts(input_ids, seen) if self._chain.reads_text else None)
         return logits.to(scores.dtype)
 
     def _seen_of(self, input_ids):
@@ -182,6 +188,7 @@ def _target_entropy(entropy, perplexity):
         raise ValueError("EntropyLogitsProcessor: exactly one of entropy and perplexity must be given")
     if entropy is not None:
         return entropy
-    if not perplexity >= 1:
-        raise ValueError(f"EntropyLogitsProcessor: perplexity must be at least 1, got {perplexity}")
-    return float(torch.log(torch.tensor(perplexity, dtype=torch.float64)))
+    perplexity = _checks.number("EntropyLogitsProcessor", "perplexity", perplexity)
+    if not 1 <= perplexity < math.inf:
+        raise ValueError(f"EntropyLogitsProcessor: perplexity must be at least 1 and finite, got {perplexity:g}")
+    return math.log(perplexity)

@@ -11,6 +11,7 @@ vLLM applies its temperature, min_p, top_k and top_p afterwards: keep them off f
 the same for vLLM's second model runner, whose interface is another.
 """
 
+from entropic._sampling import natural
 from entropic.torch._chain import TensorChain
 
 
@@ -23,13 +24,14 @@ def _chain(sampling_params):
         raise ValueError(f"entropic: must be a dict of steps and, if wanted, seed and stream, got {given!r}")
     steps = given["steps"]
     try:
-        return TensorChain(steps, given.get("seed"), given.get("stream", 0))
+        return TensorChain(steps, given.get("seed"), natural("entropic", "stream", given.get("stream", 0)))
     except TypeError as error:
         raise ValueError(str(error)) from None
 
 
 def _replace(logits, row, chain, position, tokens=None):
-    logits[row] = chain(logits[row : row + 1].detach().float(), position, tokens)[0].to(logits.dtype)
+    scores = logits[row : row + 1].detach()
+    logits[row] = chain(scores.double() if chain.wide else scores.float(), position, tokens)[0].to(logits.dtype)
 
 
 def _make(base):

@@ -26,7 +26,18 @@ def entropies(logits):
 
 def log_probs(steps, scores):
     with np.errstate(divide="ignore"):
-        return np.log(entropic.Sampler(steps).probs(scores))
+        return np.log(entropic.Sampler(steps).probs(scores.astype(np.float64))).astype(np.float32)
+
+
+# Steps, scores, and the log-probabilities: far below the smallest float32 probability, at the end and in between.
+FAR = [
+    ([("temperature", 1.0)], [0.0, -60.0, -110.0, -120.0, -700.0], [0.0, -60.0, -110.0, -120.0, -700.0]),
+    (
+        [("temperature", 0.01), ("top_n_sigma", 50.0), ("temperature", 100.0)],
+        [0.0, -2.0, -4.0],
+        [-0.142931628, -2.142931628, -4.142931628],
+    ),
+]
 
 
 # Hugging Face transformers.
@@ -129,8 +140,81 @@ def test_transformers_types_and_rows_without_a_distribution(transformers):
     for wrong in ({}, {"entropy": 1.0, "perplexity": 2.0}):
         with pytest.raises(ValueError, match="exactly one of entropy and perplexity"):
             EntropyLogitsProcessor(**wrong)
-    with pytest.raises(ValueError, match=r"perplexity must be at least 1, got 0\.5"):
-        EntropyLogitsProcessor(perplexity=0.5)
+    for value, error, text in (
+        (0.5, ValueError, r"at least 1 and finite, got 0\.5"),
+        (math.inf, ValueError, "at least 1 and finite, got inf"),
+        ("a", TypeError, "a number, got str"),
+    ):
+        with pytest.raises(error, match=f"^EntropyLogitsProcessor: perplexity must be {text}"):
+            EntropyLogitsProcessor(perplexity=value)
+
+
+@pytest.mark.parametrize(("steps", "scores", "want"), FAR)
+def test_transformers_log_probs_of_unlikely_tokens(transformers, steps, scores, want):
+    import torch
+
+    from entropic.transformers import SamplerLogitsProcessor
+
+    for dtype, rtol in ((torch.float32, 1e-6), (torch.bfloat16, 0.01)):
+        got = SamplerLogitsProcessor(steps)(torch.zeros(2, 3), torch.tensor([scores] * 2, dtype=dtype))
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got.double().numpy(), [want] * 2, rtol=rtol)
+
+
+WRONG_STREAMS = [
+    (1.5, TypeError, "an integer, got float"),
+    ("a", TypeError, "an integer, got str"),
+    (None, TypeError, "an integer, got NoneType"),
+    (-1, ValueError, r"at least 0 and below 2\*\*64, got -1"),
+    (2**64, ValueError, r"at least 0 and below 2\*\*64, got 18446744073709551616"),
+]
+
+
+@pytest.mark.parametrize(
+    ("stream", "error", "text"),
+    [
+        *WRONG_STREAMS,
+        ([0, -1], ValueError, "at least 0, got -1"),
+        ([0.0, 1.0], TypeError, "of integers, got dtype float64"),
+        ([], TypeError, "of integers, got dtype float64"),
+    ],
+)
+@pytest.mark.parametrize("steps", [[("top_k", 3)], [("xtc", (0.5, 0.1))]], ids=["top_k", "xtc"])
+def test_transformers_streams_are_checked_at_once(transformers, steps, stream, error, text):
+    from entropic.transformers import SamplerLogitsProcessor
+
+    for seed in (None, 1):
+        if seed is not None or steps[0][0] != "xtc":
+            with pytest.raises(error, match=f"^Sampler: stream must be {text}"):
+                SamplerLogitsProcessor(steps, seed=seed, stream=stream)
+    with pytest.raises(TypeError, match=r"^Sampler: seed must be an integer, got str"):
+        SamplerLogitsProcessor(steps, seed="a")
+
+
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("steps", [[("top_k", 3)], [("xtc", (0.5, 0.1))]], ids=["top_k", "xtc"])
+def test_transformers_streams_of_rows(transformers, steps, mask):
+    """One for each row, or one for all: with a mask, where rows have texts of different lengths, and without."""
+    import torch
+
+    from entropic.transformers import SamplerLogitsProcessor
+
+    seen = torch.tensor([[0, 1, 1], [1, 1, 1]]) if mask else None
+    ids, scores = torch.zeros(2, 4, dtype=torch.long), torch.randn(2, 9, generator=torch.Generator().manual_seed(4))
+
+    def tokens(stream, rows=slice(None)):
+        own = None if seen is None else seen[rows]
+        return SamplerLogitsProcessor(steps, seed=2, stream=stream, attention_mask=own)(ids[rows], scores[rows]).argmax(-1)
+
+    alone = [int(tokens(7, slice(r, r + 1))) for r in range(2)]
+    for one in ([7], [7, 7], np.array([7, 7], np.int8), torch.tensor([7])):
+        assert tokens(one).tolist() == alone
+    for first in (7, np.uint64(7), np.array(7), [7, 8]):
+        assert tokens(first).tolist() == tokens(7).tolist()
+    assert tokens(2**64 - 1).tolist() == tokens(np.array([2**64 - 1, 0], np.uint64)).tolist()  # counted modulo 2**64
+    text = r"^Sampler: stream must be an integer or an array that broadcasts to \(2,\), .*, got shape \(3,\)"
+    with pytest.raises(ValueError, match=text):
+        tokens([1, 2, 3])
 
 
 # llama-cpp-python.
@@ -147,6 +231,28 @@ def test_llama_cpp_processor():
     drawn = entropic.llama_cpp.logits_processor(STEPS, seed=4, stream=2)(ids, scores)
     assert np.isfinite(drawn).sum() == 1
     assert drawn.argmax() == entropic.Sampler(STEPS, seed=4).sample(scores, stream=2, position=3)
+
+
+@pytest.mark.parametrize(("steps", "scores", "want"), FAR)
+def test_llama_cpp_log_probs_of_unlikely_tokens(steps, scores, want):
+    got = entropic.llama_cpp.logits_processor(steps)([1], np.float32(scores))
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_draws_between_steps_have_the_law_of_the_chain():
+    """A step of text between steps of Sampler passes on tokens of the smallest probabilities."""
+    steps, scores, want = FAR[1]
+    processor = entropic.llama_cpp.logits_processor(steps, seed=5)
+    tokens = [int(processor([1] * length, np.float32(scores)).argmax()) for length in range(4000)]
+    np.testing.assert_allclose(np.bincount(tokens, minlength=3) / 4000, np.exp(want), atol=4 * 0.5 / math.sqrt(4000))
+
+
+@pytest.mark.parametrize(("stream", "error", "text"), [*WRONG_STREAMS, ([0], TypeError, "an integer, got list")])
+def test_llama_cpp_stream_is_checked_at_once(stream, error, text):
+    for seed in (None, 1):
+        with pytest.raises(error, match=f"^logits_processor: stream must be {text}"):
+            entropic.llama_cpp.logits_processor([("top_k", 3)], seed=seed, stream=stream)
 
 
 def test_llama_cpp_processor_reads_llama_cpps_values():
@@ -385,6 +491,9 @@ def test_vllm_refuses_at_admission(vllm):
         ({"seed": 1}, "must be a dict of steps"),
         ({"steps": [], "sead": 1}, "must be a dict of steps"),
         ({"steps": [["top_k", "5"]]}, "k must be an integer, got str"),
+        ({"steps": [], "stream": -1}, r"stream must be at least 0 and below 2\*\*64, got -1"),
+        ({"steps": [], "stream": [1, 2]}, "stream must be an integer, got list"),
+        ({"steps": [], "seed": 1.5}, "seed must be an integer, got float"),
     ]:
         with pytest.raises(ValueError, match=message):
             validate(Params({"entropic": given}))

@@ -173,6 +173,13 @@ def test_positions_of_each_row():
         (("xtc", (1.5, 0.1)), ValueError, r"xtc's probability must be in \[0, 1\], got 1.5"),
         (("dry", {"power": 2}), TypeError, "dry must have a dict of multiplier, base"),
         (("dry", {"allowed_length": 0}), ValueError, "allowed_length must be at least 1, got 0"),
+        (("dry", {"breakers": "a"}), TypeError, "dry's breakers must be a list of tokens, got 'a'"),
+        (("dry", {"breakers": 5}), TypeError, "dry's breakers must be a list of tokens, got 5"),
+        (("dry", {"breakers": [3, 1.5]}), TypeError, "each of dry's breakers must be an integer, got float"),
+        (("dry", {"breakers": [2**63]}), ValueError, r"each of dry's breakers must be below 2\*\*63 .* 9223372036854775808"),
+        (("dry", {"last": True}), TypeError, "dry's last must be None or an integer, got True"),
+        (("dry", {"last": 2.0}), TypeError, "dry's last must be None or an integer, got float"),
+        (("dry", {"last": 0}), ValueError, "dry's last must be None or at least 1, got 0"),
         (("mirostat", (0.0, 0.1)), ValueError, "mirostat's surprise must be above 0, got 0"),
     ],
 )
