@@ -24,11 +24,11 @@ void check_range(std::errc error, std::string_view option, const std::string& te
 
 }  // namespace
 
-void set_number(std::size_t& value, std::string_view option, const std::string& text) {
+void set_number(std::size_t& value, std::string_view option, const std::string& text, std::size_t least) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (end == text.data() + text.size()) check_range<std::size_t>(error, option, text);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    bad_input("{} must be a whole number of at least 0, got '{}'", option, text);
+  if (error != std::errc() || end != text.data() + text.size() || value < least) {
+    bad_input("{} must be a whole number of at least {}, got '{}'", option, least, text);
   }
 }
 
@@ -40,6 +40,9 @@ void set_number(std::int64_t& value, std::string_view option, const std::string&
 
 void set_number(double& value, std::string_view option, const std::string& text) {
   const auto [end, error] = entropic::double_from_chars(text.data(), text.data() + text.size(), value);
+  if (end == text.data() + text.size() && error == std::errc::result_out_of_range) {
+    bad_input("{} is out of range: its size must be 0 or from 5e-324 to 1.8e308, got '{}'", option, text);
+  }
   if (error != std::errc() || end != text.data() + text.size()) bad_input("{} must be a number, got '{}'", option, text);
 }
 

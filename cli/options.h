@@ -36,8 +36,8 @@ struct Program {
   std::function<void()> action;
 };
 
-// Read all of `text` as a number. Throw BadInput, with the name `option`, if it is none.
-void set_number(std::size_t& value, std::string_view option, const std::string& text);
+// Read all of `text` as a number. Throw BadInput, with the name `option`, if it is none, or less than `least`.
+void set_number(std::size_t& value, std::string_view option, const std::string& text, std::size_t least = 0);
 void set_number(std::int64_t& value, std::string_view option, const std::string& text);
 void set_number(double& value, std::string_view option, const std::string& text);
 void set_number(std::optional<double>& value, std::string_view option, const std::string& text);

@@ -1,4 +1,5 @@
 // entropic sample: draws indices from each row after a chain of steps, or writes the distribution after the chain.
+#include <limits>
 #include <memory>
 #include <new>
 #include <vector>
@@ -10,6 +11,8 @@
 namespace {
 
 using entropic::Step;
+
+constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
 
 struct SampleOptions {
   std::vector<Step> steps;
@@ -112,7 +115,11 @@ void add_sample(CLI::App& app, Program& program) {
       ->option_text("STEPS");
   CLI::Option* const seed =
       add_number(command, "--seed", options->seed, "The same seed gives the same draws; required unless --probs is given");
-  add_number(command, "--count", options->count, "Number of draws from each row (default 1)");
+  command
+      .add_option_function<std::string>(
+          "--count", [options](const std::string& text) { set_number(options->count, "--count", text, 1); },
+          "Number of draws from each row (default 1)")
+      ->option_text("NUMBER");
   add_number(command, "--stream", options->stream, "Row r, counted from 0, uses random stream r + NUMBER (default 0)");
   add_number(command, "--position", options->position, "Position of the first draw in its random stream (default 0)");
   add_flag(command, "--probs", options->probs, "Write the distribution instead of drawing from it");
@@ -126,7 +133,10 @@ void add_sample(CLI::App& app, Program& program) {
   command.callback([options, seed, &program] {
     if (seed->count() == 0 && !options->probs) throw CLI::RequiredError("--seed");
     program.action = [options, &files = program.files] {
-      if (options->count == 0) bad_input("sample: --count must be at least 1, got 0");
+      if (const std::size_t last = options->count - 1; !options->probs && options->position > kMost - last) {
+        bad_input("sample: --position must be at most {} with --count {}, got {}", kMost - last, options->count,
+                  options->position);
+      }
       const entropic::Sampler sampler(options->steps, options->seed);
       stream_rows(files, [&](Table table) {
         table.result = "sample";

@@ -47,12 +47,13 @@ class Replies {
     const simdjson::padded_string padded(text);
     dom::parser parser;
     dom::document_stream documents;
-    if (const auto error = parser.parse_many(padded, std::max<std::size_t>(padded.size(), 1 << 10)).get(documents))
-      not_json(error);
     std::size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;
+    counted_ = at;  // UTF-8's mark has no column
+    if (const auto error = parser.parse_many(padded, std::max<std::size_t>(padded.size(), 1 << 10)).get(documents))
+      not_json(error, at);
     for (auto document : documents) {
       dom::element element;
-      if (const auto error = document.get(element)) not_json(error);
+      if (const auto error = document.get(element)) not_json(error, at);
       at = start(at);
       visit(element, at);
       at = behind(at);
@@ -64,9 +65,26 @@ class Replies {
   std::vector<Row> rows;
 
  private:
-  [[noreturn]] void not_json(simdjson::error_code error) const {
+  // Refuses the text from the reply at or behind `at` on. simdjson does not say where the mistake is: it is the first word that
+  // JSON does not have. If there is none, the mistake is between words, and the place is that of the reply.
+  [[noreturn]] void not_json(simdjson::error_code error, std::size_t at) {
     if (error == simdjson::MEMALLOC) throw std::bad_alloc();
-    bad_input("{}: reply {} is not JSON: {}", name_, replies_ + 1, simdjson::error_message(error));
+    const std::size_t begin = start(at);
+    dom::parser parser;
+    for (std::size_t next = begin, end; next < text_.size(); next = std::max(end, next + 1)) {
+      end = std::min(text_[next] == '"' ? behind(next) : text_.find_first_of(" \t\r\n,:[]{}\"", next), text_.size());
+      const std::string_view word = text_.substr(next, end - next);
+      if (word.empty()) continue;
+      const simdjson::error_code wrong = parser.parse(simdjson::padded_string(word)).error();
+      if (wrong == simdjson::SUCCESS) continue;
+      const Place place = place_of(next);
+      const std::string why = word[0] == '"' ? fmt::format(": {}", simdjson::error_message(wrong)) : "";
+      bad_input("{}:{}:{}: this is not JSON: {} {}{}", name_, place.line, place.cell, in_quotes(word),
+                is_json_number(word) ? "is too large" : "is no value of JSON", why);
+    }
+    const Place place = place_of(begin);
+    bad_input("{}:{}:{}: reply {}, which begins here, is not JSON: {}", name_, place.line, place.cell, replies_ + 1,
+              simdjson::error_message(error));
   }
 
   // simdjson's values do not know where they stand in the text. So a position in the text goes along with them. It is

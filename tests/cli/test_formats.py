@@ -196,6 +196,25 @@ def test_reply_of_a_server(cli, reply):
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"top_logprobs": [{"logprob": -0.5},\n  {"logprob": NaN}]}', ":2:15: this is not JSON: 'NaN' is no value of JSON"),
+        ('{"top_logprobs": [{"logprob": -Infinity}]}', ":1:31: this is not JSON: '-Infinity' is no value of JSON"),
+        ('{"é": 1}\n{"top_logprobs": [{"logprob": -1e400}]}', ":2:31: this is not JSON: '-1e400' is too large"),
+        ('{"é": [-1e-400, 18446744073709551616]}', ":1:17: this is not JSON: '18446744073709551616' is too large"),
+        ('{"é": "a, \\"{", "b": nul}', ":1:22: this is not JSON: 'nul' is no value of JSON"),
+        ('\ufeff{"a": NaN}', ":1:7: this is not JSON: 'NaN' is no value of JSON"),
+        ("{'a': 1}", ":1:2: this is not JSON: ''a'' is no value of JSON"),
+        ('[1]\n {"a": "\\x"}', ":2:8: this is not JSON: '\"\\x\"' is no value of JSON: "),
+        ('[1]\n {"a" 1}', ":2:2: reply 2, which begins here, is not JSON: "),
+    ],
+)
+def test_replies_that_are_not_json(cli, text, message):
+    cli.write("reply.json", text)
+    assert cli.error("describe", "reply.json", "--format-in", "logprobs").startswith("reply.json" + message)
+
+
 def test_numbers_that_json_lacks(cli):
     cli.write("x.jsonl", '[1, NaN]\n[1, -Infinity]\n["inf", null]\n["-inf", 1e-400]\n')
     lines = cli.output("log_softmax", "x.jsonl", "-o", "/dev/stdout", "--missing", "nan").splitlines()

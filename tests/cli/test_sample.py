@@ -77,12 +77,33 @@ def test_threads_and_targets_do_not_matter(cli):
             "sample: --steps must be among temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip, got 'topk'",
         ),
         (["--seed", -1], "--seed must be a whole number of at least 0, got '-1'"),
-        (["--seed", 1, "--count", 0], "sample: --count must be at least 1, got 0"),
+        (["--seed", 1, "--count", 0], "--count must be a whole number of at least 1, got '0'"),
+        (["--seed", 1, "--count", -1], "--count must be a whole number of at least 1, got '-1'"),
+        (
+            ["--seed", 1, "--position", 2**64 - 2, "--count", 3],
+            "sample: --position must be at most 18446744073709551613 with --count 3, got 18446744073709551614",
+        ),
+        *(
+            (
+                ["--seed", 1, "--steps", f"temperature={text}"],
+                "sample: --steps: temperature of temperature is out of range: its size must be 0 or from 5e-324 to 1.8e308, "
+                f"got '{text}'",
+            )
+            for text in ("1e400", "-1e400", "1e-400")
+        ),
     ],
 )
 def test_refusals(cli, arguments, message):
     cli.save("x.npy", X)
     assert cli.error("sample", "x.npy", *arguments) == message
+
+
+def test_the_last_position(cli):
+    cli.save("x.npy", X)
+    for count in (1, 3):
+        first = 2**64 - count
+        got = parsed(cli.output("sample", "x.npy", "--seed", 1, "--position", first, "--count", count))
+        np.testing.assert_array_equal(got, entropic.sample(X, seed=1, position=first, size=count))
 
 
 def test_seed_is_required(cli):
