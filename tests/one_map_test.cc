@@ -263,6 +263,27 @@ TEST(Entmax, OneBesideManySmall) {
   }
 }
 
+// One score is so far from the others that the first c, of mean and variance, is near the end of the type.
+TEST(Entmax, AFarScoreBelowAlphaOne) {
+  support::for_each_target([](const std::string& name) {
+    const auto check = [&]<class T>(T) {
+      for (double far = -10; far > -3000; far *= 1.003) {
+        const std::vector<T> x = {0, T(-4.2), 0, static_cast<T>(far), 0, 0};
+        for (const double alpha : {0.5, 0.82, 0.86, 0.9, 0.99}) {
+          const Entmax op{.alpha = alpha, .temperature = 3};
+          const std::vector<T> p = run(op, x);
+          const oracle::Row want = oracle::map(op, wide(x));
+          for (std::size_t i = 0; i < x.size(); ++i) {
+            ASSERT_LE(std::abs(p[i] - want[i]), 4 * kEpsilon<T>) << name << ", far " << far << ", alpha " << alpha;
+          }
+        }
+      }
+    };
+    check(float{});
+    check(double{});
+  });
+}
+
 // Beyond alpha = 2 an error of the mass at the edge comes back from each score there.
 TEST(Entmax, OneLeadsManyTiesBeyondTwo) {
   for (const double alpha : {2.0001, 2.2, 2.5, 3.0, 5.0}) {

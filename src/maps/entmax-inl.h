@@ -373,7 +373,8 @@ class BentExp {
       : exp_(d, std::abs(b)), exp_slope_(d, std::abs(b) / (1 - b)), max_(hn::Set(d, max)), rising_(b > 0) {
     // With the roundings of T c, of the quotient, and of the sum.
     const double divisor = temperature * c, quotient = b / divisor;
-    const double rest = -(MulSub(quotient, divisor, b) + quotient * MulSub(temperature, c, divisor)) / divisor;
+    const double residue = MulSub(quotient, divisor, b) + quotient * MulSub(temperature, c, divisor);
+    const double rest = IsFinite(divisor) ? -residue / divisor : 0;  // a first c may be as large as numbers are
     const double step = quotient * tau, factor = quotient + step;
     const T high = static_cast<T>(factor);
     high_ = hn::Set(d, high);
