@@ -125,23 +125,29 @@ def _with_margin(x, q, params):
     return torch.where(own & (x > -INF), psi, x), own, found
 
 
+def _scaled(x, scale):
+    """scale x, with a derivative in the scale that absent x have no part in: theirs would be infinite, and 0 times it NaN."""
+    present = x > -INF
+    return torch.where(present, scale * torch.where(present, x, 0.0), x)
+
+
 def _margin_softmax_loss(x, q, params, dim):
     scale = params["scale"]
     lowered, own, (_, slope, _) = _with_margin(x, q, params)
-    y = scale * lowered
+    y = _scaled(lowered, scale)
     p = torch.softmax(y, dim)
     return _log_sum(y, dim) + _below(y, q, dim), scale * torch.where(own, slope * (p - 1), p)
 
 
 def _margin_softmax_loss_margin(x, q, params, dim):
     lowered, own, (_, _, of_margin) = _with_margin(x, q, params)
-    each = torch.where(own, of_margin * (1 - torch.softmax(params["scale"] * lowered, dim)), 0.0)
+    each = torch.where(own, of_margin * (1 - torch.softmax(_scaled(lowered, params["scale"]), dim)), 0.0)
     return (params["scale"] * each).sum(dim, keepdim=True)
 
 
 def _margin_softmax_loss_scale(x, q, params, dim):
     lowered, own, _ = _with_margin(x, q, params)
-    p = torch.softmax(torch.where(lowered > -INF, params["scale"] * torch.where(lowered > -INF, lowered, 0.0), -INF), dim)
+    p = torch.softmax(_scaled(lowered, params["scale"]), dim)
     some = torch.where(lowered > -INF, lowered, 0.0)
     return (p * some).sum(dim, keepdim=True) - torch.where(own, some, 0.0).sum(dim, keepdim=True)
 
