@@ -323,16 +323,17 @@ _PART = 1 << 16  # numbers
 def pullback(function, tensors, moving, cotangents):
     """J^T cotangents of function(tensors), a tuple, in the tensors numbered `moving`; None for those that are."""
     given = [k for k in moving if tensors[k] is not None]
+    asked = [k for k, c in enumerate(cotangents) if c is not None]  # 0 times the others' derivatives may be NaN
 
     def moved(*some):
         now = list(tensors)
         for k, x in zip(given, some, strict=True):
             now[k] = x
-        return tuple(function(now))
+        outputs = function(now)
+        return tuple(outputs[k] for k in asked)
 
     outputs, back = torch.func.vjp(moved, *(tensors[k] for k in given))
-    pairs = zip(cotangents, outputs, strict=True)
-    found = back(tuple(torch.zeros_like(out) if c is None else c.to(out.dtype) for c, out in pairs))
+    found = back(tuple(cotangents[k].to(out.dtype) for k, out in zip(asked, outputs, strict=True)))
     found = dict(zip(given, found, strict=True))
     return [found.get(k) for k in moving]
 

@@ -14,7 +14,17 @@ import torch
 
 from entropic.torch import _descriptions
 from entropic.torch._spec import absent
-from entropic.torch.backends.reference.rows import canonical, dot, finite, has_none, working, xlogy
+from entropic.torch.backends.reference.rows import (
+    below_most,
+    canonical,
+    divided,
+    dot,
+    finite,
+    has_none,
+    largest,
+    working,
+    xlogy,
+)
 
 INF = math.inf
 
@@ -23,16 +33,16 @@ INF = math.inf
 
 
 def softmax(x, dim, params):
-    return torch.softmax(canonical(x, dim) / params["temperature"], dim)
+    return torch.softmax(divided(below_most(canonical(x, dim), dim), params["temperature"]), dim)
 
 
 def log_softmax(x, dim, params):
-    return torch.log_softmax(canonical(x, dim) / params["temperature"], dim)
+    return torch.log_softmax(divided(below_most(canonical(x, dim), dim), params["temperature"]), dim)
 
 
 def logsumexp(x, dim, params):
     temperature = params["temperature"]
-    return temperature * torch.logsumexp(x / temperature, dim, keepdim=True)
+    return temperature * torch.logsumexp(divided(x, temperature), dim, keepdim=True)
 
 
 def sparsemax(x, dim, params):
@@ -67,9 +77,9 @@ def entmax(x, dim, params):
 
 def taylor_softmax(x, dim, params):
     order = params["order"]
+    x = canonical(x, dim)
     absent = x == -INF
-    infinite = x == INF
-    z = torch.where(absent | infinite, 0.0, x).double()
+    z = torch.where(absent, 0.0, x).double()
     # Divided by the largest magnitude to the power `order`, no term overflows.
     scale = z.abs().amax(dim, keepdim=True).clamp(min=1.0)
     y = z / scale
@@ -77,7 +87,6 @@ def taylor_softmax(x, dim, params):
     for m in range(order, -1, -1):
         value = value * y + torch.exp((m - order) * torch.log(scale) - math.lgamma(m + 1))
     value = torch.where(absent, 0.0, value)
-    value = torch.where(infinite.any(dim, keepdim=True), infinite.double(), value)
     return (value / value.sum(dim, keepdim=True)).to(x.dtype)
 
 
@@ -87,7 +96,7 @@ def sigsoftmax(x, dim, params):
 
 
 def _keep(x, kept, dim, temperature):
-    p = torch.softmax(torch.where(kept, x, -INF) / temperature, dim)
+    p = torch.softmax(divided(torch.where(kept, x, -INF), temperature), dim)
     return torch.where(x.isnan().any(dim, keepdim=True), math.nan, p)
 
 
@@ -151,7 +160,7 @@ def _integrand(x, dim, params):
     """At Gauss-Legendre points u between the kinks, in float64 with dim last: h = f/F at u - x, and the product of all F times
     the point's weight. O(n^2) points with kinks."""
     log_cdf, log_density, kinks, low, high = NOISES[params["noise"]]
-    z = (x.double() / params["scale"]).movedim(dim, -1).nan_to_num(nan=0.0, posinf=0.0)
+    z = divided(below_most(x.double(), dim), params["scale"]).movedim(dim, -1).nan_to_num(nan=0.0, posinf=0.0)
     present = z > torch.finfo(torch.float64).min
     z = torch.where(present, z, -1e300)
     most = z.amax(-1, keepdim=True)
@@ -271,13 +280,13 @@ def softmax_vjp(x, y, grad, dim, params):
 
 
 def log_softmax_vjp(x, y, grad, dim, params):
-    present = x > -INF
-    grad = torch.where(present, grad, torch.zeros_like(grad))
-    return torch.where(present, grad - torch.exp(y) * grad.sum(dim, keepdim=True), 0.0) / params["temperature"]
+    absent = (x == -INF) & ~x.isnan().any(dim, keepdim=True)
+    grad = torch.where(absent, 0.0, grad)
+    return torch.where(absent, 0.0, grad - torch.exp(y) * grad.sum(dim, keepdim=True)) / params["temperature"]
 
 
 def logsumexp_vjp(x, y, grad, dim, params):
-    return torch.where(y == -INF, 0.0, grad * softmax(x, dim, params))
+    return grad * softmax(x, dim, params)
 
 
 def _threshold_vjp(y, s, grad, dim, temperature):
@@ -333,12 +342,12 @@ def taylor_softmax_vjp(x, y, grad, dim, params):
         slope = slope * t + (term if m < order else 0.0)
     ratio = (slope / value).to(x.dtype)
     grad = finite(grad, y)
-    return torch.where(x == INF, 0.0, ratio * y * (grad - dot(grad, y, dim)))
+    return ratio * y * (grad - dot(grad, y, dim))
 
 
 def sigsoftmax_vjp(x, y, grad, dim, params):
     grad = finite(grad, y)
-    return torch.where(x == INF, 0.0, (1 + torch.sigmoid(-x)) * y * (grad - dot(grad, y, dim)))
+    return (1 + torch.sigmoid(-x)) * y * (grad - dot(grad, y, dim))
 
 
 def perturb_max_vjp(x, y, grad, dim, params):
@@ -353,11 +362,16 @@ def perturb_max_vjp(x, y, grad, dim, params):
 
 def _entropy_parts(x, y, grad, dim):
     """(gradient in x, gradient in the entropy), zero if the row cannot change."""
-    present = y > 0
-    p = torch.where(present, y, 0.0).double()
-    log_p = torch.log(torch.where(present, y, 1.0)).double()
+    present = (y > 0) & x.isfinite()
+    p = torch.where(y > 0, y, 0.0).double()
+    log_p = torch.log(torch.where(y > 0, y, 1.0)).double()
     grad = finite(grad, y).double()
-    z = torch.where(present & ~x.isinf(), x, 0.0).double()
+    # Scores of any size: halves, so that no difference overflows, in units of their reach, so that no square does.
+    z = below_most(torch.where(present, x.double() / 2, -INF), dim)
+    z = torch.where(present, z, 0.0)
+    reach = largest(-z, dim)
+    reach = torch.where(reach > 0, reach, 1.0)
+    z = z / reach
     u = p * (z - dot(p, z, dim))
     variance = dot(u, z, dim)
     # Uniform rows do not change.
@@ -365,7 +379,7 @@ def _entropy_parts(x, y, grad, dim):
     variance = torch.where(fixed, 1.0, variance)
     gamma = torch.where(fixed, 1.0, dot(u, log_p, dim) / variance)
     slope = dot(u, grad, dim) / variance
-    dx = gamma * (p * (grad - dot(p, grad, dim)) - u * slope)
+    dx = gamma * (p * (grad - dot(p, grad, dim)) - u * slope) / (2 * reach)
     return torch.where(fixed, y.double() * 0, dx), torch.where(fixed, 0.0, -slope / gamma)
 
 
@@ -400,6 +414,7 @@ def entropy_clip_vjp(x, y, grad, dim, params):
 def _entropy_clip_end(name, x, y, grad, dx, dim, params):
     scores = _scores(x, params)
     held = _BEYOND[name](_entropy_of(scores, dim), params[name])
+    grad = torch.where(held, grad, 0.0)  # other rows have no derivative, those that are NaN neither
     return torch.where(held, _entropy_parts(scores, y, grad, dim)[1], 0.0)
 
 
@@ -429,15 +444,16 @@ VJP |= dict.fromkeys(("top_k_softmax", "top_p_softmax", "min_p_softmax"), softma
 
 
 def _divisor(name, x, y, grad, dx, dim, params):
-    """The gradient in T of f(x/T): -<J^T g, x> / T."""
-    x = torch.where(x.isfinite(), x, 0.0).double()
+    """The gradient in T of f(x/T): -<J^T g, x> / T, and J 1 = 0. Scores without mass have no part, however far."""
+    x = torch.where(x.isinf() | (y == 0), 0.0, below_most(x.double(), dim))
     return -dot(dx.double(), x, dim) / params[name]
 
 
 def logsumexp_temperature(x, y, grad, dx, dim, params):
-    """The gradient in T of T f(x/T)."""
-    value = torch.where(y.isfinite(), y, 0.0).double()
-    return _divisor("temperature", x, y, grad, dx, dim, params) + grad.double() * value / params["temperature"]
+    """The gradient in T of T f(x/T), which is the same if x and y move together."""
+    value = y.double() - largest(x.double(), dim)
+    p = softmax(x, dim, params)
+    return _divisor("temperature", x, p, grad, dx, dim, params) + grad.double() * value / params["temperature"]
 
 
 SLOPES = {
@@ -478,11 +494,19 @@ def _map(description, x, *arguments):
     return FORWARD[description["name"]](working(x), arguments[-1], params).to(x.dtype).contiguous()
 
 
+def _moving(name, x, y, grad, dim):
+    """(x, y, grad) with harmless numbers, and no gradient, in rows that do not change: all their derivatives are 0."""
+    still = (x == INF).any(dim, keepdim=True) & ~(x.isnan() | y.isnan()).any(dim, keepdim=True)
+    if name in ("log_softmax", "logsumexp"):  # other maps are NaN if every score is -inf
+        still = still | (x == -INF).all(dim, keepdim=True)
+    return torch.where(still, 1.0, x), torch.where(still, 1.0, y), torch.where(still, 0.0, grad)
+
+
 def _vjp(description, x, *arguments):
     name, per_row = description["name"], _descriptions.per_row(description)
     rows, (y, grad, *values, dim) = arguments[: len(per_row)], arguments[len(per_row) :]
     params = _descriptions.named(description, rows, values)
-    wide, y, grad = working(x), working(y), working(grad)
+    wide, y, grad = _moving(name, working(x), working(y), working(grad), dim)
     if name in VJP:
         dx = VJP[name](wide, y, grad, dim, params)
     else:

@@ -11,9 +11,29 @@ INF = math.inf
 
 
 def canonical(x, dim):
-    """If a row has +inf, only these entries count, equally."""
+    """If a row has +inf, and no NaN, only these entries count, equally."""
     infinite = x == INF
-    return torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -INF).to(x.dtype), x)
+    rows = infinite.any(dim, keepdim=True) & ~x.isnan().any(dim, keepdim=True)
+    return torch.where(rows, torch.where(infinite, 0.0, -INF).to(x.dtype), x)
+
+
+def below_most(x, dim):
+    """x minus the largest of its row, for what does not change if all scores move together; far scores count as -inf."""
+    return x - largest(x, dim)
+
+
+def largest(x, dim):
+    """The largest of each row, as a constant; 0 if rows are empty."""
+    x = x.detach()
+    return x.amax(dim, keepdim=True) if x.shape[dim] else x.sum(dim, keepdim=True)
+
+
+def divided(x, divisor):
+    """x / divisor. Infinite quotients, and those nearly so, have no part in the derivatives: their own would be infinite, and 0
+    times them NaN."""
+    quotient = (x / divisor).detach()
+    there = quotient.abs() < 1e-8 * torch.finfo(quotient.dtype).max
+    return torch.where(there, torch.where(there, x, 0.0) / divisor, quotient)
 
 
 def has_none(x, dim):
@@ -72,8 +92,8 @@ def _series(y, divisor):
 
 
 def finite(x, y):
-    """x where y has mass, otherwise 0; NaN where y is NaN."""
-    return torch.where(y > 0, x, y * 0)
+    """x where y has mass, otherwise 0; where y is NaN, NaN with derivatives that are NaN."""
+    return torch.where(y == 0, 0.0, x * torch.where(y.isnan(), math.nan, 1.0).to(x.dtype))
 
 
 def reduction(composed, tensors, description, further=()):
