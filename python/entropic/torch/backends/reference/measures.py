@@ -6,7 +6,7 @@ import math
 import torch
 
 from entropic.torch import _descriptions
-from entropic.torch.backends.reference.rows import in_float64, mean_exp, mean_exp_slope, reduction, working
+from entropic.torch.backends.reference.rows import INF, canonical, in_float64, mean_exp, mean_exp_slope, reduction, working
 
 
 def _where(condition, x, otherwise):
@@ -28,7 +28,8 @@ class _Distribution:
             self.through = "division" if values["normalize"] else "probs"
             return
         softmax = values["input"] == "scores" or values["normalize"]
-        log = torch.log_softmax(x, dim) if softmax else x
+        self.still = (x == INF).any(dim, keepdim=True) & ~x.isnan().any(dim, keepdim=True)
+        log = torch.log_softmax(canonical(x, dim), dim) if softmax else x
         self.p = log.exp()
         self.present = log > -math.inf
         self.log = _where(self.present, log, 0.0)
@@ -45,7 +46,9 @@ class _Distribution:
         if self.through == "logs":
             return weighted
         mean = weighted.sum(self.dim, keepdim=True)
-        return weighted - self.p * mean if self.through == "softmax" else (g - mean) / self.divisor
+        if self.through == "softmax":
+            return torch.where(self.still, 0.0, weighted - self.p * mean)
+        return (g - mean) / self.divisor
 
 
 def _entropy(p, values, dim):
