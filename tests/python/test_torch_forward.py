@@ -226,6 +226,131 @@ def test_derivatives_in_parameters_along_any_dim(name, per_row):
             torch.testing.assert_close(last(got), want, rtol=1e-7, atol=1e-9)
 
 
+INF, NAN = float("inf"), float("nan")
+SPECIAL = torch.tensor(
+    [
+        *([NAN, 0.1, 0.2, 0.5], [NAN, -INF, 0.2, 0.5], [NAN, INF, 0.2, 0.5]),
+        *([-INF, 0.1, 0.2, 0.5], [0.3, -INF, -INF, -INF], [-INF, -INF, -INF, -INF]),
+        *([INF, 0.1, 0.2, 0.5], [INF, -INF, 0.2, 0.5], [INF, INF, 0.2, 0.5]),
+    ],
+    dtype=torch.float64,
+)
+# Of one number in a parameter, and of no parameter: f(x, scores that make the target, value).
+OF_ROWS = {
+    name: (lambda x, scores, value, f=f, one=f.args[0]: f(x, scores, value, -1), torch.tensor(typical, dtype=torch.float64))
+    for name, (f, typical) in IN_PARAMETERS.items()
+}
+OF_ROWS |= {
+    f"{name} alone": (lambda x, scores, value, f=f, rest=inputs[1:]: f(x, *(scores for _ in rest), dim=-1), None)
+    for name, (f, inputs) in ALONG.items()
+    if name in _descriptions.MAPS or name in _descriptions.MEASURES
+}
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_tangents_of_special_rows(name):
+    """The tangent is J t, with the J of backward mode, whether it is 0, NaN or finite."""
+    function, value = OF_ROWS[name]
+    scores, t = (
+        torch.tensor([0.3, 0.1, -0.4, 0.2], dtype=torch.float64),
+        torch.tensor([1.0, 2.0, 3.0, 5.0], dtype=torch.float64),
+    )
+    for x in SPECIAL:
+        if "margin" in name and bool((x == INF).any()):  # a cosine of +inf is refused
+            continue
+        moving = (x,) if value is None else (x, value)
+
+        def run(*moving, more=(scores, value)):
+            return function(moving[0], more[0], moving[1] if moving[1:] else more[1])
+
+        y, back = torch.func.vjp(run, *moving)
+        rows = [back(unit.reshape(y.shape)) for unit in torch.eye(y.numel(), dtype=torch.float64)]
+        want = torch.stack([(dx * t).sum() for dx, *_ in rows])
+        got = torch.func.jvp(lambda x, rest=moving[1:]: run(x, *rest), (x,), (t,))[1]
+        torch.testing.assert_close(got.reshape(-1), want, equal_nan=True)
+        if value is not None:
+            got = torch.func.jvp(lambda v, x=x: run(x, v), (value,), (torch.full_like(value, 2.0),))[1]
+            torch.testing.assert_close(got.reshape(-1), 2 * torch.stack([dv for _, dv in rows]), equal_nan=True)
+
+
+def second_derivatives(function, x, scores, value, back, dx, dvalue):
+    """In x, in the value and in back of <dx, gradient in x> + dvalue gradient in the value."""
+    moving = [one.clone().requires_grad_() for one in ((x,) if value is None else (x, value))]
+    back = back.clone().requires_grad_()
+    y = function(moving[0], scores, moving[1] if moving[1:] else None)
+    gradients = torch.autograd.grad(y, moving, back, create_graph=True)
+    total = sum((g * d).sum() for g, d in zip(gradients, (dx, dvalue), strict=False))
+    found = torch.autograd.grad(total, [*moving, back], allow_unused=True)
+    return [torch.zeros_like(x) if one is None else one for x, one in zip([*moving, back], found, strict=True)]
+
+
+@pytest.mark.parametrize("name", IN_PARAMETERS)
+def test_second_derivatives_in_parameters_beside_an_absent_score(name):
+    """They are those of the row without it."""
+    function, value = OF_ROWS[name]
+    x, kept = torch.tensor([0.5, -INF, 0.8, 0.4, -0.3], dtype=torch.float64), torch.tensor([0, 2, 3, 4])
+    scores, back, dx = random(5, seed=1).where(x > -INF, x), random(5, seed=2), random(5, seed=3)
+    if function(x, scores, value).dim() == 0 or "logsumexp" in name:
+        back = torch.full_like(function(x, scores, value), 1.3)
+
+    def without(one):
+        return one[kept] if one.shape == x.shape else one
+
+    got = second_derivatives(function, x, scores, value, back, dx, 0.8)
+    want = second_derivatives(function, x[kept], scores[kept], value, without(back), dx[kept], 0.8)
+    for one, other in zip(got, want, strict=True):
+        torch.testing.assert_close(without(one), other, rtol=1e-8, atol=1e-10)
+        assert one.shape != x.shape or one[1] == 0
+
+
+# The order of an entropy changes the value of such a row.
+STILL = [
+    name
+    for name in OF_ROWS
+    if "loss" not in name and name.split()[:2] not in (["renyi_entropy", "alpha"], ["tsallis_entropy", "alpha"])
+]
+
+
+@pytest.mark.parametrize("name", STILL)
+def test_rows_of_infinite_scores_have_no_second_derivatives(name):
+    """Where the first derivatives are 0, so are theirs."""
+    function, value = OF_ROWS[name]
+    for x in SPECIAL[-3:]:
+        y, back = torch.func.vjp(lambda x: function(x, X[0, :4], value), x)
+        if any(back(unit.reshape(y.shape))[0].any() for unit in torch.eye(y.numel(), dtype=torch.float64)):
+            continue  # of a divergence, and of each entry
+        found = second_derivatives(function, x, X[0, :4], value, torch.rand_like(y), Y[0, :4], 0.3)
+        assert not any(bool(one.any()) for one in found)
+
+
+# log p of far scores overflows, and Taylor softmax and entropy_clip are not those of nearer ones.
+FAR = set(MAPS) - {"log_softmax", "taylor_softmax", "entropy_clip"}
+
+
+@pytest.mark.parametrize("name", [name for name in OF_ROWS if name.split()[0] in FAR])
+def test_derivatives_of_far_scores(name):
+    """They are those of nearer ones, where the first also has all mass, or of the entropy, which has no unit of scores."""
+    function, value = OF_ROWS[name]
+    x, t = torch.tensor([1e308, -1e308, 1.0, 0.0], dtype=torch.float64), torch.tensor([1.0, 2.0, 3.0, 5.0], dtype=torch.float64)
+    normalized = "entropy_normalize" in name
+    near, unit = (x / 1e308, 1e308) if normalized else (x.clamp(-2000.0, 2000.0), 1.0)
+
+    def derivatives(x, dx, value):
+        y = function(x, X[0, :4], value)
+        back = torch.cos(torch.arange(y.numel(), dtype=torch.float64)).reshape(y.shape)
+        found = second_derivatives(function, x, X[0, :4], value, back, dx, 0.3)
+        if value is not None:
+            found.append(torch.func.jvp(lambda value: function(x, X[0, :4], value), (value,), (value,))[1])
+        return found
+
+    values = [torch.tensor(one, dtype=torch.float64) for one in (0.5, 0.7, 1.0, 2.0)]
+    for now in values if "temperature" in name or "scale" in name else [value]:
+        got, want = derivatives(x, t, now), derivatives(near, t / unit, now)
+        assert got[0].isfinite().all()
+        for one, other in zip(got[normalized:], want[normalized:], strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
 @twice
 def test_forward_over_reverse_and_the_others(function, inputs):
     back = random(*function(*inputs).shape, seed=20)
