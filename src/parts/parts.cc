@@ -238,9 +238,35 @@ class Part<T>::Work {
     y.resize(n);
     for (std::size_t i = 0; i < n; ++i) y[i] = x[i] == std::numeric_limits<T>::infinity() ? T(0) : T(-kInfinity);
   }
+  // (x - top) / temperature, also where the difference or 1 / temperature would leave the range.
+  static double Quotient(double x, double top, double temperature) {
+    const double below = x - top;
+    if (below == -kInfinity && x > -kInfinity) return 2 * ((0.5 * x - 0.5 * top) / temperature);
+    return below / temperature;
+  }
+  // Scores, a maximum and a temperature with the same quotients, whose 1 / temperature is a normal number of type T, as PrepareRow
+  // makes them of a whole row. There a row's own maximum is subtracted; here it is that of all parts.
+  struct Prepared {
+    const T* x;
+    double top, temperature;
+  };
+  static Prepared Prepare(const T* x, std::size_t n, double top, double temperature, std::vector<T>& memory) {
+    constexpr double kLimit = sizeof(T) == 4 ? 0x1p100 : 0x1p900;  // kExtremeTemperature
+    const bool hot = temperature > kLimit;
+    if (!hot && temperature >= 1 / kLimit) return {x, top, temperature};
+    const T s = static_cast<T>(hot ? 1 / kLimit : kLimit), max = static_cast<T>(top);
+    memory.resize(n);
+    for (std::size_t i = 0; i < n; ++i) memory[i] = hot ? x[i] * s : (x[i] - max) * s;
+    if (hot) return {memory.data(), static_cast<double>(max * s), std::min(temperature / kLimit, kLimit)};
+    return {memory.data(), 0, std::max(temperature * kLimit, 1 / kLimit)};
+  }
   // The terms exp((x - top) / temperature) of a row that has a distribution.
   void Terms(const T* x, std::size_t n, double top, double temperature, T* e) const {
-    if (!IsFlat(top)) return kernels_.exp(x, n, static_cast<T>(top), temperature, e);
+    if (!IsFlat(top)) {
+      std::vector<T> memory;
+      const Prepared row = Prepare(x, n, top, temperature, memory);
+      return kernels_.exp(row.x, n, static_cast<T>(row.top), row.temperature, e);
+    }
     for (std::size_t i = 0; i < n; ++i) e[i] = x[i] == std::numeric_limits<T>::infinity() ? T(1) : T(0);
   }
   static bool Exists(double top) { return top > -kInfinity; }  // false for NaN

@@ -44,6 +44,15 @@ def masked(condition, values):
     return np.where(condition, values, 0.0)
 
 
+def relative(x, top, temperature):
+    """(x - top) / temperature in float64, also where the difference of finite scores leaves the range."""
+    wide = x.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        below = wide - top
+        halves = 2 * ((0.5 * wide - 0.5 * top) / temperature)
+        return np.where(np.isinf(below) & np.isfinite(wide) & np.isfinite(top), halves, below / temperature)
+
+
 def by_largest(top, dx):
     """The gradient of whole rows by their largest scores: 0 where that is +inf, NaN where there is no distribution."""
     dx = np.where(top == np.inf, 0.0, dx)
@@ -95,9 +104,7 @@ class Call:
 
     def log_p(self, x, top, total, temperature):
         """log softmax of scores in float64, from a maximum and a sum."""
-        wide = x.astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            z = np.where(np.isinf(top), np.where(wide == np.inf, 0.0, -np.inf), (wide - top) / temperature)
+        z = np.where(np.isinf(top), np.where(x == np.inf, 0.0, -np.inf), relative(x, top, temperature))
         return np.where(np.isnan(top) | (top == -np.inf), np.nan, z - logarithm(total))
 
 
@@ -111,19 +118,27 @@ def _map_forward(call):
 
 
 def _map_of_rows(call, name, params):
-    """Groups the rows: those with equal parameters form one part."""
+    def part_of(values, x):
+        own = iter(values)
+        given = tuple(next(own) if param == "rows" else param for param in params)
+        return _core.part_of_map(name, given, x, call.first, call.n)
+
+    return _grouped(call, part_of, True, 5 if name in SOLVES else 0)
+
+
+def _grouped(call, part_of, writes, count):
+    """Groups the rows: those with equal parameters form one part, part_of(parameters, x). `count`: the numbers of a row."""
     different, which = np.unique(call.params, axis=0, return_inverse=True)
     rows = [np.flatnonzero(which.reshape(-1) == i) for i in range(len(different))]
-    parts = []
-    for values, those in zip(different.tolist(), rows, strict=True):
-        own = iter(values)
-        given = [next(own) if param == "rows" else param for param in params]
-        parts.append(_core.part_of_map(name, tuple(given), np.ascontiguousarray(call.x[those]), call.first, call.n))
+    groups = zip(different.tolist(), rows, strict=True)
+    parts = [part_of(values, np.ascontiguousarray(call.x[those])) for values, those in groups]
     call.group.run_together(parts, [len(those) for those in rows])
-    y, numbers = np.empty_like(call.x), np.zeros((call.rows, 5 if name in SOLVES else 0))
+    y = np.empty_like(call.x) if writes else call.none.astype(call.x.dtype)
+    numbers = np.zeros((call.rows, count))
     for part, those in zip(parts, rows, strict=True):
-        y[those] = written(part, call.x[those])
-        if name in SOLVES:
+        if writes:
+            y[those] = written(part, call.x[those])
+        if count:
             numbers[those] = values_of(part, len(those))
     return y, numbers
 
@@ -274,13 +289,30 @@ def _refuse_unless_distributions(call, **logs):
 def _statistics_forward(call):
     if "tolerance" in call.spec:
         _refuse_unless_distributions(call, x=call.x)
+    if call.params is not None:
+
+        def part_of(values, x):
+            return _core.part_of_statistics(*values, call.spec["entropy"], call.target, x, call.first, call.n)
+
+        return _grouped(call, part_of, call.spec["writes"], 6)
     part = call.statistics(call.x, call.spec["temperature"], call.spec["entropy"])
     y = written(part, call.x) if call.spec["writes"] else call.none.astype(call.x.dtype)
     return y, values_of(part, call.rows)
 
 
 def _statistics_vjp(call, y, values, gy, gvalues):
-    temperature = call.spec["temperature"]
+    if call.params is None:
+        return _statistics_dx(call, y, values, gy, gvalues, call.spec["temperature"])
+    dx, top = _statistics_dx(call, y, values, gy, gvalues, call.params), values[:, 0:1]
+    if call.spec["name"] == "logsumexp":  # d T log sum exp(x/T) / dT is the entropy; an infinite value does not depend on T
+        return dx, np.where(np.isinf(top), 0.0, gvalues[:, 2:3] * values[:, 4:5])
+    # y is a function of x / T, and dx sums to 0.
+    below = np.where(dx != 0, relative(call.x, top, call.params), 0.0)
+    (slope,) = call.sums(-dx * below)
+    return dx, slope
+
+
+def _statistics_dx(call, y, values, gy, gvalues, temperature):
     log_p = call.log_p(call.x, values[:, 0:1], values[:, 1:2], temperature)
     p = exponential(log_p)
     dx = p * gvalues[:, 2:3] * temperature

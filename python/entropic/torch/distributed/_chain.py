@@ -1,29 +1,25 @@
 """A sampler's chain of steps on rows in parts."""
 
 import math
+import sys
 
 import numpy as np
 
 from entropic import _core
-from entropic.torch.distributed._calls import written
+from entropic.torch.distributed._calls import relative, written
 from entropic.torch.distributed._group import values_of
 
 
 class Chain:
-    """A chain of steps: the distribution is softmax(x / temperature), and dropped scores are -inf. Each row has its own
-    temperature."""
+    """A chain of steps: the distribution is softmax(x / temperature), and dropped scores are -inf.
+
+    The parts divide, by what they know of the whole row: here x / temperature could leave the range of x's type.
+    """
 
     def __init__(self, call):
         self.call = call
         self.x = call.x.copy()
-        self.temperature = np.ones(call.rows)
-
-    def _scaled(self):
-        """Scores at temperature 1."""
-        if (self.temperature == 1).all():
-            return self.x
-        with np.errstate(over="ignore"):
-            return np.ascontiguousarray((self.x.astype(np.float64) / self.temperature[:, None]).astype(self.x.dtype))
+        self.temperature = 1.0
 
     def _cut(self, part):
         kept = np.zeros(self.x.size, np.uint8)
@@ -33,44 +29,47 @@ class Chain:
     def apply(self, step, values):
         call = self.call
         if step == "temperature":
-            self.temperature = self.temperature * values[0]
+            # Like one machine's, a product of temperatures stays a temperature.
+            self.temperature = min(max(self.temperature * values[0], math.ulp(0.0)), sys.float_info.max)
         elif step == "typical_p":
-            part = _core.part_of_typical(values[0], 1.0, self._scaled(), call.first, call.n)
+            part = _core.part_of_typical(values[0], self.temperature, self.x, call.first, call.n)
             self._cut(call.group.run(part, call.rows))
         elif step in ("top_k", "top_p", "min_p"):
-            self._cut(call.map(f"{step}_softmax", values[0], 1.0, x=self._scaled()))
+            self._cut(call.map(f"{step}_softmax", values[0], self.temperature, x=self.x))
+        elif step == "entropy":
+            # Of softmax(x / temperature) as of softmax(x): the step replaces the temperature.
+            part = _core.part_of_gamma(values[0], 0.0, math.inf, 100, self.x, call.first, call.n)
+            self._tempered(values_of(call.group.run(part, call.rows), call.rows))
         else:
-            scaled = self._scaled() if step == "entropy_clip" else self.x
-            low, high = (values[0], values[0]) if step == "entropy" else values
-            if step == "entropy":
-                part = _core.part_of_gamma(low, 0.0, math.inf, 100, scaled, call.first, call.n)
-                self.temperature = np.ones(call.rows)
-                call.group.run(part, call.rows)
-            else:
-                part = call.map("entropy_clip", low, high, "scores", x=scaled)
-            self._tempered(values_of(part, call.rows), scaled)
+            if self.temperature != 1:
+                top = values_of(call.statistics(self.x, 1.0, False), call.rows)[:, 0:1]
+                self._scale(np.isfinite(top), relative(self.x, top, self.temperature))
+            part = call.map("entropy_clip", *values, "scores", x=self.x)
+            self._tempered(values_of(part, call.rows))
 
-    def _tempered(self, values, scaled):
-        gamma, top = values[:, 0], values[:, 3]
+    def _tempered(self, values):
+        """The distribution softmax(gamma x)."""
+        gamma, top = values[:, 0:1], values[:, 3:4]
         # The ends: equal scores, or only the largest.
-        flat, sharp = gamma == 0, np.isinf(gamma)
-        self.x = np.where(flat[:, None] & (self.x > -np.inf), 0.0, self.x).astype(self.x.dtype)
-        self.x = np.where(sharp[:, None] & (scaled < top[:, None]), -np.inf, self.x).astype(self.x.dtype)
+        self.x = np.where((gamma == 0) & (self.x > -np.inf), 0.0, self.x).astype(self.x.dtype)
+        self.x = np.where(np.isinf(gamma) & (self.x < top), -np.inf, self.x).astype(self.x.dtype)
+        between = (gamma > 0) & np.isfinite(gamma) & np.isfinite(top)
         with np.errstate(all="ignore"):
-            self.temperature = np.where(flat | sharp | np.isnan(gamma), 1.0, self.temperature / gamma)
+            self._scale(between, relative(self.x, top, 1 / np.where(between, gamma, 1.0)))
+
+    def _scale(self, rows, z):
+        """Some rows become z, with temperature 1. A score too low for x's type stays a score."""
+        lowest = np.where(self.x > -np.inf, np.finfo(self.x.dtype).min, -np.inf)
+        self.x = np.where(rows, np.maximum(z, lowest), self.x).astype(self.x.dtype)
+        self.temperature = 1.0
 
     def probs(self):
-        return written(self.call.map("softmax", 1.0, x=self._scaled()), self.x)
+        return written(self.call.map("softmax", self.temperature, x=self.x), self.x)
 
     def draw(self, streams):
         call, spec = self.call, self.call.spec
-        scores, temperature = self.x, 1.0
-        if len(set(self.temperature.tolist())) == 1:
-            temperature = float(self.temperature[0])
-        else:
-            scores = self._scaled()
         part = _core.part_of_sample(
-            temperature, spec["seed"], streams, spec["position"], spec["draws"], scores, call.first, call.n
+            self.temperature, spec["seed"], streams, spec["position"], spec["draws"], self.x, call.first, call.n
         )
         call.group.run(part, call.rows)
         indices = np.zeros(call.rows * spec["draws"], np.int64)

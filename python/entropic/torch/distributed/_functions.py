@@ -71,6 +71,10 @@ class Part:
         spec = as_text({"kind": kind, "name": name, **spec})
         return operate(self.rows, other, target, rows, spec, *self.given, self.group)
 
+    def temperature(self, name, value):
+        """What run takes: one number, or one of each row."""
+        return {"rows": self.of_rows(name, "temperature", value)[:, None]} if isinstance(value, Tensor) else {"temperature": value}
+
     def of_rows(self, name, argument, value):
         """A parameter that is a tensor, with one value for each row; it may be one number, or have x's shape with 1 for dim or
         without dim."""
@@ -256,41 +260,13 @@ def gamma_for_entropy(
     return GammaResult(gamma, reached.detach(), status)
 
 
-class _Divided(torch.autograd.Function):
-    """Rows of x / T, with the gradient of T summed exactly over all parts."""
-
-    @staticmethod
-    def forward(ctx, x, temperature, name, given, group):
-        ctx.group = Group(name, group, name)
-        ctx.extent = ctx.group.extent(len(x), x.shape[1], x.element_size(), *given)
-        ctx.save_for_backward(x, temperature)
-        return torch.where(x.isinf(), x, x / temperature[:, None]).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx, grad):
-        x, temperature = ctx.saved_tensors
-        wide, t = grad.double(), temperature.double()[:, None]
-        terms = torch.where(x.isinf(), 0, -wide * torch.where(x.isinf(), 0, x) / t**2)
-        (total,) = ctx.group.sums([terms.cpu().numpy()], *ctx.extent)
-        return (wide / t).to(x.dtype), torch.from_numpy(total[:, 0]).to(temperature), None, None, None
-
-
-def _divided(name, x, temperature, dim, axis, group, first, n):
-    """The part, its rows of x / T, and T of each row if it is a tensor."""
-    part = Part(name, x, dim, axis, group, first, n)
-    rows = part.of_rows(name, "temperature", temperature)
-    return part, _Divided.apply(part.rows, rows, name, part.given, part.group), rows
-
-
 @together
 def log_softmax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.log_softmax, of this rank's part of dim. Two rounds."""
     temperature = number("log_softmax", "temperature", temperature, rows=True)
-    if isinstance(temperature, Tensor):
-        part, scaled, _ = _divided("log_softmax", x, temperature, dim, axis, group, first, n)
-        return part.back(log_softmax(scaled, group=group, first=first, n=n))
     part = Part("log_softmax", x, dim, axis, group, first, n)
-    y, _ = part.run("statistics", "log_softmax", temperature=temperature, entropy=False, writes=True)
+    given = part.temperature("log_softmax", temperature)
+    y, _ = part.run("statistics", "log_softmax", **given, entropy=False, writes=True)
     return part.back(y)
 
 
@@ -312,13 +288,10 @@ def _statistics(name, x, target, temperature, dim, axis, group, first, n, **more
 def logsumexp(x, *, temperature=1.0, keepdim=False, keepdims=False, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.logsumexp: the whole row's number, on every rank. Two rounds."""
     temperature = number("logsumexp", "temperature", temperature, rows=True)
-    if isinstance(temperature, Tensor):
-        part, scaled, rows = _divided("logsumexp", x, temperature, dim, axis, group, first, n)
-        value = logsumexp(scaled, group=group, first=first, n=n)
-        # An infinite value does not depend on T.
-        return part.reduced(value * torch.where(value.isinf(), 1.0, rows), keepdim or keepdims)
     part = Part("logsumexp", x, dim, axis, group, first, n)
-    _, values = part.run("statistics", "logsumexp", temperature=temperature, entropy=False, writes=False)
+    given = part.temperature("logsumexp", temperature)
+    # The entropy is the derivative in a temperature.
+    _, values = part.run("statistics", "logsumexp", **given, entropy=isinstance(temperature, Tensor), writes=False)
     return part.reduced(values[:, 2], keepdim or keepdims)
 
 
