@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from entropic.torch._arguments import Tensor, checked_dim, from_array, one_dim, readable, spread
@@ -98,7 +99,7 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
         rows, number = spread(_NAME, "temperature", temperature, "logits", logits, dim), 1.0
         if readable(rows) and not bool(((rows > 0) & (rows < torch.inf)).all()):
             raise ValueError(f"{_NAME}: temperature must be above 0 and finite in every row")
-    elif isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
+    elif isinstance(temperature, bool) or not isinstance(temperature, (int, float, np.floating, np.integer)):
         raise TypeError(f"{_NAME}: temperature must be a number or a tensor, got {type(temperature).__name__}")
     elif not 0 < temperature < float("inf"):
         raise ValueError(f"{_NAME}: temperature must be above 0 and finite, got {temperature!r}")

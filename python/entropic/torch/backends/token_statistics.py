@@ -3,29 +3,47 @@
 import torch
 
 from entropic.torch._spec import absent, result_type
-from entropic.torch.backends.reference.token_statistics import statistics, statistics_vjp, top_indices
+from entropic.torch.backends.reference.token_statistics import limit_of, split, statistics, statistics_vjp, top_indices
 
 _PART = 1 << 18  # numbers
 _NOTHING = -1e4  # instead of -inf: its exponential is 0, and so are products with it
 
 
 def _parts(x, target, rows, dim):
-    """(slice, rows of x in the type of the computation, their classes, their temperatures or None), part by part."""
+    """(slice, rows of x in the type of the computation, their classes, their temperatures or None), part by part.
+
+    Rows are contiguous: the order of their sums, and so the bits, does not depend on the batch.
+    """
     n = x.shape[dim]
     flat, classes = x.movedim(dim, -1).reshape(-1, n), target.reshape(-1)
-    temperatures = None if rows is None else rows.reshape(-1, 1).to(result_type(x))
+    temperatures = None if rows is None else rows.reshape(-1, 1)
     step = max(1, _PART // max(1, n))
     for begin in range(0, len(flat), step):
         part = slice(begin, begin + step)
-        wide = flat[part].to(result_type(x))
+        wide = flat[part].to(result_type(x)).contiguous()
         yield part, wide, classes[part].unsqueeze(1), None if rows is None else temperatures[part]
 
 
-def _divided(wide, temperature, per_row):
-    """wide / T, in its place."""
-    if per_row is None and temperature == 1:
-        return wide
-    return wide.div_(temperature if per_row is None else per_row)
+class _Divisor:
+    """T of the rows, as numbers in the type of the computation."""
+
+    def __init__(self, temperature, per_row, dtype):
+        s, t = split(temperature if per_row is None else per_row, dtype)
+        self.some = torch.is_tensor(s)
+        self.ordinary = bool((s == 1).all()) if self.some else s == 1
+        self.s, self.t = (s.to(dtype), t.to(dtype)) if self.some else (s, t)
+
+    def of(self, wide):
+        """wide / T, in its place."""
+        wide = wide if self.ordinary else wide.mul_(self.s)
+        return wide if not self.some and self.t == 1 else wide.div_(self.t)
+
+    def of_difference(self, wide, largest):
+        """(wide - largest) / T. Of a hot temperature the difference of quotients, which cannot leave the range."""
+        if self.ordinary:
+            return self.of(wide - largest)
+        less = self.s.clamp(max=1) if self.some else min(self.s, 1.0)
+        return (wide * less - largest * less).mul_(self.s / less).div_(self.t)
 
 
 def _total(e):
@@ -38,9 +56,10 @@ def _total(e):
 
 
 def _odd(largest):
-    """The rows whose largest logit is not finite: a few by the definition, in float64."""
-    finite = largest.isfinite().squeeze(1)
-    return (~finite).nonzero().squeeze(1)
+    """The rows whose largest logit is not finite, or so large that a difference may not be: a few by the definition, in
+    float64."""
+    moderate = (largest.isfinite() & (largest <= limit_of(largest.dtype))).squeeze(1)
+    return (~moderate).nonzero().squeeze(1)
 
 
 def _check(target, n):
@@ -75,7 +94,8 @@ def _statistics(x, target, rows, temperature, top, dim):
     found = torch.empty(target.numel(), 4, dtype=result_type(x))
     for part, wide, classes, per_row in _parts(x, target, rows, dim):
         largest = wide.amax(1, keepdim=True)
-        z = _divided(wide - largest, temperature, per_row)
+        divisor = _Divisor(temperature, per_row, wide.dtype)
+        z = divisor.of_difference(wide, largest)
         own = z.gather(1, classes)
         e = z.clamp_(min=_NOTHING).exp()
         total = _total(e)
@@ -100,7 +120,8 @@ def _statistics_vjp(x, target, rows, known, grad, temperature, top, dim):
         of_logprob, of_entropy = (grad[part, k, None] for k in (0, 1))
         odd = _odd(largest)
         given = wide[odd].double()
-        z = _divided(wide - largest, temperature, per_row).clamp_(min=_NOTHING)
+        divisor = _Divisor(temperature, per_row, wide.dtype)
+        z = divisor.of_difference(wide, largest).clamp_(min=_NOTHING)
         d = torch.addcmul(of_logprob + of_entropy * (entropy + largest_p.log()), z, of_entropy)
         d *= z.exp() if rows is not None else z.exp_()
         d *= -largest_p
@@ -108,7 +129,7 @@ def _statistics_vjp(x, target, rows, known, grad, temperature, top, dim):
         d.scatter_add_(1, classes, torch.where(there, of_logprob, 0.0))
         if rows is not None:
             slopes[part] = -d.mul(z).sum(1, keepdim=True, dtype=torch.float64) / per_row
-        flat[part] = d if per_row is None and temperature == 1 else d.div_(temperature if per_row is None else per_row)
+        flat[part] = divisor.of(d)
         if len(odd):
             of_odd = None if per_row is None else per_row[odd].double()
             arguments = given, classes[odd, 0], of_odd, None, grad[part][odd].double(), temperature, 0, 1

@@ -152,16 +152,17 @@ def _softmax_vjp(call, p, g, temperature):
 
 def _at_entropy(call, y, values, g):
     """What derivatives of softmax(gamma x) at an entropy are made of: where they exist, p, g, the means of z and g under p, z
-    being scores below the maximum, and the variance and the covariance of z with g."""
-    p, x = y.astype(np.float64), call.x.astype(np.float64)
+    being gamma times scores below the maximum, and the variance and the covariance of z with g."""
+    p = y.astype(np.float64)
     gamma, status, top = values[:, 0:1], values[:, 2:3], values[:, 3:4]
+    exists = (status == 0) & np.isfinite(gamma) & (gamma > 0)
     live = (p > 0) & np.isfinite(top)
-    p, z, g = np.where(live, p, 0.0), np.where(live, x - np.where(np.isfinite(top), top, 0), 0.0), np.where(live, g, 0.0)
-    total, pz, pzz, pg, pzg = call.sums(p, p * z, p * z * z, p * g, p * z * g)
     with np.errstate(all="ignore"):
+        z = relative(call.x, top, 1 / np.where(exists, gamma, 1.0))
+        p, z, g = np.where(live, p, 0.0), np.where(live, z, 0.0), np.where(live, g, 0.0)
+        total, pz, pzz, pg, pzg = call.sums(p, p * z, p * z * z, p * g, p * z * g)
         mean, mean_g = pz / total, pg / total
         variance, covariance = pzz / total - mean * mean, pzg / total - mean * mean_g
-    exists = (status == 0) & np.isfinite(gamma) & (gamma > 0)
     return exists, p, g, z - mean, mean_g, variance, covariance
 
 
@@ -170,7 +171,7 @@ def _gamma_vjp(call, y, values, gy, ggamma):
     gamma, status = values[:, 0:1], values[:, 2:3]
     with np.errstate(all="ignore"):
         u = p * z
-        dx = gamma * (p * (g - mean_g) - u * (covariance / variance)) - ggamma * gamma * u / variance
+        dx = gamma * (p * (g - mean_g) - u * (covariance / variance)) - ggamma * gamma * gamma * u / variance
     dx = np.where(exists, dx, 0.0)
     if call.spec["name"] == "entropy_clip":
         dx = np.where((gamma == 1) & (status == 0), p * (g - mean_g), dx)
@@ -224,10 +225,10 @@ def _alpha_slope(call, p, g, alpha):
 
 
 def _entropy_slope(call, y, values, g):
-    """dp / dH = -p (x - mean) / (gamma variance), if p has the entropy."""
+    """dp / dH = -p (z - mean) / variance, z = gamma x, if p has the entropy."""
     exists, *_, variance, covariance = _at_entropy(call, y, values, g)
     with np.errstate(all="ignore"):
-        slope = -covariance / (values[:, 0:1] * variance)
+        slope = -covariance / variance
     slope = np.where(exists & np.isfinite(slope), slope, 0.0)
     return np.where(values[:, 2:3] == INVALID, np.nan, slope)
 
@@ -353,8 +354,11 @@ def _loss_forward(call):
     q = call.other.astype(np.float64) if soft else call.chosen()
     # Beside +inf all finite scores are as -inf.
     x = np.where(top == np.inf, np.where(x == np.inf, 0.0, -np.inf), x)
-    live = np.isfinite(x)
-    z = np.where(live, x - np.where(np.isfinite(top), top, 0.0), 0.0)
+    # A difference that leaves the range is as one from an absent score.
+    with np.errstate(over="ignore"):
+        z = x - np.where(np.isfinite(top), top, 0.0)
+    live = np.isfinite(z)
+    z = np.where(live, z, 0.0)
 
     def omega(d):
         if alpha == 1:

@@ -37,31 +37,37 @@ class Chain:
         elif step in ("top_k", "top_p", "min_p"):
             self._cut(call.map(f"{step}_softmax", values[0], self.temperature, x=self.x))
         elif step == "entropy":
-            # Of softmax(x / temperature) as of softmax(x): the step replaces the temperature.
-            part = _core.part_of_gamma(values[0], 0.0, math.inf, 100, self.x, call.first, call.n)
-            self._tempered(values_of(call.group.run(part, call.rows), call.rows))
+            self._normalize(*values, np.arange(call.rows))
+            self.temperature = 1.0
         else:
-            if self.temperature != 1:
-                top = values_of(call.statistics(self.x, 1.0, False), call.rows)[:, 0:1]
-                self._scale(np.isfinite(top), relative(self.x, top, self.temperature))
-            part = call.map("entropy_clip", *values, "scores", x=self.x)
-            self._tempered(values_of(part, call.rows))
+            numbers = values_of(call.statistics(self.x, self.temperature, True), call.rows)
+            top, reached = numbers[:, 0:1], numbers[:, 4:5]
+            goal = np.clip(reached, *values)
+            outside = (goal != reached) & ~np.isnan(reached)
+            if outside.any():
+                those = np.flatnonzero(~outside & np.isfinite(top))
+                self._put(those, relative(self.x[those], top[those], self.temperature))
+                for one in np.unique(goal[outside]):
+                    self._normalize(one, np.flatnonzero(outside & (goal == one)))
+                self.temperature = 1.0
 
-    def _tempered(self, values):
-        """The distribution softmax(gamma x)."""
+    def _normalize(self, goal, those):
+        """Brings some rows to an entropy, at temperature 1. Neither a temperature nor a factor of the scores has an effect."""
+        call = self.call
+        x = np.ascontiguousarray(self.x[those])
+        part = _core.part_of_gamma(goal, 0.0, math.inf, 100, x, call.first, call.n)
+        values = values_of(call.group.run(part, len(x)), len(x))
         gamma, top = values[:, 0:1], values[:, 3:4]
         # The ends: equal scores, or only the largest.
-        self.x = np.where((gamma == 0) & (self.x > -np.inf), 0.0, self.x).astype(self.x.dtype)
-        self.x = np.where(np.isinf(gamma) & (self.x < top), -np.inf, self.x).astype(self.x.dtype)
-        between = (gamma > 0) & np.isfinite(gamma) & np.isfinite(top)
-        with np.errstate(all="ignore"):
-            self._scale(between, relative(self.x, top, 1 / np.where(between, gamma, 1.0)))
+        x = np.where((gamma == 0) & (x > -np.inf), 0.0, np.where(np.isinf(gamma) & (x < top), -np.inf, x))
+        self.x[those] = x
+        between = np.flatnonzero((gamma > 0) & np.isfinite(gamma) & np.isfinite(top))
+        self._put(those[between], relative(x[between], top[between], 1 / gamma[between]))
 
-    def _scale(self, rows, z):
-        """Some rows become z, with temperature 1. A score too low for x's type stays a score."""
-        lowest = np.where(self.x > -np.inf, np.finfo(self.x.dtype).min, -np.inf)
-        self.x = np.where(rows, np.maximum(z, lowest), self.x).astype(self.x.dtype)
-        self.temperature = 1.0
+    def _put(self, those, z):
+        """Some rows become z. A score too low for x's type stays a score."""
+        x = self.x[those]
+        self.x[those] = np.maximum(z, np.where(x > -np.inf, np.finfo(x.dtype).min, -np.inf))
 
     def probs(self):
         return written(self.call.map("softmax", self.temperature, x=self.x), self.x)

@@ -151,7 +151,7 @@ def number(name, argument, value, low=0.0, high=math.inf, *, least=False, rows=F
     """A parameter; where `rows`, also a tensor of one for each row."""
     if rows and isinstance(value, Tensor):
         return _tensor_number(name, argument, value, low, high, least)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
         raise TypeError(f"{name}: {argument} must be a number, got {type(value).__name__}")
     good = low <= value <= high if least else low < value <= high
     if not good or value == math.inf:

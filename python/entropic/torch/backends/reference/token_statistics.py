@@ -24,12 +24,43 @@ def top_indices(x, top, dim):
     return chosen.gather(-1, order)
 
 
+def limit_of(dtype):
+    """Above it, and below its inverse, 1/T is not a normal number of a type, or nearly not; a difference of smaller logits is."""
+    return 2.0**900 if dtype == torch.float64 else 2.0**100
+
+
+def split(temperature, dtype):
+    """(s, t), for which x/T is s x / t with a normal number 1/t. T is a number, or a tensor of float64.
+
+    As in the kernels, temperatures beyond s^-2 act like this limit, where all logits are infinitely far apart, or all equal.
+    """
+    limit = limit_of(dtype)
+    if isinstance(temperature, torch.Tensor):
+        one = torch.ones_like(temperature)  # numbers beyond float32, which torch.where would take them for
+        s = torch.where(temperature > limit, one / limit, torch.where(temperature < 1 / limit, one * limit, one))
+        return s, (temperature * s).clamp(1 / limit, limit)
+    s = 1 / limit if temperature > limit else limit if temperature < 1 / limit else 1.0
+    return s, min(max(temperature * s, 1 / limit), limit)
+
+
+def _quotient(value, rows, temperature, dtype):
+    """value / T."""
+    s, t = split(temperature if rows is None else rows, dtype)
+    return value * s / t
+
+
 def _log_softmax(x, rows, temperature, dim):
     """(z, log p), where z are logits minus the largest, divided; a temperature does not change -inf."""
     x = canonical(working(x), dim)
     there, largest = x > -torch.inf, x.amax(dim, keepdim=True).detach()
-    x = x - torch.where(largest > -torch.inf, largest, 0.0)  # before the division, whose rounding grows with the logits
-    z = torch.where(there, torch.where(there, x, 0.0) / (temperature if rows is None else rows), x)
+    largest = torch.where(largest > -torch.inf, largest, 0.0)
+    s, t = split(temperature if rows is None else rows, x.dtype)
+    # The largest is subtracted before the division, whose rounding grows with the logits. Where the difference would leave the
+    # range, all are less beforehand: by a hot temperature's s, or halved.
+    hot = s.clamp(max=1.0).to(x.dtype) if isinstance(s, torch.Tensor) else min(s, 1.0)
+    less = torch.where(largest > limit_of(x.dtype), 0.5, 1.0).to(x.dtype) * hot
+    x = x * less - largest * less
+    z = torch.where(there, torch.where(there, x, 0.0) / t * (s / less), x)
     return z, torch.log_softmax(z, dim)
 
 
@@ -59,12 +90,14 @@ def statistics_vjp(x, target, rows, _, grad, temperature, top, dim):
     dz = of_logprob * (own - p) - of_entropy * p * (torch.where(log_p > -torch.inf, log_p, 0.0) + _entropy(log_p, dim))
     dz = torch.where(there & ~(x == torch.inf).any(dim, keepdim=True), dz, 0.0)
     dz = torch.where(has_none(x, dim), torch.nan, dz)
-    dx = (dz / (temperature if rows is None else rows)).to(x.dtype).contiguous()
+    dx = _quotient(dz, rows, temperature, result_type(x)).to(x.dtype).contiguous()
     if rows is None:
         return dx, absent(x)
     # From the largest score: dz sums to 0 except where the token is absent, and no slope may depend on what all scores share.
-    below = torch.where(there, z - z.amax(dim, keepdim=True), 0.0)
-    return dx, -((dz * below).sum(dim, keepdim=True) / rows).to(torch.float64).contiguous()
+    # Beside +inf all other logits are absent.
+    below = torch.where(z > -torch.inf, z - z.amax(dim, keepdim=True), 0.0)
+    slope = (dz * below).sum(dim, keepdim=True).to(torch.float64)
+    return dx, -(slope / rows).contiguous()
 
 
 IMPLEMENTATIONS = {"token_statistics": statistics, "token_statistics_vjp": statistics_vjp}
