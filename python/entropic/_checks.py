@@ -1,5 +1,6 @@
 """Single numbers as arguments, and errors that several functions share."""
 
+import importlib
 import math
 import operator
 
@@ -62,9 +63,18 @@ def asked_params(function, names, values, param_grad):
     return list(asked)
 
 
+def of_torch(operation, x):
+    """Whether x is a tensor of torch for which entropic.torch has the operation. For messages: it imports entropic.torch."""
+    if not type(x).__module__.startswith("torch"):
+        return False
+    return hasattr(importlib.import_module("entropic.torch"), operation)
+
+
 def no_autograd(operation, name, x):
     """Refuses a tensor that requires grad, for functions that autograd does not see."""
     if getattr(x, "requires_grad", False):
+        if not of_torch(operation.removesuffix("_vjp"), x):
+            no_gradient(operation, name, x)
         raise TypeError(
             f"{operation}: {name} is a {type(x).__name__} that requires grad; the functions of entropic.torch are "
             f"differentiable, or pass {name}.detach() and use the _vjp function for the gradient"

@@ -83,9 +83,11 @@ def to_numpy(operation, argument, x, bfloat16=False):
         if on_host:
             return x.float().numpy() if bfloat16 and is_bfloat16(x) else np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        hint = ""
+        if kind == "Tensor":
+            hint = "; entropic.torch can" if _checks.of_torch(operation, x) else f"; pass {argument}.float()"
         raise TypeError(
-            f"{operation}: {argument} is a {kind} of dtype {getattr(x, 'dtype', None)} that NumPy cannot read"
-            f"{'; entropic.torch can' if kind == 'Tensor' else ''}: {error}"
+            f"{operation}: {argument} is a {kind} of dtype {getattr(x, 'dtype', None)} that NumPy cannot read{hint}: {error}"
         ) from error
     raise TypeError(
         f"{operation}: {argument} is a {kind} on device {getattr(x, 'device', None)}, and entropic computes on the CPU, "

@@ -74,7 +74,7 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
         (temperature,),
         natural(name, "seed", seed),
         _streams(name, rows, stream),
-        _position(name, position, count),
+        position_of(name, position, count),
     )
     return _shaped(rows, x, indices, size)
 
@@ -152,7 +152,7 @@ def _lazy_draws(name, draw, x, size, stream, position, axis):
         import dask.array as da
 
         count = natural(name, "size", size, 1 << 62)
-        first = _position(name, position, count)
+        first = position_of(name, position, count)
         draws = [_lazy_draws(name, draw, x, None, stream, first + i, axis) for i in range(count)]
         return da.stack(draws, -1) if draws else _lazy_draws(name, draw, x, None, stream, first, axis)[..., np.newaxis][..., :0]
     streams = _lazy_streams(x, stream, axis)
@@ -273,7 +273,7 @@ class Sampler:
             return _device.draws_of(name, "sampler_sample", parameters, x, axis, _device_stream(name, stream), size, "indices")
         rows = _layout.Along(name, "x", x, axis)
         indices, count = _indices(name, rows, size)
-        self._core.sample(rows.values, indices, rows.axis, _streams(name, rows, stream), _position(name, position, count))
+        self._core.sample(rows.values, indices, rows.axis, _streams(name, rows, stream), position_of(name, position, count))
         return _shaped(rows, x, indices, size)
 
     def _named(self):
@@ -327,14 +327,14 @@ def signed(number):
     return number - (1 << 64) if number >> 63 else number
 
 
-def _position(function, position, count):
+def position_of(function, position, count):
     return natural(function, "position", position, (1 << 64) - count + 1 if count else 1 << 64)
 
 
 def _key(function, seed, position=0, size=None):
     """Seed and position as signed numbers of 64 bits, which parameters of the C interface are."""
     count = 1 if size is None else natural(function, "size", size, 1 << 62)
-    numbers = {"seed": natural(function, "seed", seed), "position": _position(function, position, count)}
+    numbers = {"seed": natural(function, "seed", seed), "position": position_of(function, position, count)}
     return {name: signed(number) for name, number in numbers.items()}
 
 

@@ -1,6 +1,7 @@
 """Sampling: arrays of every kind, draws that only depend on their noise and their row, laws, and errors."""
 
 import doctest
+import importlib
 import inspect
 import pickle
 
@@ -336,3 +337,23 @@ def test_torch():
         entropic.torch.gumbel_softmax([1.0], seed=1)
     with pytest.raises(IndexError, match="dim 2 is out of bounds"):
         entropic.torch.gumbel_softmax(x, seed=1, dim=2)
+
+
+def test_messages_about_tensors_name_only_what_exists():
+    """There is no entropic.torch.sample, and no sample_vjp."""
+    torch = pytest.importorskip("torch")
+    half, moving = torch.zeros(3, dtype=torch.bfloat16), torch.zeros(3, requires_grad=True)
+    draws = {"sample": lambda x: entropic.sample(x, seed=1), "Sampler.probs": lambda x: entropic.Sampler([]).probs(x)}
+    for name, draw in draws.items():
+        with pytest.raises(
+            TypeError, match=rf"^{name}: x is a Tensor of dtype torch.bfloat16 that NumPy cannot read; pass x.float"
+        ):
+            draw(half)
+        with pytest.raises(
+            TypeError, match=rf"^{name}: x is a Tensor that requires grad, and the result has no gradient; pass x.det"
+        ):
+            draw(moving)
+    with pytest.raises(TypeError, match="use the _vjp function"):
+        entropic.softmax(moving)
+    with pytest.raises(TypeError, match=r"^token_statistics: logits must be a torch.Tensor, got ndarray$"):
+        importlib.import_module("entropic.torch").token_statistics(np.zeros((2, 3)), torch.zeros(2, dtype=torch.int64))

@@ -376,6 +376,166 @@ def test_top_indices_where_parts_have_fewer_tokens(ranks, cuts):
             assert not good and kind == "ValueError" and f"token_statistics: top must be {wrong}" in message
 
 
+EXTREME = [1e-300, 1e-46, 1e-39, 1e30, 1e300]
+MAPS = {
+    "softmax": {},
+    "log_softmax": {},
+    "logsumexp": {},
+    "sparsemax": {},
+    "entmax": {"alpha": 1.5},
+    "top_k_softmax": {"k": 3},
+    "top_p_softmax": {"p": 0.7},
+    "min_p_softmax": {"p": 0.3},
+}
+
+
+def wide_rows(dtype):
+    """Scores of ordinary size, and such whose differences leave the type's range."""
+    big, inf = 1.7e308 if dtype is torch.float64 else 3e38, float("inf")
+    rows = [
+        [0.0, 1.0, 2.0, 3.0, -1.0],
+        [0.0] * 5,
+        [5.0, 5.0, 4.0, -3.0, -inf],
+        [-3.0, -2.0, -2.6, -8.0, -9.0],
+        [1e6 + 0.5, 1e6, 1e6 - 1, 0.0, 1.0],
+        [big, -big, 0.97 * big, 0.0, 1.0],
+        [-big, -0.99 * big, -0.9 * big, -big, -inf],
+        [big, -big, -big, -inf, 0.5 * big],
+    ]
+    return torch.tensor(rows, dtype=dtype)
+
+
+def extremes(rank, size, dtype):
+    """Maps, token statistics, draws and chains of two of three parts; of entropic.torch, or entropic on NumPy, if size is 0."""
+    whole = wide_rows(dtype)
+    cuts = (0, 2, 2, 5)
+    x = whole[:, cuts[rank] : cuts[rank + 1]].contiguous() if size == 3 else whole
+    library, where = (D, {"group": _groups[size]}) if size else (et, {})
+    target, found = torch.full((len(x),), 2), {}
+    for temperature in EXTREME:
+        for rows in (False, True):
+            given = torch.full((len(x), 1), temperature, dtype=torch.float64) if rows else temperature
+            for name, params in MAPS.items():
+                found[name, temperature, rows] = getattr(library, name)(x, temperature=given, **params, **where)
+        told = library.token_statistics(x, target, temperature=temperature, **where)
+        found |= {(f"statistic {k}", temperature): told[k] for k in range(3)}
+        for steps in ([], [("top_k", 2)], [("top_p", 0.7)], [("min_p", 0.3)], [("typical_p", 0.7)]):
+            chain = [("temperature", temperature), *steps]
+            if size:
+                sampler, given = D.Sampler(chain, seed=3), x
+            else:
+                sampler, given = entropic.Sampler(chain, seed=3), x.numpy()
+            found[f"chain {steps}", temperature] = torch.as_tensor(sampler.probs(given, **where))
+            found[f"drawn by {steps}", temperature] = torch.as_tensor(sampler.sample(given, size=9, **where))
+    for name, params in {
+        "entropy_normalize": {"entropy": 0.5},
+        "entropy_clip": {"min_entropy": 0.3, "max_entropy": 0.6},
+    }.items():
+        moving = x.clone().requires_grad_()
+        y = getattr(library, name)(moving, **params, **where)
+        g = torch.arange(5.0)[cuts[rank] : cuts[rank + 1]] if size == 3 else torch.arange(5.0)
+        found[name,] = y.detach()
+        found[f"{name} gradient",] = torch.autograd.grad(y, moving, g.expand(y.shape).to(y.dtype))[0]
+    for name in ("sparsemax_loss", "entmax_loss"):
+        found[name,] = getattr(library, name)(x, target, **where)
+    return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_extreme_temperatures_and_scores(ranks, dtype):
+    """As on one machine, with the same bits for any number of parts, where x / T or a difference leaves the type's range."""
+    want = extremes(0, 0, dtype)
+    alone, parts = (all_of(ranks("extremes", size, dtype)) for size in (1, 3))
+    tolerance = 2e-6 if dtype is torch.float32 else 1e-11
+    for key, expected in want.items():
+        found = alone[0][key]
+        several = [answer[key] for answer in parts]
+        joined = torch.cat(several, -1) if sum(one.shape[-1] for one in several) == 5 else several[0]
+        assert torch.equal(joined.nan_to_num(7), found.nan_to_num(7)), key
+        np.testing.assert_allclose(found, expected, rtol=5 * tolerance, atol=tolerance, err_msg=str(key))
+
+
+def test_chains_with_entropies_at_extreme_temperatures():
+    x = wide_rows(torch.float64)
+    steps = (
+        [("entropy", 0.5)],
+        [("entropy_clip", (0.3, 0.6))],
+        [("top_k", 3), ("entropy_clip", (None, 0.4)), ("temperature", 2.0)],
+    )
+    for temperature in EXTREME[1:]:
+        for some in steps:
+            chain = [("temperature", temperature), *some]
+            found, want = D.Sampler(chain).probs(x), entropic.Sampler(chain).probs(x.numpy())
+            np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-9, err_msg=str(chain))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"seed": 1.5},
+        {"seed": -1},
+        {"seed": 2**64},
+        {"seed": 1, "stream": -1},
+        {"seed": 1, "stream": 0.5},
+        {"seed": 1, "stream": [-1, 0]},
+        {"seed": 1, "position": -1},
+        {"seed": 1, "position": 2**64 - 1, "size": 3},
+        {"seed": 1, "size": -1},
+        {"seed": 1, "size": 2.0},
+        {"seed": 1, "temperature": "a"},
+    ],
+    ids=str,
+)
+def test_arguments_of_draws_are_checked_as_on_one_machine(given):
+    x = torch.zeros(2, 4)
+    with pytest.raises((TypeError, ValueError)) as want:
+        entropic.sample(x, **given)
+    with pytest.raises(want.type) as found:
+        D.sample(x, **given)
+    assert str(found.value) == str(want.value)
+    of_sampler = {name: value for name, value in given.items() if name not in ("seed", "temperature")}
+    if of_sampler:
+        with pytest.raises(want.type) as found:
+            D.Sampler([], seed=1).sample(x, **of_sampler)
+        assert str(found.value) == f"Sampler.{want.value}"
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [("temperature", "a")],
+        [("temperature", 0.0)],
+        [("entropy_clip", 3)],
+        [("top_k", 0)],
+        [("top_k", 1.5)],
+        [("top_p", 2.0)],
+        [("heat", 1.0)],
+        [3],
+        "ab",
+        None,
+    ],
+    ids=str,
+)
+def test_steps_are_checked_as_on_one_machine(steps):
+    with pytest.raises((TypeError, ValueError)) as want:
+        entropic.Sampler(steps)
+    with pytest.raises(want.type) as found:
+        D.Sampler(steps)
+    assert str(found.value) == str(want.value)
+
+
+def test_draws_take_what_one_machine_takes():
+    x = torch.randn(2, 3, 50, generator=torch.Generator().manual_seed(1))
+    chain = [("temperature", np.float32(0.5)), ("top_k", np.int64(20)), ("entropy_clip", (None, 2))]
+    ours, theirs = D.Sampler(chain, seed=np.int64(5)), entropic.Sampler(chain, seed=5)
+    np.testing.assert_allclose(ours.probs(x), theirs.probs(x.numpy()), atol=1e-6)
+    streams = 3, 2**64 - 2, [4, 5, 6], np.arange(6, dtype=np.uint64) + np.uint64(2**63), torch.tensor([[1], [9]])
+    for stream in streams:
+        for size in (None, 0, 4):
+            found, want = (one.sample(x, size=size, stream=stream, position=7) for one in (ours, theirs))
+            assert np.array_equal(found, want)
+
+
 def special(rank, size):
     x = rows_of(torch.float32)
     x[0, 3], x[1, 10], x[1, 4000], x[2] = float("nan"), float("inf"), float("inf"), -float("inf")

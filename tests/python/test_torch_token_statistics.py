@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
@@ -53,6 +54,94 @@ def test_small_entropies_keep_their_digits():
     want = plain(x, torch.tensor([0]))
     assert found.entropy.item() == pytest.approx(want[1].item(), rel=1e-6)
     assert found.logprob.item() == pytest.approx(-(math.exp(-30) + math.exp(-31)), rel=1e-6)
+
+
+EXTREME = [1e-300, 1e-60, 1e-46, 1e-39, 1e30, 1e38, 1e300, 1e308]
+
+
+def wide_rows(dtype):
+    """Ordinary and equal logits, and such whose differences leave the type's range."""
+    big = 1.7e308 if dtype is torch.float64 else 3e38
+    rows = [
+        [0.0, 1.0, 2.0, 3.0],
+        [0.0] * 4,
+        [5.0, 5.0, -math.inf, 4.0],
+        [big, -big, 0.9 * big, 1.0],
+        [-big, -0.99 * big, -big, -1.0],
+    ]
+    return torch.tensor(rows, dtype=dtype)
+
+
+@pytest.mark.parametrize("temperature", EXTREME)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_extreme_temperatures_and_logits(dtype, temperature):
+    """As softmax and log_softmax have them."""
+    x = wide_rows(dtype)
+    wide = x if dtype is torch.float64 else x.float()
+    of_rows = torch.full((len(x), 1), temperature, dtype=torch.float64)
+    log_p, p = et.log_softmax(wide, temperature=temperature), et.softmax(wide, temperature=temperature)
+    tolerance = {"rtol": 1e-11, "atol": 1e-11} if dtype is torch.float64 else {"rtol": 1e-5, "atol": 2e-6}
+    for token in range(4):
+        target = torch.full((len(x),), token)
+        found = [
+            torch.stack(et.token_statistics(x, target, temperature=temperature)[:3], 1),
+            torch.stack(et.token_statistics(x, target, temperature=of_rows)[:3], 1),
+            reference.IMPLEMENTATIONS["token_statistics"](x, target, None, temperature, 0, 1)[0][:, :3],
+            reference.IMPLEMENTATIONS["token_statistics"](x, target, of_rows, 1.0, 0, 1)[0][:, :3],
+        ]
+        for one in found:
+            torch.testing.assert_close(one[:, 0], log_p[:, token], **tolerance)
+            torch.testing.assert_close(one[:, 1], et.entropy(p), **tolerance)
+            torch.testing.assert_close(one[:, 2], p.amax(1), **tolerance)
+
+
+@pytest.mark.parametrize("temperature", [1e-30, 1e-39, 1e-46, 1e30, 1e300])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_at_extreme_temperatures(dtype, temperature):
+    """Never NaN, and those of log_softmax as far as both are normal numbers."""
+    x, target = wide_rows(dtype)[:3].requires_grad_(), torch.tensor([3, 0, 1])
+    (found,) = torch.autograd.grad(et.token_statistics(x, target, temperature=temperature).logprob.sum(), x)
+    log_p = et.log_softmax(x, temperature=temperature).gather(1, target[:, None])
+    (want,) = torch.autograd.grad(log_p[log_p.isfinite()].sum(), x)
+    assert not found.isnan().any()
+    torch.testing.assert_close(found[:2], want[:2], rtol=1e-5, atol=0 if temperature > 1 else 1e-6 / temperature)
+
+
+@pytest.mark.parametrize("run", ["kernel", "reference"])
+def test_infinite_logits_leave_a_shared_temperature_its_gradient(run):
+    x, target = torch.tensor([[math.inf, 0.0], [1.0, 2.0]]), torch.tensor([0, 0])
+    temperature = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
+    if run == "kernel":
+        found = et.token_statistics(x, target, temperature=temperature)
+        slopes = [torch.autograd.grad(one.sum(), temperature, retain_graph=True)[0] for one in found[:2]]
+    else:
+        rows = torch.ones(2, 1, dtype=torch.float64)
+        known, _ = reference.IMPLEMENTATIONS["token_statistics"](x, target, rows, 1.0, 0, 1)
+        grads = (torch.eye(4)[k].expand(2, 4) for k in (0, 1))
+        of = reference.IMPLEMENTATIONS["token_statistics_vjp"]
+        slopes = [of(x, target, rows, known, grad, 1.0, 0, 1)[1].sum() for grad in grads]
+    assert slopes[0].item() == pytest.approx(0.7310585786, rel=1e-6)
+    assert slopes[1].item() == pytest.approx(0.1966119332, rel=1e-6)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_bits_do_not_depend_on_the_batch(dim):
+    x, _ = cases(16, 16, 16, dtype=torch.float32)
+    for count in (1, 3, 7, 15):
+        lead = tuple(slice(None if d == dim else count) for d in range(3))
+        some, all_of = x[lead].contiguous(), x
+        target = torch.zeros(16, 16, dtype=torch.int64)
+        found = et.token_statistics(some, target[:count, :count], dim=dim)
+        want = et.token_statistics(all_of, target, dim=dim)
+        for a, b in zip(found[:3], want[:3], strict=True):
+            assert torch.equal(a, b[:count, :count])
+
+
+def test_temperatures_of_numpy():
+    x, target = cases(3, 5)
+    for value in (np.float32(0.5), np.float64(0.5), np.int64(2), np.float16(2)):
+        found, want = (et.token_statistics(x, target, temperature=t) for t in (value, float(value)))
+        assert all(torch.equal(a, b) for a, b in zip(found[:3], want[:3], strict=True))
 
 
 def rows_of_many_kinds(dtype):

@@ -7,6 +7,7 @@ import operator
 import numpy as np
 import torch
 
+import entropic
 from entropic import _checks, _convert
 from entropic.torch._compat import constants, get_proxy_mode, in_transform, is_differentiated, is_fake
 from entropic.torch.backends.cpu import CODES
@@ -38,9 +39,8 @@ def integer_dim(name, dim):
 def checked_dim(name, argument, x, dim):
     """dim counted from 0, after checking that the operators take this tensor."""
     if not isinstance(x, Tensor):
-        raise TypeError(
-            f"{name}: {argument} must be a torch.Tensor, got {type(x).__name__}; entropic.{name} takes other arrays"
-        )
+        others = f"; entropic.{name} takes other arrays" if hasattr(entropic, name) else ""
+        raise TypeError(f"{name}: {argument} must be a torch.Tensor, got {type(x).__name__}{others}")
     if x.dtype not in CODES:
         raise TypeError(
             f"{name}: {argument} must be of float16, bfloat16, float32 or float64, got dtype {x.dtype}; pass {argument}.float()"

@@ -90,7 +90,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     """
     name = "gumbel_softmax"
     dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
-    key = _streams(name, stream, x, dim), signed(natural(name, "seed", seed)), dim
+    key = streams_of(name, stream, x, dim), signed(natural(name, "seed", seed)), dim
     hard = _checks.flag(name, "hard", hard)
 
     # +inf scores are equally likely, and the others impossible.
@@ -102,7 +102,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     return with_gradient_of(_one_hot(x, *key).to(x.dtype), p) if hard else p
 
 
-def _streams(name, stream, x, dim):
+def streams_of(name, stream, x, dim):
     """One stream for each row, in x's shape without dim."""
     lead = (*x.shape[:dim], *x.shape[dim + 1 :])
     count = math.prod(lead)

@@ -73,7 +73,9 @@ class Part:
 
     def temperature(self, name, value):
         """What run takes: one number, or one of each row."""
-        return {"rows": self.of_rows(name, "temperature", value)[:, None]} if isinstance(value, Tensor) else {"temperature": value}
+        return (
+            {"rows": self.of_rows(name, "temperature", value)[:, None]} if isinstance(value, Tensor) else {"temperature": value}
+        )
 
     def of_rows(self, name, argument, value):
         """A parameter that is a tensor, with one value for each row; it may be one number, or have x's shape with 1 for dim or

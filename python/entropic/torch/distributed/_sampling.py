@@ -1,21 +1,31 @@
 """The functions that draw."""
 
-import torch
-from torch import Tensor
-
-from entropic._sampling import STEPS
+from entropic import _checks, _sampling
 from entropic.torch._arguments import as_text
+from entropic.torch._sampling import streams_of
 from entropic.torch.distributed._functions import Part, number, together
 from entropic.torch.distributed._operators import chain_probs, draw
 
 __all__ = ["Sampler", "sample"]
 
 
-def _streams(name, part, stream):
-    rows = part.rows.shape[0]
-    if isinstance(stream, Tensor):
-        return stream.expand(part.lead).reshape(-1).to(torch.int64).contiguous()
-    return torch.arange(rows, dtype=torch.int64) + stream
+def _drawn(name, steps, seed, x, size, stream, position, dim, axis, group, first, n):
+    part = Part(name, x, dim, axis, group, first, n)
+    draws = 1 if size is None else _sampling.natural(name, "size", size, 1 << 62)
+    position = _sampling.position_of(name, position, draws)
+    streams = streams_of(name, stream, x, part.dim).reshape(-1).contiguous()
+    spec = as_text({"name": name, "steps": steps, "seed": seed, "position": position, "draws": draws})
+    found = draw(part.rows.detach(), streams, spec, *part.given, part.group)
+    return found.reshape(part.lead if size is None else (*part.lead, draws))
+
+
+def _numbers(step):
+    """A step's name and numbers, as text has them."""
+    kinds = {"int": _checks.integer, "float": _checks.number}
+    name, *values = step.values()
+    params = _sampling.STEPS[name]["params"]
+    given = zip(params, values, strict=True)
+    return name, [kinds[param["kind"]](name, param["name"], value) for param, value in given]
 
 
 class Sampler:
@@ -26,30 +36,23 @@ class Sampler:
     """
 
     def __init__(self, steps, *, seed=0):
-        self.steps, self.seed = [], int(seed)
-        for step, value in steps:
-            if step not in STEPS:
-                raise ValueError(f"Sampler: a step must be one of {', '.join(STEPS)}, got {step!r}")
-            values = list(value) if isinstance(value, (tuple, list)) else [value]
-            self.steps.append((step, values))
-
-    def _spec(self, draws=1, position=0):
-        return as_text({"name": "Sampler", "steps": self.steps, "seed": self.seed, "position": int(position), "draws": draws})
+        local = _sampling.Sampler(steps, seed=seed)  # which checks them
+        self.steps, self.seed = local.steps, local.seed
+        self._given = [_numbers(step) for step in local._named()]
 
     @together
     def probs(self, x, *, dim=None, axis=None, group=None, first=None, n=None):
         """This rank's part of the distribution that the steps leave."""
-        part = Part("Sampler", x, dim, axis, group, first, n)
-        return part.back(chain_probs(part.rows.detach(), self._spec(), *part.given, part.group))
+        name = "Sampler.probs"
+        part = Part(name, x, dim, axis, group, first, n)
+        spec = as_text({"name": name, "steps": self._given})
+        return part.back(chain_probs(part.rows.detach(), spec, *part.given, part.group))
 
     @together
     def sample(self, x, *, size=None, stream=0, position=0, dim=None, axis=None, group=None, first=None, n=None):
         """Indices of the whole row, on every rank."""
-        part = Part("Sampler", x, dim, axis, group, first, n)
-        draws = 1 if size is None else int(size)
-        spec = self._spec(draws, position)
-        found = draw(part.rows.detach(), _streams("Sampler", part, stream), spec, *part.given, part.group)
-        return found.reshape(part.lead if size is None else (*part.lead, draws))
+        name, steps = "Sampler.sample", self._given
+        return _drawn(name, steps, self.seed, x, size, stream, position, dim, axis, group, first, n)
 
 
 @together
@@ -69,6 +72,7 @@ def sample(
 ):
     """As entropic.sample, of this rank's part: indices of the whole row, on every rank. One round of 16 bytes a draw; where the
     largest score over the temperature is above 5e8 in size, two more."""
-    steps = [("temperature", number("sample", "temperature", temperature))]
-    where = {"dim": dim, "axis": axis, "group": group, "first": first, "n": n}
-    return Sampler(steps, seed=seed).sample(x, size=size, stream=stream, position=position, **where)
+    name = "sample"
+    steps = [("temperature", [number(name, "temperature", temperature)])]
+    seed = _sampling.natural(name, "seed", seed)
+    return _drawn(name, steps, seed, x, size, stream, position, dim, axis, group, first, n)

@@ -25,7 +25,8 @@ def top_indices(x, top, dim):
 
 
 def limit_of(dtype):
-    """Above it, and below its inverse, 1/T is not a normal number of a type, or nearly not; a difference of smaller logits is."""
+    """Above it, and below its inverse, 1/T is not a normal number of a type, or nearly not. Smaller logits have differences in
+    its range."""
     return 2.0**900 if dtype == torch.float64 else 2.0**100
 
 
