@@ -244,8 +244,8 @@ class Part<T>::Work {
     if (below == -kInfinity && x > -kInfinity) return 2 * ((0.5 * x - 0.5 * top) / temperature);
     return below / temperature;
   }
-  // Scores, a maximum and a temperature with the same quotients, whose 1 / temperature is a normal number of type T, as PrepareRow
-  // makes them of a whole row. There a row's own maximum is subtracted; here it is that of all parts.
+  // Scores, a maximum and a temperature with the same quotients, whose 1 / temperature is a normal number of type T. PrepareRow
+  // makes them of a whole row; here the maximum is that of all parts.
   struct Prepared {
     const T* x;
     double top, temperature;
