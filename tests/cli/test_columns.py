@@ -117,6 +117,18 @@ def test_missing_cells(cli, cell):
     np.testing.assert_allclose(rows_of("\n".join(lines[1:]), slice(1, 4)), P)
 
 
+@pytest.mark.parametrize("first", ["NA,NA", "null,NA", "u,NA,NA"])
+def test_a_first_row_whose_numbers_are_missing_is_no_header(cli, first):
+    label = "v," if first.startswith("u") else ""
+    cli.write("x.csv", f"{first}\n{label}0,0\n")
+    column = 1 + first.startswith("u")
+    assert cli.error("softmax", "x.csv").startswith(f"x.csv:1:{2 * column - 1}: ")
+    lines = cli.output("softmax", "x.csv", "--missing", "nan").splitlines()
+    assert lines == [f"{first[:2] if label else ''}nan,nan", f"{label}0.5,0.5"]
+    assert cli.output("softmax", "x.csv", "--missing", "skip").splitlines() == [f"{label}0.5,0.5"]
+    assert cli.output("softmax", "x.csv", "--header").splitlines()[1:] == [f"{label}0.5,0.5"]
+
+
 def test_rows_left_out_do_not_count(cli):
     """Row r of those that are left draws from stream r, and measures name it."""
     rng = np.random.default_rng(2)
