@@ -838,6 +838,10 @@ def wrong(rank, size, kind):
         return D.sample(x, temperature=-1.0 if rank == 0 else 1.0, seed=1, group=_groups[size])
     if kind == "extent":
         return D.softmax(x, group=_groups[size], first=CUTS[size][rank] + rank, n=N)
+    if kind == "first_of_one":
+        return D.softmax(x, group=_groups[size], first=CUTS[size][rank] + (rank == 1))
+    if kind == "n_of_one":
+        return D.softmax(x, group=_groups[size], n=N + 1 if rank == 2 else None)
     return D.softmax(x, group=_groups[size])
 
 
@@ -857,6 +861,8 @@ def wrong(rank, size, kind):
         ("q_of_one", "kl_divergence: q must have the shape of p"),
         ("draw_of_one", "sample: temperature must be above 0 and finite, got -1.0 (rank 0)"),
         ("extent", "first"),
+        ("first_of_one", "first and n must agree with the parts of all ranks: that of rank 1 has "),
+        ("n_of_one", "of 8192, got n = 8193"),
         ("probs", "entropy: x must have rows that are distributions, row 3 sums to 1.01"),
         ("negative", "kl_divergence: q must have rows that are distributions, row 4 has an entry that is negative"),
         ("temperature", "softmax: temperature must be above 0 and finite, got 0.0"),

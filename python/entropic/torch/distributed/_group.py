@@ -96,9 +96,9 @@ class Group:
         given = first >= 0 and n >= 0
         if error is None and given and known in _agreed:
             return first, n
-        mine = np.array([rows, cols, dtype, 0 if error is None else 1], np.int64)
+        mine = np.array([rows, cols, dtype, 0 if error is None else 1, first, n], np.int64)
         before = list(cost)
-        told = self.join(mine, "gather", 1).reshape(-1, 4)
+        told = self.join(mine, "gather", 1).reshape(-1, 6)
         if given:  # done once for all calls of this kind
             cost[:] = before
         if told[:, 3].any():
@@ -108,18 +108,19 @@ class Group:
             raise ValueError(f"{self.operation}: all ranks must have as many rows, got {counts}")
         if (told[:, 2] != told[0, 2]).any():
             raise TypeError(f"{self.operation}: all ranks must have the same dtype")
-        begin, whole = int(told[: self.rank, 1].sum()), int(told[:, 1].sum())
-        wrong = (n >= 0 and n != whole) or (first >= 0 and first != begin)
-        if self.join(np.array([wrong], np.int64), "maximum", 1)[0] if given else wrong:
-            cost[:] = before if given else cost
-            raise ValueError(
-                f"{self.operation}: first and n must agree with the parts of all ranks: this part has {cols} entries from "
-                f"entry {begin} of {whole}, got first = {first}, n = {n}"
-            )
+        ends, whole = np.cumsum(told[:, 1]), int(told[:, 1].sum())
+        begins = ends - told[:, 1]
+        # Every rank looks at what all gave, and all raise the same.
+        for rank, (begin, count, has_first, has_n) in enumerate(zip(begins, *told[:, [1, 4, 5]].T, strict=True)):
+            got = [f"first = {has_first}"] * (has_first not in (-1, begin)) + [f"n = {has_n}"] * (has_n not in (-1, whole))
+            if got:
+                raise ValueError(
+                    f"{self.operation}: first and n must agree with the parts of all ranks: that of rank {rank} has {count} "
+                    f"entries from entry {begin} of {whole}, got {' and '.join(got)}"
+                )
         if given:
-            cost[:] = before
             _agreed.add(known)
-        return begin, whole
+        return int(begins[self.rank]), whole
 
     def run_together(self, parts, rows):
         """Questions and answers of several parts in the same rounds, for rows with their own parameters."""
