@@ -66,11 +66,11 @@ def test_distributions_are_those_of_the_cpu(name):
         np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("streams", [4, "rows"])
+@pytest.mark.parametrize("streams", [4, "rows", "one"])
 @pytest.mark.parametrize("positions", [9, "rows"])
 @pytest.mark.parametrize("name", [*STEPS, *DRAWN])
 def test_tokens_are_those_of_the_cpu(name, positions, streams):
-    stream = np.arange(12) * 5 if streams == "rows" else streams
+    stream = {"rows": np.arange(12) * 5, "one": [7]}.get(streams, streams)
     position = torch.tensor([len(text) for text in TEXTS]) if positions == "rows" else positions
     for seed in (1, 1 << 63):
         for want, got in both((STEPS | DRAWN)[name], seed, stream, scores(), position, TEXTS):

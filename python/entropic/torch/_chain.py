@@ -65,10 +65,10 @@ class TensorChain(_chain.Chain):
     def _streams_on(self, device, count):
         if np.ndim(self.stream) == 0:
             return signed(int(self.stream)) + torch.arange(count, device=device)  # modulo 2**64
-        if ("streams", device) not in self._kept:
-            own = np.asarray(self.stream).astype(np.uint64).view(np.int64)
-            self._kept["streams", device] = torch.from_numpy(own).to(device)
-        return self._kept["streams", device]
+        if ("streams", device, count) not in self._kept:
+            own = np.ascontiguousarray(self._streams(count)).view(np.int64)
+            self._kept["streams", device, count] = torch.from_numpy(own).to(device)
+        return self._kept["streams", device, count]
 
 
 class _Rows:
