@@ -54,7 +54,7 @@ class Chain:
         return logits
 
     def _streams(self, rows):
-        return _sampling._streams("Sampler", SimpleNamespace(lead=(rows,), axis=1), self.stream)
+        return _sampling.streams_of_rows("Sampler", SimpleNamespace(lead=(rows,), axis=1), self.stream)
 
     def _drawn(self, scores, found, last, positions, streams):
         index = np.empty(len(scores), np.int64)
@@ -77,7 +77,7 @@ def _checked(stream):
         return natural("Sampler", "stream", stream)
     given = np.asarray(stream)
     own = SimpleNamespace(lead=given.shape, axis=given.ndim)
-    checked = _sampling._streams("Sampler", own, given).reshape(given.shape)
+    checked = _sampling.streams_of_rows("Sampler", own, given).reshape(given.shape)
     return checked if given.ndim else int(checked)
 
 

@@ -63,7 +63,7 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
         options = {"temperature": temperature, "seed": seed}
         return _lazy_draws(name, lambda x, **given: sample(x, **given, **options), x, size, stream, position, axis)
     if _device.holds(x):
-        parameters = {"temperature": temperature, **_key(name, seed, position, size)}
+        parameters = {"temperature": temperature, **key_of(name, seed, position, size)}
         return _device.draws_of(name, "sample", parameters, x, axis, _device_stream(name, stream), size, "indices")
     rows = _layout.Along(name, "x", x, axis)
     indices, count = _indices(name, rows, size)
@@ -73,7 +73,7 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
         rows.axis,
         (temperature,),
         natural(name, "seed", seed),
-        _streams(name, rows, stream),
+        streams_of_rows(name, rows, stream),
         position_of(name, position, count),
     )
     return _shaped(rows, x, indices, size)
@@ -134,12 +134,12 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
 
         return _containers.along(name, of_blocks, [(x, True), (streams, False)], [True], axis)
     if _device.holds(x):
-        parameters = {"temperature": temperature, "hard": _checks.flag(name, "hard", hard), **_key(name, seed)}
+        parameters = {"temperature": temperature, "hard": _checks.flag(name, "hard", hard), **key_of(name, seed)}
         return _device.draws_of(name, name, parameters, x, axis, _device_stream(name, stream), None, "y")
     rows = _layout.Along(name, "x", x, axis)
     p = np.empty_like(rows.values)
     _core.gumbel_softmax(
-        rows.values, p, rows.axis, (temperature, hard), natural(name, "seed", seed), _streams(name, rows, stream)
+        rows.values, p, rows.axis, (temperature, hard), natural(name, "seed", seed), streams_of_rows(name, rows, stream)
     )
     return rows.back(p)
 
@@ -269,11 +269,13 @@ class Sampler:
         if _containers.is_container(x):
             return _lazy_draws(name, self.sample, x, size, stream, position, axis)
         if _device.holds(x):
-            parameters = {"steps": self._named(), **_key(name, self.seed, position, size)}
+            parameters = {"steps": self._named(), **key_of(name, self.seed, position, size)}
             return _device.draws_of(name, "sampler_sample", parameters, x, axis, _device_stream(name, stream), size, "indices")
         rows = _layout.Along(name, "x", x, axis)
         indices, count = _indices(name, rows, size)
-        self._core.sample(rows.values, indices, rows.axis, _streams(name, rows, stream), position_of(name, position, count))
+        self._core.sample(
+            rows.values, indices, rows.axis, streams_of_rows(name, rows, stream), position_of(name, position, count)
+        )
         return _shaped(rows, x, indices, size)
 
     def _named(self):
@@ -331,7 +333,7 @@ def position_of(function, position, count):
     return natural(function, "position", position, (1 << 64) - count + 1 if count else 1 << 64)
 
 
-def _key(function, seed, position=0, size=None):
+def key_of(function, seed, position=0, size=None):
     """Seed and position as signed numbers of 64 bits, which parameters of the C interface are."""
     count = 1 if size is None else natural(function, "size", size, 1 << 62)
     numbers = {"seed": natural(function, "seed", seed), "position": position_of(function, position, count)}
@@ -345,7 +347,7 @@ def _device_stream(function, stream):
     return signed(natural(function, "stream", stream))
 
 
-def _streams(function, rows, stream):
+def streams_of_rows(function, rows, stream):
     """A stream for each row."""
     count = math.prod(rows.lead)
     if not isinstance(stream, (np.ndarray, list, tuple)) and not hasattr(stream, "__dlpack__"):
@@ -357,7 +359,7 @@ def _streams(function, rows, stream):
     if given.dtype.kind == "i" and given.size and given.min() < 0:
         raise ValueError(f"{function}: stream must be at least 0, got {given.min()}")
     if given.ndim == 0:
-        return _streams(function, rows, int(given))
+        return streams_of_rows(function, rows, int(given))
     if given.ndim == 1 and given.size == count:
         return np.ascontiguousarray(given.astype(np.uint64))
     try:

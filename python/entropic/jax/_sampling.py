@@ -16,14 +16,14 @@ from entropic.jax._maps import centred, undefined
 
 def _noise(function, seed, position, size, stream, x, axis):
     """Parameters of the noise, and the array of streams where there is one. x has its `axis` last."""
-    static = tuple(_sampling._key(function, seed, position, size).items())
+    static = tuple(_sampling.key_of(function, seed, position, size).items())
     rows = SimpleNamespace(lead=x.shape[:-1], axis=axis)
     if isinstance(stream, jax.core.Tracer):
         return static, {"stream": _traced_streams(function, rows, stream)[..., None]}
     if np.ndim(stream) == 0:
         number = stream.item() if hasattr(stream, "__dlpack__") else stream  # an array of one number
         return (*static, ("stream", _sampling.signed(_sampling.natural(function, "stream", number)))), {}
-    wide = _sampling._streams(function, rows, stream).view(np.int64).reshape(rows.lead)
+    wide = _sampling.streams_of_rows(function, rows, stream).view(np.int64).reshape(rows.lead)
     if jax.config.jax_enable_x64:
         return static, {"stream": jnp.asarray(wide)[..., None]}
     if wide.size and not 0 <= wide.min() <= wide.max() < 1 << 31:
