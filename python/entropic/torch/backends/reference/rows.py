@@ -13,7 +13,7 @@ INF = math.inf
 def canonical(x, dim):
     """If a row has +inf, and no NaN, only these entries count, equally."""
     infinite = x == INF
-    rows = infinite.any(dim, keepdim=True) & ~(x != x).any(dim, keepdim=True)  # isnan is not known for every device
+    rows = infinite.any(dim, keepdim=True) & (x == x).all(dim, keepdim=True)
     return torch.where(rows, torch.where(infinite, 0.0, -INF).to(x.dtype), x)
 
 
