@@ -339,7 +339,7 @@ def test_draws_are_those_of_one_machine(ranks, steps):
             assert np.array_equal(found, plain)
             assert np.array_equal(drawn, chain)
         np.testing.assert_allclose(torch.cat([answer[2] for answer in answers], -1), probs, atol=3e-6)
-    assert answers[0][3][1] == 20 * 16 + 32 / ROWS
+    assert answers[0][3][1] == 20 * 16 + 48 / ROWS
 
 
 def top_indices(rank, size):
