@@ -122,7 +122,7 @@ def test_a_first_row_whose_numbers_are_missing_is_no_header(cli, first):
     label = "v," if first.startswith("u") else ""
     cli.write("x.csv", f"{first}\n{label}0,0\n")
     column = 1 + first.startswith("u")
-    assert cli.error("softmax", "x.csv").startswith(f"x.csv:1:{2 * column - 1}: ")
+    assert cli.error("softmax", "x.csv").startswith(f"x.csv:1:{column}: ")
     lines = cli.output("softmax", "x.csv", "--missing", "nan").splitlines()
     assert lines == [f"{first[:2] if label else ''}nan,nan", f"{label}0.5,0.5"]
     assert cli.output("softmax", "x.csv", "--missing", "skip").splitlines() == [f"{label}0.5,0.5"]
