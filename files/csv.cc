@@ -298,7 +298,7 @@ class CsvReader {
     const std::optional<std::size_t> label = counted_label();
     if (!options_.label.empty() && !label && std::any_of(first.begin(), first.end(), is_label)) return true;
     std::vector<std::size_t> words = without_number(first);
-    // A row whose numbers are all missing, with or without a label, is no header, whose row would be lost without a word.
+    // A row whose numbers are all missing, with or without a label, is not a header: as one it would be lost silently.
     const auto lacks = [](const Cell& cell) { return !cell.text().empty() && is_missing(cell.text()); };
     const auto lacking = static_cast<std::size_t>(std::ranges::count_if(first, lacks));
     if (lacking > 0 && lacking + 1 >= first.size()) return false;

@@ -39,7 +39,7 @@ class TensorChain(_chain.Chain):
         self._kept = {}  # what was brought to a device, and what steps keep there
 
     def __call__(self, scores, position, tokens=None):
-        """As of Chain; scores are float32, position is a number or a tensor of one for each row."""
+        """As of Chain; scores are float32 or float64, position is a number or a tensor of one for each row."""
         if scores.is_cpu:
             position = position.numpy() if isinstance(position, Tensor) else position
             return torch.from_numpy(super().__call__(scores.contiguous().numpy(), position, tokens))
