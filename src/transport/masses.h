@@ -75,10 +75,10 @@ struct WholeMasses {
   Mass parts = 1;
 
   double number(Mass mass) const {
-    const double units =
-        parts == 1 ? static_cast<double>(mass)
-                   : static_cast<double>(mass / parts) + static_cast<double>(mass % parts) / static_cast<double>(parts);
-    return std::ldexp(units, -shift);
+    if (parts == 1) return std::ldexp(static_cast<double>(mass), -shift);
+    const Mass whole = mass / parts;  // the one division of 128 bits, a call of some 30 ns
+    const double rest = static_cast<double>(mass - whole * parts) / static_cast<double>(parts);
+    return std::ldexp(static_cast<double>(whole) + rest, -shift);
   }
 
   // Whether a flow is only a rounding rest of both masses, and so not an entry of the plan.

@@ -339,7 +339,7 @@ def test_draws_are_those_of_one_machine(ranks, steps):
             assert np.array_equal(found, plain)
             assert np.array_equal(drawn, chain)
         np.testing.assert_allclose(torch.cat([answer[2] for answer in answers], -1), probs, atol=3e-6)
-    assert answers[0][3][1] == 20 * 16 + 48 / ROWS
+    assert answers[0][3][1] == 20 * 16 + 56 / ROWS
 
 
 def top_indices(rank, size):
@@ -832,6 +832,22 @@ def wrong(rank, size, kind):
         return D.top_k_softmax(x, k=int(rank != 1), group=_groups[size])
     if kind == "entropy_of_one":
         return D.entropy_normalize(x, entropy=1.0 - rank, group=_groups[size])
+    if kind == "other_k":
+        return D.top_k_softmax(x, k=40 + rank // 2, group=_groups[size])
+    if kind == "other_function":
+        return (D.sparsemax if rank == 1 else D.softmax)(x, group=_groups[size])
+    if kind == "other_target":
+        return D.softmax_loss(x, TARGET - rank * (TARGET == 1001), group=_groups[size])
+    if kind == "other_temperatures":
+        return D.softmax(x, temperature=torch.ones(ROWS, 1).index_fill_(0, torch.tensor(4), 1 + rank), group=_groups[size])
+    if kind == "other_seed":
+        return D.sample(x, seed=rank // 2, group=_groups[size])
+    if kind == "other_stream":
+        return D.sample(x, seed=1, stream=torch.full((ROWS,), rank), group=_groups[size])
+    if kind == "other_steps":
+        return D.Sampler([("top_k", 5 + rank)], seed=1).probs(x, group=_groups[size])
+    if kind == "other_top":
+        return D.token_statistics(x, TARGET, top=1 + rank, group=_groups[size])
     if kind == "q_of_one":
         return D.kl_divergence(x, x[:, 1:] if rank == 1 else x, group=_groups[size])
     if kind == "draw_of_one":
@@ -858,6 +874,17 @@ def wrong(rank, size, kind):
         ("temperature_of_one", "softmax: temperature must be above 0 and finite, got 0.0 (rank 0)"),
         ("k_of_one", "top_k_softmax: k must be above 0, got 0 (rank 1)"),
         ("entropy_of_one", "entropy_normalize: entropy must be at least 0 and finite, got -1.0 (rank 2)"),
+        ("other_k", "all ranks must have the same k, got 40 on rank 0 and 41 on rank 2"),
+        ("other_function", "must have the same function, got softmax on rank 0 and sparsemax on rank 1"),
+        ("other_target", "softmax_loss: all ranks must have the same target, got 1001 in row 1 on rank 0 and 1000 on rank 1"),
+        (
+            "other_temperatures",
+            "softmax: all ranks must have the same temperature, got 1.0 in row 4 on rank 0 and 2.0 on rank 1",
+        ),
+        ("other_seed", "sample: all ranks must have the same seed, got 0 on rank 0 and 1 on rank 2"),
+        ("other_stream", "sample: all ranks must have the same stream, got 0 in row 0 on rank 0 and 1 on rank 1"),
+        ("other_steps", "all ranks must have the same steps, got [['top_k', [5]]] on rank 0 and [['top_k', [6]]] on rank 1"),
+        ("other_top", "token_statistics: all ranks must have the same top, got 1 on rank 0 and 2 on rank 1"),
         ("q_of_one", "kl_divergence: q must have the shape of p"),
         ("draw_of_one", "sample: temperature must be above 0 and finite, got -1.0 (rank 0)"),
         ("extent", "first"),

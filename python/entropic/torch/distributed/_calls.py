@@ -62,15 +62,31 @@ def by_largest(top, dx):
 class Call:
     """One call: the operation's parameters, this rank's part, and the group."""
 
-    def __init__(self, spec, x, other, target, first, n, group_name, params=None):
+    def __init__(self, spec, x, other, target, first, n, group_name, params=None, streams=None):
         self.spec, self.params = json.loads(spec), params
         self.group = Group(self.spec["name"], group_name, self.spec["name"])
-        self.x, self.other = x, other
+        self.x, self.other, self.streams = x, other, streams
         self.rows = len(x)
         self.none = np.zeros((self.rows, 0))
-        self.first, self.n = self.group.extent(self.rows, x.shape[1], x.dtype.itemsize, first, n)
+        shared = self._shared(target, params, streams)
+        self.first, self.n = self.group.extent(self.rows, x.shape[1], x.dtype.itemsize, first, n, shared)
         self.target = np.zeros(0, np.int64) if target is None else self._classes(target)
+        if self.group.differ:
+            self.group.raise_first(self.group.error, shared)
         cost[2] = self.rows
+
+    def _shared(self, target, params, streams):
+        """The arguments that every rank must give alike, by their names."""
+        shared = {"function": self.spec["name"], **self.spec}
+        if "map" in shared:
+            names = [param["name"] for param in MAPS[shared["map"]]["params"]]
+            shared.update(zip(names, shared.pop("params"), strict=True))
+            if params is not None:
+                columns = iter(params.T)
+                shared.update((name, next(columns)) for name in names if shared[name] == "rows")
+        elif params is not None:
+            shared["temperature"] = params
+        return shared | {name: one for name, one in (("target", target), ("stream", streams)) if one is not None}
 
     def _classes(self, target):
         """The classes, -1 in ignored rows. A wrong one is told to all ranks in the first round."""

@@ -119,7 +119,7 @@ def together(function):
                 raise
             name = function.__qualname__.split(".")[0]
             start_counting()
-            Group(name, everyone, name).extent(0, 0, 0, -1, -1, error)
+            Group(name, everyone, name).extent(0, 0, 0, -1, -1, {}, error)
             raise
 
     return run

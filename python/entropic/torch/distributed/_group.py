@@ -1,5 +1,6 @@
 """The processes that have the parts of rows, and the exchanges between them."""
 
+import hashlib
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +48,7 @@ class Group:
         self.size = 1 if self.alone else self.group.size()
         self.rank = 0 if self.alone else self.group.rank()
         self.operation = name
+        self.differ = False  # whether the ranks' arguments are not alike
         self.error = None  # what is wrong with this rank's arguments, told in the first round
         # NCCL cannot exchange words in the memory of the host.
         self.device = "cpu"
@@ -80,25 +82,42 @@ class Group:
         dist.all_gather_object(everyone, one, self.group)
         return everyone
 
-    def raise_first(self, error):
-        """Raises the exception of the first rank that has one, on every rank."""
-        for rank, told in enumerate(self.objects(None if error is None else (type(error), str(error)))):
-            if told is not None:
-                kind, text = told
+    def raise_first(self, error, arguments=None):
+        """Raises the exception of the first rank that has one, on every rank, or one that names an argument of two ranks."""
+        told = self.objects((None if error is None else (type(error), str(error)), arguments or {}))
+        for rank, (failed, _) in enumerate(told):
+            if failed is not None:
+                kind, text = failed
                 if kind not in (ValueError, TypeError, IndexError, RuntimeError):
                     kind = RuntimeError
                 raise kind(text if self.size == 1 else f"{text} (rank {rank})") from error
+        everyone = [given for _, given in told]
+        for rank, one in enumerate(everyone):
+            for name in {**everyone[0], **one}:
+                texts = [given.get(name) for given in (everyone[0], one)]
+                if all(isinstance(text, np.ndarray) for text in texts) and texts[0].shape == texts[1].shape:
+                    rows = zip(*(text.tolist() for text in texts), strict=True)
+                    texts = next(([f"{a} in row {i}", f"{b}"] for i, (a, b) in enumerate(rows) if str(a) != str(b)), ["", ""])
+                if str(texts[0]) != str(texts[1]):
+                    raise ValueError(
+                        f"{self.operation}: all ranks must have the same {name}, got {texts[0]} on rank 0 and {texts[1]} on "
+                        f"rank {rank}"
+                    )
         raise RuntimeError(f"{self.operation}: a rank has failed without a message")
 
-    def extent(self, rows, cols, dtype, first, n, error=None):
-        """(first, n), from all ranks unless they are known to agree."""
+    def extent(self, rows, cols, dtype, first, n, arguments, error=None):
+        """(first, n), from all ranks unless they are known to agree. The arguments, by name, are those that all ranks share."""
         known = (self.name, rows, n, dtype)
         given = first >= 0 and n >= 0
         if error is None and given and known in _agreed:
             return first, n
-        mine = np.array([rows, cols, dtype, 0 if error is None else 1, first, n], np.int64)
+        digest = hashlib.blake2b(digest_size=8)
+        for argument in arguments.values():
+            digest.update(argument.tobytes() if isinstance(argument, np.ndarray) else str(argument).encode())
+        digest = int.from_bytes(digest.digest(), "little", signed=True)
+        mine = np.array([rows, cols, dtype, 0 if error is None else 1, first, n, digest], np.int64)
         before = list(cost)
-        told = self.join(mine, "gather", 1).reshape(-1, 6)
+        told = self.join(mine, "gather", 1).reshape(-1, 7)
         if given:  # done once for all calls of this kind
             cost[:] = before
         if told[:, 3].any():
@@ -108,6 +127,7 @@ class Group:
             raise ValueError(f"{self.operation}: all ranks must have as many rows, got {counts}")
         if (told[:, 2] != told[0, 2]).any():
             raise TypeError(f"{self.operation}: all ranks must have the same dtype")
+        self.differ = bool((told[:, 6] != told[0, 6]).any())
         ends, whole = np.cumsum(told[:, 1]), int(told[:, 1].sum())
         begins = ends - told[:, 1]
         # Every rank looks at what all gave, and all raise the same.

@@ -90,11 +90,11 @@ operate.register_autograd(_backward, setup_context=_setup)
 @torch.library.custom_op("entropic::parts_draw", mutates_args=())
 def draw(x: Tensor, streams: Tensor, spec: str, first: int, n: int, group: str) -> Tensor:
     start_counting()
-    call = Call(spec, array(x), None, None, first, n, group)
+    call = Call(spec, array(x), None, None, first, n, group, streams=array(streams).view(np.uint64))
     chain = Chain(call)
     for step, values in call.spec["steps"]:
         chain.apply(step, values)
-    return torch.from_numpy(chain.draw(array(streams).view(np.uint64))).to(x.device)
+    return torch.from_numpy(chain.draw(call.streams)).to(x.device)
 
 
 @draw.register_fake
@@ -119,7 +119,7 @@ def _(x, spec, first, n, group):
 
 @torch.library.custom_op("entropic::parts_top", mutates_args=())
 def top_indices(x: Tensor, k: int, first: int, n: int, group: str) -> Tensor:
-    call = Call(json.dumps({"name": "token_statistics"}), array(x), None, None, first, n, group)
+    call = Call(json.dumps({"name": "token_statistics", "top": k}), array(x), None, None, first, n, group)
     if k > call.n:
         raise ValueError(f"token_statistics: top must be an integer from 0 to {call.n}, how many tokens there are, got {k}")
     wide = np.where(np.isnan(call.x), np.inf, call.x.astype(np.float64))
