@@ -368,7 +368,9 @@ struct Reduction : Function<Reduction> {
     const bool two = ctx->saved_data["two"].toBool(), of_mean = ctx->saved_data["mean"].toBool();
     const std::int64_t dim = ctx->saved_data["dim"].toInt();
     const std::size_t tensors = two ? 2 : 1;
-    Tensor grad = of_mean ? grads[0].div(static_cast<double>(rule->count)) : grads[0];
+    // Where all rows are ignored, the mean is 0 / 0, but their gradients are 0.
+    const auto rows = static_cast<double>(std::max(rule->count, std::int64_t{1}));
+    Tensor grad = of_mean ? grads[0].div(rows) : grads[0];
     if (!is_last(grad)) {
       const Gil gil;
       if (of_mean) {

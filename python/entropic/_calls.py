@@ -101,7 +101,7 @@ def run_vjp(operation, x, y, grad, axis, params):
     if _device.holds(x):
         return _device.vjp_of(operation.name, x, y, grad, axis, params)[0]
 
-    values, others, dtype = _vjp_arrays(operation, x, y, grad)
+    values, others, dtype = _vjp_arrays(operation, x, y, grad, axis, params)
     dx = empty_like(values)
     operation.vjp(values, *others, dx, axis, params)
     return _convert.same_kind(x, _convert.cast(dx, dtype))
@@ -113,7 +113,7 @@ def run_param_vjp(operation, x, y, grad, axis, params, param_grad):
     if _device.holds(x):
         dx, slopes = _device.vjp_of(operation.name, x, y, grad, axis, params, names)
         return dx, slopes[0] if len(slopes) == 1 else tuple(slopes)
-    values, others, dtype = _vjp_arrays(operation, x, y, grad)
+    values, others, dtype = _vjp_arrays(operation, x, y, grad, axis, params)
     dx = empty_like(values)
     shape = list(values.shape)
     del shape[_core.normalize_axis(operation.name + "_vjp", axis, values.ndim)]
@@ -123,11 +123,16 @@ def run_param_vjp(operation, x, y, grad, axis, params, param_grad):
     return _convert.same_kind(x, _convert.cast(dx, dtype)), dparams[0] if len(dparams) == 1 else dparams
 
 
-def _vjp_arrays(operation, x, y, grad):
+def _vjp_arrays(operation, x, y, grad, axis, params):
     """(x, [y, grad], dtype of the result), with arrays in the type of the computation."""
     name = operation.name + "_vjp"
     values, dtype = _floats(name, "x", x)
-    others = [_convert.cast(_floats(name, argument, array)[0], values.dtype) for argument, array in (("y", y), ("grad", grad))]
+    given = _floats(name, "y", y)[0]
+    others = [_convert.cast(array, values.dtype) for array in (given, _floats(name, "grad", grad)[0])]
+    if (_convert.is_bfloat16(y) or given.dtype.itemsize < values.dtype.itemsize) and others[0].shape == values.shape:
+        # Rounding has lost y's entropy and its small entries, as in the kernels of float16, which do the same.
+        others[0] = empty_like(values)
+        operation.forward(values, others[0], axis, params)
     return values, others, dtype
 
 

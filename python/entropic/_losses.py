@@ -41,6 +41,7 @@ def run(operation, x, target, params, ignore_index, axis, return_grad, param_gra
             return (value, dx) if return_grad else value
 
     name, (scores, against) = operation.name, operation.arguments
+    _checks.flag(name, "param_grad", param_grad)
     learned = _learned(operation, params)
     if _containers.is_container(x):
         if param_grad or any(np.ndim(value) > 0 for value in learned.values()):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from entropic import _containers, _convert, _core, _device, _layout
+from entropic import _checks, _containers, _convert, _core, _device, _layout
 from entropic._convert import FLOAT32, FLOAT64
 
 ndarray = np.ndarray
@@ -30,6 +30,7 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
             value = value if lead else value[()]
             return (value, dp) if return_grad else value
 
+    _checks.flag(operation.name, "param_grad", param_grad)
     if _containers.is_container(p):
         if param_grad or any(name and np.ndim(value) > 0 for name, value in zip(operation.per_row, params, strict=True)):
             raise TypeError(f"{operation.name}: for arrays of Dask and xarray a parameter is one value and has no gradient")

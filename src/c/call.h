@@ -327,6 +327,7 @@ void on_rows(const Call& call, const ArrayRole (&roles)[N], const Run& run, bool
              bool one_for_all = false) {
   const Given& first = call[roles[0].name];
   std::vector<RowArgument> arguments;
+  std::ptrdiff_t repeated_shape[2], repeated_strides[2];  // of a single row that stands for all
   for (std::size_t k = 0; k < N; ++k) {
     const Given* const given = call.find(roles[k].name);
     RowArgument argument = {.name = roles[k].name, .array = {}, .output = roles[k].output, .absent = given == nullptr};
@@ -335,6 +336,11 @@ void on_rows(const Call& call, const ArrayRole (&roles)[N], const Run& run, bool
       argument.array = given->strided();
       argument.one_per_row = one_per_row && roles[k].name != "x" && roles[k].name != "dx";
       argument.one_for_all = one_for_all && roles[k].name == "q";
+      if (argument.one_for_all && given->rows() == 1) {
+        repeated_shape[0] = first.shape[0], repeated_shape[1] = given->shape[1];
+        repeated_strides[0] = 0, repeated_strides[1] = given->strides[1];
+        argument.array.shape = repeated_shape, argument.array.strides = repeated_strides;
+      }
     }
     arguments.push_back(argument);
   }

@@ -17,8 +17,12 @@ void check_outcomes(std::string_view name, std::span<const std::int64_t> outcome
 
 }  // namespace
 
-Counts::Counts(std::size_t x_outcomes, std::size_t y_outcomes)
-    : rows_(x_outcomes), cols_(y_outcomes), weights_(x_outcomes * y_outcomes) {}
+Counts::Counts(std::size_t x_outcomes, std::size_t y_outcomes) : rows_(x_outcomes), cols_(y_outcomes) {
+  if (y_outcomes != 0 && x_outcomes > weights_.max_size() / y_outcomes) {
+    fail("Counts: x_outcomes times y_outcomes must be at most {}, got {} times {}", weights_.max_size(), x_outcomes, y_outcomes);
+  }
+  weights_.resize(x_outcomes * y_outcomes);
+}
 
 void Counts::add(std::span<const std::int64_t> outcomes) {
   if (rows_ != 1) fail("Counts: outcomes must be given for x and y, got those of one variable");

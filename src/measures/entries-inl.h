@@ -33,7 +33,7 @@ void EntryRow(const SelfInformation& op, const T* x, size_t n, double sum, doubl
     const V64 xi = LoadWide(d, x + i, count, T(0));
     const bool probs = op.input == Input::probs;
     const V64 nats = hn::Sub(hn::Zero(d), probs ? Log(d, xi) : xi);
-    const V64 slope = probs ? hn::Div(hn::Set(d, -1.0), xi) : hn::Set(d, -1.0);
+    const V64 slope = probs ? hn::Div(hn::Set(d, -1.0), hn::Abs(xi)) : hn::Set(d, -1.0);
     StoreNarrow(hn::Div(nats, scale), d, count, value + i);
     if (dp != nullptr) StoreNarrow(hn::Div(slope, scale), d, count, dp + i);
   });

@@ -314,7 +314,7 @@ HWY_INLINE Partial SecondPartialOf(const CrossEntropy&, const Pair& rows, size_t
   const D64 d;
   const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count);
   const V64 minus = hn::Sub(hn::Zero(d), p);
-  return {ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Div(minus, q)), minus};
+  return {ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Div(minus, hn::Abs(q))), minus};  // q may be -0
 }
 
 // log(p/q).
@@ -334,7 +334,7 @@ HWY_INLINE Partial SecondPartialOf(const KlDivergence&, const Pair& rows, size_t
   const D64 d;
   const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count), difference = hn::Sub(q, p);
   const auto nothing = hn::And(hn::Eq(p, hn::Zero(d)), hn::Eq(q, hn::Zero(d)));
-  return {ZeroWhere(nothing, hn::Div(difference, q)), difference};
+  return {ZeroWhere(nothing, hn::Div(difference, hn::Abs(q))), difference};
 }
 
 // log(p/m) / 2, m the mean: log(1 - s) / 2, where 1 - s is 2 p / (p + q).
@@ -377,13 +377,16 @@ HWY_NOINLINE void WriteGradient(Through through, const Distribution& row, double
   const bool fixed = through == Through::softmax || through == Through::division;
   const double mean = fixed ? Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR { return partial(i, count).weight; }) : 0;
   const V64 level = hn::Set(d, fixed ? mean : -lacking);
-  const V64 scale = hn::Set(d, through == Through::division ? factor / row.divisor : factor);
+  const double divisor = through == Through::division ? row.divisor : 1;
+  const V64 scale = hn::Set(d, factor / divisor);
+  const bool tiny = std::isinf(factor / divisor);  // the divisor is subnormal; 0 times infinity would be NaN
   const bool weighted = through == Through::softmax || through == Through::log_probs;
   ForEachVector(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
     const Partial at = partial(i, count);
     const V64 p = row.P(d, i, count);
     const V64 centred = weighted ? WhereScored(d, row, i, count, hn::NegMulAdd(p, level, at.weight)) : hn::Sub(at.g, level);
-    StoreNarrow(hn::Mul(scale, centred), d, count, out + i);
+    StoreNarrow(tiny ? hn::Div(hn::Mul(hn::Set(d, factor), centred), hn::Set(d, divisor)) : hn::Mul(scale, centred), d, count,
+                out + i);
   });
 }
 

@@ -68,17 +68,26 @@ double check_weights(std::string_view operation, std::string_view name, std::spa
   return sum_of_masses(weights.data(), points, [&](const std::string& wrong) { fail("{}: {} {}", operation, name, wrong); });
 }
 
+// Times 2^power: exact products, unless they underflow a double. A loop that asks std::ldexp for each number takes twice as
+// long.
+struct ByPowerOf2 {
+  explicit ByPowerOf2(int power) : half(std::ldexp(1.0, power / 2)), other(std::ldexp(1.0, power - power / 2)) {}
+  double operator()(double x) const { return x * half * other; }
+  double half, other;
+};
+
 // a in units of 2^-shift / parts, and b scaled to the sum of a.
 struct WholeMasses {
   std::vector<Mass> a, b;
   int shift = 0;
   Mass parts = 1;
+  ByPowerOf2 by_unit{0};  // 2^-shift
 
   double number(Mass mass) const {
-    if (parts == 1) return std::ldexp(static_cast<double>(mass), -shift);
+    if (parts == 1) return by_unit(static_cast<double>(mass));
     const Mass whole = mass / parts;  // the one division of 128 bits, a call of some 30 ns
     const double rest = static_cast<double>(mass - whole * parts) / static_cast<double>(parts);
-    return std::ldexp(static_cast<double>(whole) + rest, -shift);
+    return by_unit(static_cast<double>(whole) + rest);
   }
 
   // Whether a flow is only a rounding rest of both masses, and so not an entry of the plan.
@@ -93,7 +102,7 @@ struct WholeMasses {
     // Nearly equal sums share one unit, so that equal masses remain equal; otherwise each sum has its own.
     int top_a = std::ilogb(sum_a), top_b = std::ilogb(sum_b);
     if (std::abs(top_a - top_b) <= 1) top_a = top_b = std::max(top_a, top_b);
-    shift = 100 - top_a;
+    set_shift(100 - top_a);
     const ByPowerOf2 scale_a(-top_a), scale_b(-top_b);
     a.resize(from_a.size());
     b.resize(from_b.size());
@@ -119,7 +128,8 @@ struct WholeMasses {
   template <class T>
   double set_part(std::span<const T> from_a, std::span<const T> from_b, double larger_sum, double mass) {
     const int top = std::ilogb(larger_sum);
-    shift = 100 - top, parts = 1;
+    set_shift(100 - top);
+    parts = 1;
     const ByPowerOf2 scale(-top);
     Mass total_a = 0, total_b = 0;
     a.clear(), b.clear();
@@ -132,12 +142,10 @@ struct WholeMasses {
   }
 
  private:
-  // Exact products, unless they underflow a double.
-  struct ByPowerOf2 {
-    explicit ByPowerOf2(int power) : half(std::ldexp(1.0, power / 2)), other(std::ldexp(1.0, power - power / 2)) {}
-    double operator()(double x) const { return x * half * other; }
-    double half, other;
-  };
+  void set_shift(int power) {
+    shift = power;
+    by_unit = ByPowerOf2(-power);
+  }
 
   // a times the sum of b, and b times the sum of a, have equal sums, and sums of some masses of a and b that are equal
   // fractions remain equal. So this keeps the plan exact, as long as such numbers are small enough: those of equal weights
@@ -150,7 +158,8 @@ struct WholeMasses {
     if (total_a > (Mass{1} << 120) / total_b) return false;
     for (Mass& mass : a) mass = (mass >> zeros_a) * total_b;
     for (Mass& mass : b) mass = even ? total_a : (mass >> zeros_b) * total_a;
-    shift -= zeros_a, parts = total_b;
+    set_shift(shift - zeros_a);
+    parts = total_b;
     return true;
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -89,13 +90,40 @@ struct Worker {
   std::vector<double> scaled;
 };
 
+// Blocks of a matrix of costs that only forbidden arcs join may have sums that are equal up to rounding. The simplex has found
+// the least flow over such arcs; if rounding explains it, both masses give it up. Returns whether they do.
+template <class T, class Simplex, class Cost>
+bool forgive_rounding(const Simplex& simplex, MatrixView<const Cost> cost, WholeMasses& masses) {
+  struct Flow {
+    std::size_t i, j;
+    Mass amount;
+  };
+  std::vector<Flow> forbidden;
+  Mass amount = 0;
+  simplex.for_each_flow([&](std::size_t i, std::size_t j, Mass flow) {
+    if (!std::isinf(cost.row(i)[j])) return;
+    forbidden.push_back({i, j, flow});
+    amount += flow;
+  });
+  const Mass sum = std::accumulate(masses.a.begin(), masses.a.end(), Mass{0});
+  if (static_cast<double>(amount) > 16 * std::numeric_limits<T>::epsilon() * static_cast<double>(sum)) return false;
+  for (const Flow& flow : forbidden) {
+    masses.a[flow.i] -= flow.amount;
+    masses.b[flow.j] -= flow.amount;
+  }
+  return true;
+}
+
 // cost: the same numbers as `original`, times 2^exponent.
 template <class Simplex, class Cost, class T>
-TransportResult solve(Simplex& simplex, const WholeMasses& masses, MatrixView<const Cost> cost, int exponent, double sum,
+TransportResult solve(Simplex& simplex, WholeMasses& masses, MatrixView<const Cost> cost, int exponent, double sum,
                       MatrixView<T> plan, T* f, T* g) {
   using Status = typename Simplex::Status;
   const std::size_t n = cost.rows, m = cost.cols;
-  const Status status = simplex.solve(cost, masses.a, masses.b);
+  Status status = simplex.solve(cost, masses.a, masses.b);
+  if (status == Status::infeasible && forgive_rounding<T>(simplex, cost, masses)) {
+    status = simplex.solve(cost, masses.a, masses.b);
+  }
   for (std::size_t i = 0; i < plan.rows; ++i) {
     std::fill(plan.row(i), plan.row(i) + m, status == Status::infeasible ? std::numeric_limits<T>::quiet_NaN() : T(0));
   }
@@ -119,8 +147,9 @@ TransportResult solve(Simplex& simplex, const WholeMasses& masses, MatrixView<co
   gap.add(-of_f.value());
   gap.add(-of_g.value());
   const double centre = 0.5 * (of_f.value() - of_g.value()) / sum;
-  for (std::size_t i = 0; i < n; ++i) f[i] = static_cast<T>(std::ldexp(simplex.f()[i] - centre, -exponent));
-  for (std::size_t j = 0; j < m; ++j) g[j] = static_cast<T>(std::ldexp(simplex.g()[j] + centre, -exponent));
+  const ByPowerOf2 unscaled(-exponent);
+  for (std::size_t i = 0; i < n; ++i) f[i] = static_cast<T>(unscaled(simplex.f()[i] - centre));
+  for (std::size_t j = 0; j < m; ++j) g[j] = static_cast<T>(unscaled(simplex.g()[j] + centre));
   return {std::ldexp(paid.value(), -exponent), std::ldexp(std::max(0.0, gap.value()), -exponent),
           status == Status::optimal ? TransportStatus::optimal : TransportStatus::pivot_limit};
 }
@@ -147,7 +176,7 @@ void optimal_transport(const OptimalTransport& options, MatrixView<const std::ty
         result[k] = solve(worker.simplex, worker.masses, own, 0, sums[k].a, own_plan, f.row(k), g.row(k));
       } else {
         // The largest stays as large as it may be, so that small costs beside it keep their digits.
-        const int exponent = (largest > kLargestCost ? std::ilogb(kLargestCost) : 0) - std::ilogb(largest);
+        const int exponent = (largest > kLargestCost ? std::ilogb(kLargestCost) - 1 : 0) - std::ilogb(largest);
         const auto solve_scaled = [&](int power) {
           worker.scaled.resize(n * m);
           for (std::size_t i = 0; i < n; ++i) {

@@ -343,6 +343,18 @@ def test_transport(library):
     )
 
 
+def test_one_row_for_all(library):
+    p, q = ((c.c_double * 4)(0.5, 0.5, 0.25, 0.75), 2, 2, FLOAT64), ((c.c_double * 2)(0.5, 0.5), 1, 2, FLOAT64)
+    for name in ("kl_divergence", "js_divergence", "js_distance", "cross_entropy"):
+        found, wanted = ({key: zeros(2, cols) for key, cols in (("value", 1), ("dp", 2), ("dq", 2))} for _ in range(2))
+        assert call(library, name, {"p": p, "q": q, **found}) == ""
+        both = (c.c_double * 4)(0.5, 0.5, 0.5, 0.5), 2, 2, FLOAT64
+        assert call(library, name, {"p": p, "q": both, **wanted}) == ""
+        assert all(list(found[key][0]) == list(wanted[key][0]) for key in found)
+    wide = (c.c_double * 3)(0.5, 0.5, 0), 1, 3, FLOAT64
+    assert call(library, "kl_divergence", {"p": p, "q": wide, "value": zeros(2, 1)}).startswith("kl_divergence: q must have")
+
+
 BAD = [
     ("nosuch", {}, "operation must be a name in entropic_registry(), got 'nosuch'"),
     ("softmax", {"temperature": -1}, "softmax: temperature must be above 0 and finite, got -1"),

@@ -511,3 +511,15 @@ def test_student_and_teacher_where_differences_end():
             assert value == 0 and not np.any(gradient), (name, student, value, gradient)
         assert entropic.kl_divergence(teacher, student, input="scores") == 0
         assert entropic.js_divergence(teacher, student, input="scores") == 0
+
+
+@pytest.mark.parametrize("param_grad", ["alpha", ["alpha"], 1])
+def test_param_grad_is_a_bool(param_grad):
+    x, target = np.zeros((2, 3)), np.array([0, 1])
+    for call in (
+        lambda: entropic.entmax_loss(x, target, alpha=1.5, param_grad=param_grad),
+        lambda: entropic.smooth_accuracy_loss(x, target, map="entmax", alpha=1.5, param_grad=param_grad),
+        lambda: entropic.renyi_entropy(np.full((2, 2), 0.5), alpha=2.0, param_grad=param_grad),
+    ):
+        with pytest.raises(TypeError, match="param_grad must be a bool, got " + type(param_grad).__name__):
+            call()

@@ -410,6 +410,35 @@ def test_gradients(name, kind, normalize):
     np.testing.assert_allclose(dq, difference(lambda x: function(p, x, **params), q), rtol=1e-6, atol=1e-8)
 
 
+def test_gradients_at_a_zero_do_not_depend_on_its_sign():
+    p, q = np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.75, 0.25])
+    for name in ("cross_entropy", "kl_divergence", "js_divergence", "js_distance"):
+        want = getattr(entropic, name)(p, q, return_grad=True)
+        got = getattr(entropic, name)(np.where(p == 0, -0.0, p), np.where(q == 0, -0.0, q), return_grad=True)
+        for one, other in zip(got, want, strict=True):
+            np.testing.assert_array_equal(one, other)
+    for one, other in zip(
+        *(entropic.self_information(x * p, return_grad=True) for x in (1, 1 * np.sign(p - 0.1))), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_gradients_of_weights_that_are_tiny():
+    for name, params in [
+        ("entropy", {}),
+        ("perplexity", {}),
+        ("renyi_entropy", {"alpha": 2.0}),
+        ("tsallis_entropy", {"alpha": 3.0}),
+    ]:
+        _, dp = getattr(entropic, name)(np.full(4, 1e-320), **params, normalize=True, return_grad=True)
+        np.testing.assert_allclose(dp * 1e-320, 0, atol=1e-15)  # not NaN
+    # The derivative in weights w is 2^1040 times that in 2^1040 w, and here beyond every number.
+    w = np.array([3.0, 1.0, 2.0])
+    _, want = entropic.entropy(w, normalize=True, return_grad=True)
+    _, dp = entropic.entropy(np.ldexp(w, -1040), normalize=True, return_grad=True)
+    np.testing.assert_array_equal(dp, np.copysign(np.inf, want))
+
+
 def test_gradients_of_probabilities():
     p, q = simplex(rng.random(5)), simplex(rng.random(5))
     np.testing.assert_allclose(entropic.entropy(p, return_grad=True)[1], -np.log(p) - 1)

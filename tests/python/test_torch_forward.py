@@ -429,6 +429,37 @@ def test_numbers_without_a_derivative_are_refused(ask):
             ask(function)(torch.tensor(3.0))
 
 
+LOSSES_OF_TARGETS = {
+    "softmax_loss": lambda x, y: et.softmax_loss(x, y),
+    "entmax_loss": lambda x, y: et.entmax_loss(x, y, alpha=1.5),
+    "margin_softmax_loss": lambda x, y: et.margin_softmax_loss(x.tanh(), y),
+    "multilabel_softmax_loss": lambda x, y: et.multilabel_softmax_loss(x, (torch.arange(x.shape[-1]) <= y[..., None]).double()),
+    "soft target": lambda x, y: et.softmax_loss(x, (0 * x.detach()).softmax(-1)),
+    "distillation_loss": lambda x, y: et.distillation_loss(x, (2 * x).detach()),
+    "token_statistics": lambda x, y: et.token_statistics(x, x.argmax(-1)).log_prob,
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES_OF_TARGETS.values(), ids=LOSSES_OF_TARGETS)
+def test_targets_without_a_tangent_may_be_made_inside_of_a_transform(loss):
+    y = torch.tensor([0, 1, 0])
+
+    def total(x, y):
+        return loss(x, y).sum()
+
+    want = torch.func.jacrev(torch.func.jacrev(total))(X, y)
+    for made in (lambda y: y, lambda y: y[:], lambda y: (y + 0).detach()):
+        close(torch.func.hessian(lambda x: total(x, made(y)))(X), want)  # noqa: B023
+    close(torch.func.hessian(total)(X, y), want)
+    close(torch.func.jacfwd(torch.func.jacfwd(total))(X, y), want)
+    product = torch.func.jvp(torch.func.grad(lambda x: total(x, y[:])), (X,), (Y,))[1]
+    close(product, (want * Y).sum((-2, -1)))
+    rows = torch.func.vmap(torch.func.hessian(lambda x, y: total(x[None], y[None])))(X, y)
+    close(rows, torch.stack([want[i, :, i] for i in range(len(X))]))
+    with pytest.raises(TypeError, match=r"target (requires grad|has a tangent), and there is no gradient in it"):
+        torch.func.jvp(torch.func.grad(lambda x: et.softmax_loss(x, x.softmax(-1)).sum()), (X,), (Y,))
+
+
 def test_an_epsilon_has_a_tangent():
     def function(epsilon):
         return et.sinkhorn_divergence(X, Y, epsilon=epsilon, tolerance=1e-12)

@@ -578,3 +578,32 @@ def test_the_scale_of_a_margin_is_learned(kind):
         found, step = scale.grad.clone(), 1e-5
         values = [(scale.add_(by), module(x, target))[1] for by in (step, -2 * step)]
     torch.testing.assert_close(found, ((values[0] - values[1]) / (2 * step)).reshape(1), rtol=1e-6, atol=1e-8)
+
+
+MEANS = {
+    "softmax": lambda x, t: et.SoftmaxLoss()(x, t),
+    "smoothed": lambda x, t: et.SoftmaxLoss(label_smoothing=0.1)(x, t),
+    "weighted": lambda x, t: et.SoftmaxLoss(weight=torch.ones(5, dtype=x.dtype))(x, t),
+    "z_loss": lambda x, t: et.SoftmaxLoss(z_loss=0.1)(x, t),
+    "sparsemax": lambda x, t: et.SparsemaxLoss()(x, t),
+    "entmax": lambda x, t: et.EntmaxLoss(alpha=1.3)(x, t),
+    "smooth_accuracy": lambda x, t: et.SmoothAccuracyLoss()(x, t),
+    "images": lambda x, t: et.SparsemaxLoss(dim=1)(x.T[None], t[None]),
+    "linear": lambda x, t: et.linear_loss(x, torch.eye(5, dtype=x.dtype), t),
+    "linear sparsemax": lambda x, t: et.linear_loss(x, torch.eye(5, dtype=x.dtype), t, loss="sparsemax_loss"),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("mean", MEANS.values(), ids=MEANS)
+def test_rows_that_are_all_ignored(mean, dtype):
+    """As in torch: the mean is NaN, and the gradient 0, so that a batch of padding adds nothing to others."""
+    x, ignored = torch.randn(3, 5, dtype=dtype, requires_grad=True), torch.full((3,), -100)
+    value = mean(x, ignored)
+    value.backward()
+    assert value.isnan() and (x.grad == 0).all()
+    assert (torch.func.grad(mean)(x.detach(), ignored) == 0).all()
+    if dtype is torch.float64:
+        (first,) = torch.autograd.grad(mean(x, ignored), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x, allow_unused=True)
+        assert second is None or (second == 0).all()

@@ -144,3 +144,15 @@ def test_threads_from_outside(first):
     program += "assert entropic.get_num_threads() == 1, entropic.get_num_threads()"
     environment = {**os.environ, "OMP_NUM_THREADS": "4" if first else "1"}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+
+
+def test_a_masked_row_of_log_softmax_has_the_gradient_of_a_small_batch():
+    x = torch.zeros(600, 2000)
+    x[4], x[5, ::2], x[5, 1] = -torch.inf, -torch.inf, torch.nan
+    weights = torch.arange(1.2e6).reshape(600, 2000)
+    weights[4] = 0
+    found = []
+    for rows in (slice(None), slice(2, 8)):
+        part = x[rows].clone().requires_grad_()
+        found.append(torch.autograd.grad(et.log_softmax(part), part, weights[rows])[0])
+    assert torch.equal(found[0][2:8].nan_to_num(7), found[1].nan_to_num(7)) and not found[0][4].any()

@@ -63,6 +63,43 @@ def test_optimum_of_linear_programming(n, m, seed, forbidden, ties):
     check(a, b, cost, result)
 
 
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 2**32), st.sampled_from([1e-300, 1e270, 8.6e270, 1e298, 1e307]))
+def test_costs_of_any_scale_that_are_near_each_other(n, m, seed, scale):
+    random = rng(seed)
+    a, b, cost = masses(random, n), masses(random, m), 1 + random.random((n, m))
+    found, scaled = (entropic.optimal_transport(a, b, cost * unit) for unit in (1, scale))
+    assert scaled.cost / scale == pytest.approx(found.cost, rel=1e-12)
+    assert (scaled.plan / scaled.plan.sum() * (cost)).sum() == pytest.approx(found.cost, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_blocks_whose_sums_are_equal_up_to_rounding(dtype):
+    for seed in range(60):
+        random = rng(seed)
+        sizes = random.integers(1, 6, (2, 3))
+        share = masses(random, 3)
+        a, b = (np.concatenate([w * masses(random, n) for w, n in zip(share, own, strict=True)]) for own in sizes)
+        a, b = a.astype(dtype), b.astype(dtype)
+        block_a, block_b = (np.repeat(np.arange(3), own) for own in sizes)
+        cost = random.random((len(a), len(b))).astype(dtype)
+        cost[block_a[:, None] != block_b] = np.inf
+        result = entropic.optimal_transport(a, b, cost, mass_tolerance=1e-5)
+        eps = np.finfo(dtype).eps
+        np.testing.assert_allclose(result.plan.sum(1), a, atol=20 * eps)
+        np.testing.assert_allclose(result.plan.sum(0), b, atol=20 * eps)
+        wide = a.astype(float), b.astype(float)
+        want = 0
+        for k in range(3):
+            part = [x[block == k] for x, block in zip(wide, (block_a, block_b), strict=True)]
+            own = cost[np.ix_(block_a == k, block_b == k)].astype(float)
+            want += part[0].sum() * optimum(part[0] / part[0].sum(), part[1] / part[1].sum(), own)
+        assert result.cost == pytest.approx(want, abs=50 * eps)
+        # More than rounding is an error as before.
+        a[0] *= 1 + 1e-3
+        with pytest.raises(ValueError, match=r"^optimal_transport: infeasible"):
+            entropic.optimal_transport(a / a.sum(), b / b.sum(), cost, mass_tolerance=1e-5)
+
+
 @pytest.mark.parametrize("n", [1, 2, 30, 200])
 def test_equal_masses_solve_the_assignment_problem(n):
     cost = rng(n).random((n, n))

@@ -3,6 +3,7 @@
 import contextlib
 
 import torch
+from torch._functorch import pyfunctorch
 from torch._subclasses.fake_tensor import is_fake  # noqa: F401
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import get_proxy_mode  # noqa: F401
@@ -77,21 +78,36 @@ def carries_tangent(x):
     """Whether it carries a tangent: of torch.autograd.forward_ad, or of a transform around the innermost one."""
     if not in_transform():
         return in_forward_mode() and forward_ad.unpack_dual(x).tangent is not None
-    kinds = {one.level(): one.key() for one in torch._C._functorch.get_interpreter_stack()}
-    while torch._C._functorch.is_functorch_wrapped_tensor(x):
-        level = torch._C._functorch.maybe_get_level(x)
-        if level < max(kinds) and kinds.get(level) == torch._C._functorch.TransformType.Jvp:
-            return True
-        x = torch._C._functorch.get_unwrapped(x)
-    return False
+    innermost = pyfunctorch.retrieve_current_functorch_interpreter().level()
+    return any(level < innermost for level in _levels_with_tangent(x))
+
+
+def _levels_with_tangent(x):
+    """The levels of the transforms in which it has a tangent. Each is asked as if it were the innermost: also a tensor that has
+    been detached, or made by such a transform, is wrapped by it."""
+    levels = []
+    with contextlib.ExitStack() as outside:
+        while in_transform():
+            innermost = pyfunctorch.retrieve_current_functorch_interpreter()
+            if innermost.key() == torch._C._functorch.TransformType.Jvp and forward_ad.unpack_dual(x).tangent is not None:
+                levels.append(innermost.level())
+            if torch._C._functorch.maybe_get_level(x) == innermost.level():
+                x = torch._C._functorch.get_unwrapped(x)
+            outside.enter_context(pyfunctorch.temporarily_pop_interpreter_stack())
+    return levels
 
 
 def is_differentiated(x):
     """Whether a derivative in a tensor may be asked for: it requires a gradient or carries a tangent, in any transform."""
+    if not (x.is_floating_point() or x.is_complex()):
+        return False
     if torch.compiler.is_compiling():
         return x.requires_grad
-    if in_forward_mode() and (carries_tangent(x) or forward_ad.unpack_dual(x).tangent is not None):
-        return True
+    if in_forward_mode():
+        if in_transform() and _levels_with_tangent(x):
+            return True
+        if not in_transform() and forward_ad.unpack_dual(x).tangent is not None:
+            return True
     while torch._C._functorch.is_functorch_wrapped_tensor(x) and not x.requires_grad:
         x = torch._C._functorch.get_unwrapped(x)
     return x.requires_grad

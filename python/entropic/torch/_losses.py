@@ -144,7 +144,8 @@ class _Mean(torch.autograd.Function):
     def backward(ctx, grad):
         x, target, slope = ctx.saved_tensors
         operator, direct, values, dim, count = ctx.call
-        each = (grad / count).expand(target.shape)
+        # Where all rows are ignored, the mean is 0 / 0, but their gradients are 0.
+        each = (grad / max(count, 1)).expand(target.shape)
         (result,) = of_rows(operator, direct, (x, target), (slope,), values, dim, each)
         return None, None, None, None, result, None
 

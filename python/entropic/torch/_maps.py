@@ -31,10 +31,10 @@ def _suffices(logarithm, tensors, params, y):
         return False
     if any(row is not None for row in rows):  # their gradient needs x
         return False
-    # In a row with +inf every score with mass is +inf. log p = -inf may also belong to a finite score.
+    # In a row with +inf every score with mass is +inf. log p = -inf may also belong to a finite score, and NaN to -inf.
     with torch.no_grad():
         if logarithm:
-            return not bool((y.amin() == -torch.inf) | (x.select(dim, 0) == torch.inf).any())
+            return bool(y.amin() > -torch.inf) and not bool((x.select(dim, 0) == torch.inf).any())
         if bool((y.select(dim, 0) > 0).all()):
             return not bool((x.select(dim, 0) == torch.inf).any())
         return not bool((x.amax(dim) == torch.inf).any())

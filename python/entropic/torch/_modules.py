@@ -125,10 +125,19 @@ def _reduced(module, function, x, target, values, weight, sample_weight, z_loss,
     elif reduction == "sum":
         result = each.sum()
     elif divisors is not None:
-        result = each.sum() / divisors.sum()
+        result = _quotient(each.sum(), divisors.sum())
+    elif ignored is not None:
+        result = _quotient(each.sum(), (~ignored).sum())
     else:
-        result = each.sum() / (each.numel() if ignored is None else (~ignored).sum())
+        result = each.mean()
     return result if dtype is None else result.to(dtype)
+
+
+def _quotient(total, count):
+    """total / count. Where all rows are ignored this is 0 / 0, NaN, but their gradients are 0, as they would not be by the
+    quotient's derivative."""
+    nothing = count == 0
+    return total / torch.where(nothing, 1, count) + torch.where(nothing, torch.nan, 0.0).to(total.dtype)
 
 
 class Configured(torch.nn.Module):

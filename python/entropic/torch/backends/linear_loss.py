@@ -58,7 +58,10 @@ def _factors(hidden, target, sample_weight, loss, options, reduction):
     if sample_weight is not None:
         factors = sample_weight.to(factors.dtype)
     factors = torch.where(_ignored(loss, json.loads(options), target), 0.0, factors)
-    return factors / factors.sum() if reduction == "mean" else factors
+    if reduction != "mean":
+        return factors
+    total = factors.sum()
+    return factors / torch.where(total == 0, 1, total)
 
 
 def _row_parts(hidden, weight):
@@ -106,7 +109,10 @@ def _value(parts, hidden, weight, target, bias, rows, sample_weight, loss, optio
 
 def _reduced(values, factors, reduction):
     values = torch.where(factors == 0, 0.0, values * factors)
-    return values if reduction == "none" else values.sum()
+    if reduction == "none":
+        return values
+    # The mean of ignored rows alone is NaN, as in torch, but their gradients are 0.
+    return values.sum() if reduction == "sum" else torch.where((factors != 0).any(), values.sum(), torch.nan)
 
 
 def _vjp(
