@@ -6,6 +6,7 @@ The ranks are started once. Each answers a job, a function of this module by nam
 import functools
 import hashlib
 import inspect
+import math
 import os
 import signal
 import socket
@@ -634,6 +635,34 @@ def test_probabilities(ranks):
             np.testing.assert_allclose(found[live], slope[live], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("given", ["probs", "log_probs"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_probabilities_that_are_zero(given, dtype):
+    p = torch.tensor([[0.5, 0.25, 0.0, 0.25, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0]], dtype=dtype)
+    q = torch.tensor([[0.5, 0.0, 0.25, 0.25, 0.0], [0.25, 0.25, 0.25, 0.25, 0.0]], dtype=dtype)
+    p, q = ((x.log() if given == "log_probs" else x).requires_grad_() for x in (p, q))
+    for function, inputs in (("entropy", (p,)), ("kl_divergence", (p, q)), ("js_divergence", (p, q))):
+        found, want = (getattr(of, function)(*inputs, input=given) for of in (D, et))
+        assert found.dtype is want.dtype
+        np.testing.assert_allclose(found.detach(), want.detach(), rtol=1e-3 if dtype is torch.float16 else 1e-6)
+        slopes = [torch.autograd.grad(of.sum(), inputs) for of in (found, want)]
+        for one, other in zip(*slopes, strict=True):
+            assert one.dtype is other.dtype
+            np.testing.assert_allclose(one, other, rtol=1e-2 if dtype is torch.float16 else 1e-6, atol=1e-6)
+
+
+def test_the_entropy_at_an_end_of_gammas_range_has_a_gradient():
+    x = torch.randn(5, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(3), requires_grad=True)
+    for gammas in ((0.0, 1.0), (3.0, 9.0), (0.0, math.inf)):
+        for weights in ((1.0, 0.0), (0.0, 1.0), (0.5, 2.0)):
+            slopes = []
+            for of in (D, et):
+                found = of.gamma_for_entropy(x, entropy=1.0, gamma_range=gammas)
+                value = weights[0] * found.gamma.sum() + weights[1] * found.entropy.sum()
+                slopes.append(torch.autograd.grad(value, x)[0])
+            np.testing.assert_allclose(*slopes, rtol=1e-8, atol=1e-8)
+
+
 def compiled(rank, size):
     x = part_of(rows_of(torch.float32), rank, size).requires_grad_()
     first, group, goal = CUTS[size][rank], _groups[size].group_name, torch.full((ROWS,), 3.0)
@@ -832,6 +861,10 @@ def wrong(rank, size, kind):
         return D.top_k_softmax(x, k=int(rank != 1), group=_groups[size])
     if kind == "entropy_of_one":
         return D.entropy_normalize(x, entropy=1.0 - rank, group=_groups[size])
+    if kind == "range_of_one":
+        return D.gamma_for_entropy(x, entropy=0.5, gamma_range=(2.0, 1.0) if rank == 0 else (0, 9), group=_groups[size])
+    if kind == "iterations_of_one":
+        return D.gamma_for_entropy(x, entropy=0.5, max_iterations=rank, group=_groups[size])
     if kind == "other_k":
         return D.top_k_softmax(x, k=40 + rank // 2, group=_groups[size])
     if kind == "other_function":
@@ -874,6 +907,11 @@ def wrong(rank, size, kind):
         ("temperature_of_one", "softmax: temperature must be above 0 and finite, got 0.0 (rank 0)"),
         ("k_of_one", "top_k_softmax: k must be above 0, got 0 (rank 1)"),
         ("entropy_of_one", "entropy_normalize: entropy must be at least 0 and finite, got -1.0 (rank 2)"),
+        (
+            "range_of_one",
+            "gamma_for_entropy: gamma_range must be two numbers with 0 <= min_gamma <= max_gamma, got 2.0 and 1.0",
+        ),
+        ("iterations_of_one", "gamma_for_entropy: max_iterations must be at least 1, got 0 (rank 0)"),
         ("other_k", "all ranks must have the same k, got 40 on rank 0 and 41 on rank 2"),
         ("other_function", "must have the same function, got softmax on rank 0 and sparsemax on rank 1"),
         ("other_target", "softmax_loss: all ranks must have the same target, got 1001 in row 1 on rank 0 and 1000 on rank 1"),

@@ -13,7 +13,7 @@ from entropic.torch._descriptions import MAPS, STATUSES
 from entropic.torch.distributed._group import Group, cost, values_of
 
 SOLVES = ("entropy_normalize", "entropy_clip")
-INVALID = STATUSES.index("invalid")
+CONSTANT, INVALID = STATUSES.index("constant"), STATUSES.index("invalid")
 
 
 def written(part, x):
@@ -167,11 +167,11 @@ def _softmax_vjp(call, p, g, temperature):
 
 
 def _at_entropy(call, y, values, g):
-    """What derivatives of softmax(gamma x) at an entropy are made of: where they exist, p, g, the means of z and g under p, z
-    being gamma times scores below the maximum, and the variance and the covariance of z with g."""
+    """What derivatives of softmax(gamma x) at an entropy are made of: where gamma is above 0 and finite, p, g, the means of z
+    and g under p, z being gamma times scores below the maximum, and the variance and the covariance of z with g."""
     p = y.astype(np.float64)
     gamma, status, top = values[:, 0:1], values[:, 2:3], values[:, 3:4]
-    exists = (status == 0) & np.isfinite(gamma) & (gamma > 0)
+    exists = (status != INVALID) & (status != CONSTANT) & np.isfinite(gamma) & (gamma > 0)
     live = (p > 0) & np.isfinite(top)
     with np.errstate(all="ignore"):
         z = relative(call.x, top, 1 / np.where(exists, gamma, 1.0))
@@ -182,16 +182,19 @@ def _at_entropy(call, y, values, g):
     return exists, p, g, z - mean, mean_g, variance, covariance
 
 
-def _gamma_vjp(call, y, values, gy, ggamma):
+def _gamma_vjp(call, y, values, gy, ggamma, gentropy=0.0):
     exists, p, g, z, mean_g, variance, covariance = _at_entropy(call, y, values, gy)
     gamma, status = values[:, 0:1], values[:, 2:3]
+    # Where gamma is at an end of its range, the entropy is that of softmax(gamma x).
+    of_entropy = np.where(exists & (status != 0), -gamma * p * z * gentropy, 0.0)
+    exists = exists & (status == 0)
     with np.errstate(all="ignore"):
         u = p * z
         dx = gamma * (p * (g - mean_g) - u * (covariance / variance)) - ggamma * gamma * gamma * u / variance
     dx = np.where(exists, dx, 0.0)
     if call.spec["name"] == "entropy_clip":
         dx = np.where((gamma == 1) & (status == 0), p * (g - mean_g), dx)
-    return np.where(status == INVALID, np.nan, dx)
+    return np.where(status == INVALID, np.nan, dx + of_entropy)
 
 
 def _param_slopes(call, given, y, values, g, dx):
@@ -245,7 +248,7 @@ def _entropy_slope(call, y, values, g):
     exists, *_, variance, covariance = _at_entropy(call, y, values, g)
     with np.errstate(all="ignore"):
         slope = -covariance / variance
-    slope = np.where(exists & np.isfinite(slope), slope, 0.0)
+    slope = np.where(exists & (values[:, 2:3] == 0) & np.isfinite(slope), slope, 0.0)
     return np.where(values[:, 2:3] == INVALID, np.nan, slope)
 
 
@@ -335,7 +338,10 @@ def _statistics_dx(call, y, values, gy, gvalues, temperature):
     dx = p * gvalues[:, 2:3] * temperature
     if call.spec["entropy"]:
         dx += (call.chosen() - p) * np.where(call.target >= 0, gvalues[:, 3], 0.0)[:, None] if len(call.target) else 0.0
-        # Probabilities are independent entries; for scores softmax subtracts the mean.
+        if call.spec.get("input") == "probs":  # the derivative in p itself
+            with np.errstate(invalid="ignore"):
+                return by_largest(values[:, 0:1], masked(gvalues[:, 4:5] != 0, -(log_p + 1) * gvalues[:, 4:5]))
+        # Logarithms of probabilities are independent entries; for scores softmax subtracts the mean.
         mean = 1.0 if "tolerance" in call.spec else values[:, 4:5]
         dx -= masked(p > 0, p * (np.where(p > 0, log_p, 0.0) + mean)) * gvalues[:, 4:5]
     if call.spec["writes"]:
@@ -457,7 +463,16 @@ def _two_vjp(call, y, values, gy, gvalues):
     a, b = call.log_p(call.x, top_a, total_a, 1.0), call.log_p(call.other, top_b, total_b, 1.0)
     p, q, g = exponential(a), exponential(b), gvalues[:, 0:1]
     means = np.zeros_like(values) if "tolerance" in call.spec else values  # as in _statistics_vjp
-    with np.errstate(invalid="ignore"):
+    probs = call.spec.get("input") == "probs"
+    with np.errstate(invalid="ignore", over="ignore"):
+        if probs:  # the derivatives in p and q themselves; an entry that is 0 in both has none
+            middle = _middle(a, b)
+            both = (p > 0) | (q > 0)
+            if call.spec["name"] == "kl_divergence":
+                da, db = masked(both, a - b), masked(both, 1 - exponential(a - b))
+            else:
+                da, db = masked(both, 0.5 * (a - middle)), masked(both, 0.5 * (b - middle))
+            return masked(g != 0, da * g), masked(g != 0, db * g)
         if call.spec["name"] == "kl_divergence":
             da, db = masked(p > 0, p * (a - b - means[:, 0:1])), q - p
         else:
@@ -466,7 +481,7 @@ def _two_vjp(call, y, values, gy, gvalues):
             db = masked(q > 0, 0.5 * q * (b - middle - means[:, 2:3]))
         da, db = da * g, db * g
     if "tolerance" in call.spec:
-        return da, db
+        return masked(a > -np.inf, da), masked(b > -np.inf, db)
     # Without one of the distributions there is no number, and no gradient in either.
     nan = np.isnan(values[:, 0:1])
     return tuple(
@@ -479,7 +494,7 @@ def _two_vjp(call, y, values, gy, gvalues):
 OPERATIONS = {
     "map": (_map_forward, _map_vjp),
     "statistics": (_statistics_forward, _statistics_vjp),
-    "gamma": (_gamma_forward, lambda call, y, v, gy, gv: _gamma_vjp(call, y, v, np.zeros(y.shape), gv[:, 0:1])),
+    "gamma": (_gamma_forward, lambda call, y, v, gy, gv: _gamma_vjp(call, y, v, np.zeros(y.shape), gv[:, 0:1], gv[:, 1:2])),
     "loss": (_loss_forward, _loss_vjp),
     "soft": (_soft_forward, _soft_vjp),
     "two": (_two_forward, _two_vjp),

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from entropic import _core
+from entropic import _checks, _core
 from entropic._entropy_control import GammaResult
 from entropic.torch import _token_statistics
 from entropic.torch._arguments import as_text, checked_dim, one_dim
@@ -254,12 +254,17 @@ def gamma_for_entropy(
     """As entropic.torch.gamma_for_entropy: gamma, the entropy and the status of each row, on every rank."""
     name = "gamma_for_entropy"
     goal = _target_entropy(name, entropy, perplexity)
-    part = Part(name, x, dim, axis, group, first, n)
     low, high = map(float, gamma_range)
-    _, values = part.run("gamma", name, entropy=goal, low=low, high=high, iterations=int(max_iterations))
+    if not 0 <= low <= high:
+        raise ValueError(f"{name}: gamma_range must be two numbers with 0 <= min_gamma <= max_gamma, got {low} and {high}")
+    max_iterations = _checks.integer(name, "max_iterations", max_iterations)
+    if max_iterations < 1:
+        raise ValueError(f"{name}: max_iterations must be at least 1, got {max_iterations}")
+    part = Part(name, x, dim, axis, group, first, n)
+    _, values = part.run("gamma", name, entropy=goal, low=low, high=high, iterations=max_iterations)
     status = np.array(STATUSES)[values.detach()[:, 2].to(torch.int64).cpu().numpy()].reshape(part.lead)
     gamma, reached = (values[:, i].reshape(part.lead).to(part.dtype) for i in (0, 1))
-    return GammaResult(gamma, reached.detach(), status)
+    return GammaResult(gamma, reached, status)
 
 
 @together
@@ -352,17 +357,17 @@ def entmax_loss(x, target, *, alpha=1.5, ignore_index=None, dim=None, axis=None,
 
 
 class _Logarithm(torch.autograd.Function):
-    """log of probabilities in float64; the bits do not depend on an entry's place."""
+    """log of probabilities in float64; the bits do not depend on an entry's place. The operators that take it give the
+    derivative in the probabilities, which may be infinite where one is 0, so that backward has nothing to do."""
 
     @staticmethod
     def forward(ctx, p):
-        ctx.save_for_backward(p)
+        ctx.dtype = p.dtype
         return torch.from_numpy(logarithm(np.ascontiguousarray(p.detach().cpu().double().numpy()))).to(p.device)
 
     @staticmethod
     def backward(ctx, grad):
-        (p,) = ctx.saved_tensors
-        return torch.where(p > 0, grad / p, 0.0).to(p.dtype)
+        return grad.to(ctx.dtype)
 
 
 def _scores_of(name, x, given):
@@ -371,21 +376,24 @@ def _scores_of(name, x, given):
         return x, {}
     if given not in ("probs", "log_probs"):
         raise ValueError(f"{name}: input must be scores, log_probs or probs, got {given!r}")
-    more = {"tolerance": _core.sum_tolerance[2 if x.dtype == torch.bfloat16 else x.element_size()]}
+    more = {"input": given, "tolerance": _core.sum_tolerance[2 if x.dtype == torch.bfloat16 else x.element_size()]}
     return (_Logarithm.apply(x) if given == "probs" else x), more
 
 
 @together
 def entropy(x, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entropy: the whole row's number, on every rank. Two rounds; input is scores unless said otherwise."""
-    x, more = _scores_of("entropy", x, input)
-    part, values = _statistics("entropy", x, None, 1.0, dim, axis, group, first, n, **more)
+    scores, more = _scores_of("entropy", x, input)
+    part, values = _statistics("entropy", scores, None, 1.0, dim, axis, group, first, n, **more)
+    part.dtype = x.dtype
     return part.numbers(values[:, 4])
 
 
 def _divergence(name, p, q, given, dim, axis, group, first, n):
+    dtype = p.dtype
     (p, more), (q, _) = _scores_of(name, p, given), _scores_of(name, q, given)
     part = Part(name, p, dim, axis, group, first, n)
+    part.dtype = dtype
     if q.shape != p.shape:
         raise ValueError(f"{name}: q must have the shape of p, {tuple(p.shape)}, got {tuple(q.shape)}")
     _, values = part.run("two", name, other=part.laid(q.to(part.rows.dtype)), **more)
