@@ -37,7 +37,7 @@ def with_axis(y, x, axis):
     axis = x.get_axis_num(axis) if isinstance(axis, str) else axis % x.ndim
     if _is_labelled(x):
         return y.expand_dims(x.dims[axis], axis)
-    return y.reshape(*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    return y[(slice(None),) * axis + (np.newaxis,)]  # no reshape: chunks may have unknown sizes
 
 
 def _labelled(name, function, arrays, results, axis, params):
@@ -75,11 +75,14 @@ def _of_rows(param, one, spread):
     return np.asarray(_laid_out(param, like)).reshape(spread.shape)
 
 
+def _axis_last(xp, array, dims, axis):
+    """The array with its rows along the last axis. With fewer than `dims` axes it lacks the first ones, as NumPy broadcasts."""
+    return xp.moveaxis(array[(np.newaxis,) * (dims - array.ndim)], axis, -1)
+
+
 def _at_once(function, arrays, results, axis, params):
     dims = np.ndim(arrays[0][0])
-    moved = [
-        np.moveaxis(np.asarray(array), axis, -1) if has_rows and np.ndim(array) == dims else array for array, has_rows in arrays
-    ]
+    moved = [_axis_last(np, np.asarray(array), dims, axis) if has_rows else array for array, has_rows in arrays]
     values = tuple(np.moveaxis(value, axis, -1) if np.ndim(value) > 1 else value for value in params)
     found = function(*moved, values)
     found = found if isinstance(found, tuple) else (found,)
@@ -97,7 +100,7 @@ def _lazy(function, arrays, results, axis, params):
     given, signature = [], []
     for array, has_rows in arrays:
         array = da.asarray(array)
-        given.append(da.moveaxis(array, axis, -1) if has_rows else array)
+        given.append(_axis_last(da, array, x.ndim, axis) if has_rows else array)
         signature.append("(i)" if has_rows else "()")
     for i in sorted(spread):
         rows = np.broadcast_to(params[i], (*x.shape[:axis], 1, *x.shape[axis + 1 :]))

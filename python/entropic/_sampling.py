@@ -126,7 +126,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
     """
     name = "gumbel_softmax"
     if _containers.is_container(x):
-        streams = _lazy_streams(x, stream, axis)
+        streams = _lazy_streams(name, x, stream, axis)
         options = {"temperature": temperature, "hard": hard, "seed": seed}
 
         def of_blocks(x, stream, _):
@@ -155,7 +155,7 @@ def _lazy_draws(name, draw, x, size, stream, position, axis):
         first = position_of(name, position, count)
         draws = [_lazy_draws(name, draw, x, None, stream, first + i, axis) for i in range(count)]
         return da.stack(draws, -1) if draws else _lazy_draws(name, draw, x, None, stream, first, axis)[..., np.newaxis][..., :0]
-    streams = _lazy_streams(x, stream, axis)
+    streams = _lazy_streams(name, x, stream, axis)
 
     def of_blocks(x, stream, _):
         return draw(x, stream=stream, position=position)
@@ -163,12 +163,17 @@ def _lazy_draws(name, draw, x, size, stream, position, axis):
     return _containers.along(name, of_blocks, [(x, True), (streams, False)], [False], axis)
 
 
-def _lazy_streams(x, stream, axis):
+def _lazy_streams(name, x, stream, axis):
     """The stream of each row of an array of Dask or xarray, counted as for a NumPy array."""
     axis = x.get_axis_num(axis) if isinstance(axis, str) else axis % x.ndim
     lead = [size for d, size in enumerate(x.shape) if d != axis]
+    if any(math.isnan(size) for size in lead):
+        raise ValueError(
+            f"{name}: x must have chunks of known size, because draws depend on the number of a row; "
+            f"call x.compute_chunk_sizes() first"
+        )
     if np.ndim(stream) == 0:
-        stream = np.arange(math.prod(lead), dtype=np.uint64) + np.uint64(stream)
+        stream = np.arange(math.prod(lead), dtype=np.uint64) + np.uint64(natural(name, "stream", stream))
     return np.asarray(stream).reshape(lead) if np.size(stream) == math.prod(lead) else np.broadcast_to(stream, lead)
 
 

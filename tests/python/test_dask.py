@@ -82,6 +82,50 @@ def test_a_wrong_axis_names_the_function():
         entropic.Sampler([]).probs(x, axis=3)
 
 
+@pytest.mark.parametrize("name", ["kl_divergence", "js_divergence", "js_distance", "cross_entropy"])
+def test_a_reference_of_fewer_axes(name):
+    """It has the last axes, as NumPy broadcasts."""
+    function = getattr(entropic, name)
+    for p, q, axis in (
+        (P[0], Q[0, 0], -1),
+        (P[0], Q[0, 0], 1),
+        (P, Q[0], -1),
+        (P, Q[0, 0], 2),
+        (np.moveaxis(P, -1, 1), np.moveaxis(Q[0], -1, 0), 1),
+    ):
+        lazy = da.from_array(p, chunks=2)
+        for mine, theirs in ((lazy, q), (lazy, da.from_array(q, chunks=3)), (p, da.from_array(q))):
+            for found, expected in (
+                (function(mine, theirs, axis=axis), function(p, q, axis=axis)),
+                (function(theirs, mine, axis=axis), function(q, p, axis=axis)),
+                (function(mine, theirs, axis=axis, return_grad=True)[2], function(p, q, axis=axis, return_grad=True)[2]),
+            ):
+                assert isinstance(found, da.Array)
+                np.testing.assert_array_equal(found.compute(), expected)
+
+
+def test_draws_of_an_unknown_number_of_rows():
+    x = da.from_array(X[0], chunks=(2, 8))
+    unknown = x[x[:, 0] > -np.inf]
+    what = r"x must have chunks of known size.* call x\.compute_chunk_sizes\(\) first"
+    for draw in (entropic.sample, entropic.gumbel_softmax):
+        with pytest.raises(ValueError, match=f"^{draw.__name__}: {what}"):
+            draw(unknown, seed=1)
+    with pytest.raises(ValueError, match=rf"^Sampler\.sample: {what}"):
+        entropic.Sampler([]).sample(unknown, size=2)
+    np.testing.assert_array_equal(entropic.logsumexp(unknown, keepdims=True), entropic.logsumexp(X[0], keepdims=True))
+    found = entropic.sample(unknown.compute_chunk_sizes(), seed=1)
+    np.testing.assert_array_equal(found.compute(), entropic.sample(X[0], seed=1))
+
+
+def test_a_wrong_stream_is_an_error():
+    x = da.from_array(X)
+    with pytest.raises(TypeError, match=r"^sample: stream must be an integer, got float"):
+        entropic.sample(x, seed=1, stream=1.7)
+    with pytest.raises(ValueError, match=r"^sample: stream must be at least 0 and below 2\*\*64, got -3"):
+        entropic.sample(x, seed=1, stream=-3)
+
+
 def test_out_is_refused():
     with pytest.raises(TypeError, match="softmax: out cannot be given for arrays of Dask"):
         entropic.softmax(da.from_array(X), out=np.empty_like(X))
