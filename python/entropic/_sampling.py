@@ -209,15 +209,25 @@ class Sampler:
     True
     """
 
-    __slots__ = ("_core", "seed", "steps")
+    __slots__ = ("_core", "_seed", "_steps")
 
     def __init__(self, steps, *, seed=0):
-        self.steps = [_step(step) for step in _list(steps)]
-        self.seed = natural("Sampler", "seed", seed)
+        self._steps = tuple(_step(step) for step in _list(steps))
+        self._seed = natural("Sampler", "seed", seed)
         self._core = _core.Sampler([(name, _values(name, value)) for name, value in self.steps], self.seed)
 
+    @property
+    def steps(self):
+        """The steps, a tuple of pairs (name, value)."""
+        return self._steps
+
+    @property
+    def seed(self):
+        """The seed of the draws."""
+        return self._seed
+
     def __repr__(self):
-        return f"Sampler({self.steps!r}, seed={self.seed})"
+        return f"Sampler({list(self.steps)!r}, seed={self.seed})"
 
     def __reduce__(self):
         return _sampler, (self.steps, self.seed)
@@ -305,7 +315,8 @@ def _list(steps):
 def _step(step):
     if not (isinstance(step, (tuple, list)) and len(step) == 2 and isinstance(step[0], str)):
         raise TypeError(f'Sampler: a step must be a pair of name and value such as ("top_k", 50), got {step!r}')
-    return tuple(step)
+    name, value = step
+    return name, tuple(value) if isinstance(value, list) else value
 
 
 def _values(name, value):

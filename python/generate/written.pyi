@@ -115,9 +115,11 @@ _Step: TypeAlias = (
 )
 
 class Sampler:
-    steps: list[_Step]
-    seed: int
     def __init__(self, steps: Sequence[_Step], *, seed: SupportsIndex = 0) -> None: ...
+    @property
+    def steps(self) -> tuple[_Step, ...]: ...
+    @property
+    def seed(self) -> int: ...
     @overload
     def probs(self, x: _Integers, *, axis: SupportsIndex = -1) -> NDArray[np.float64]: ...
     @overload

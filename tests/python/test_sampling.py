@@ -1,5 +1,6 @@
 """Sampling: arrays of every kind, draws that only depend on their noise and their row, laws, and errors."""
 
+import copy
 import doctest
 import importlib
 import inspect
@@ -200,6 +201,19 @@ def test_sampler_is_a_value():
     again = pickle.loads(pickle.dumps(sampler))
     assert again.sample(x, size=9).tolist() == sampler.sample(x, size=9).tolist()
     assert entropic.Sampler([]).probs([0.0, 0.0]).tolist() == [0.5, 0.5]
+
+
+def test_a_sampler_does_not_change():
+    """Its draws follow what it was made with, so an attribute that could be written would not say how it draws."""
+    steps = [["top_k", 3], ("entropy_clip", [0.5, 2])]
+    made = entropic.Sampler(steps, seed=4)
+    steps[1][1][0] = 9
+    for sampler in (made, pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
+        assert sampler.steps == (("top_k", 3), ("entropy_clip", (0.5, 2))) and sampler.seed == 4
+        for name, value in (("seed", 5), ("steps", [])):
+            with pytest.raises(AttributeError):
+                setattr(sampler, name, value)
+        assert entropic.Sampler(sampler.steps, seed=sampler.seed).sample(np.arange(9.0)) == made.sample(np.arange(9.0))
 
 
 def refuses(kind, message, call):
