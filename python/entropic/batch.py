@@ -1,14 +1,10 @@
 """Operations on batches of a table, for Ray Data, Hugging Face datasets, Spark, DuckDB and polars."""
 
+import re
+
 import numpy as np
 
 from entropic import _core, _entropy_control, _generated, _sampling
-
-# The value of absent entries when rows of unequal length are padded to one length: no mass.
-_ABSENT = {"scores": -np.inf, "log_probs": -np.inf, "probs": 0.0}
-
-# Operations whose rows are distributions unless input says otherwise.
-_OF_PROBABILITIES = ("power_transform",)
 
 
 class BatchMap:
@@ -24,25 +20,25 @@ class BatchMap:
         gamma_for_entropy, power_transform, a measure, a divergence, a loss, sample, gumbel_softmax.
     column : str, or tuple of str
         The column of rows: arrays or lists of numbers. Operations of two arrays, such as kl_divergence and softmax_loss, take
-        a tuple of two columns, the second of rows or of classes.
+        a tuple of two columns, the second of rows or of classes. self_information and binary_entropy also take a column of
+        numbers.
     out : str, default None
         The column of results; None names it as the operation. gamma_for_entropy makes three: out, out_entropy, out_status.
         A column of this name is replaced.
     row : str, default None
-        Of sample and gumbel_softmax: the column of global row numbers. The row of number r draws from stream + r, so that a
-        table gives the same draws however it is cut. None counts rows from 0 in each batch.
+        Of sample and gumbel_softmax: the column of global row numbers, integers in [0, 2**64). The row of number r draws from
+        stream + r, so that a table gives the same draws however it is cut. None counts rows from 0 in each batch.
     **params
-        Parameters of the operation.
+        Parameters of the operation, except axis, out, return_grad and param_grad.
 
     Calling it takes and returns a dict of NumPy arrays or lists, a pyarrow Table or RecordBatch, a pandas or a polars
-    DataFrame. Rows may have unequal lengths: shorter ones are filled with absent scores (-inf; for probabilities 0), and
-    results have the length of their row. A row that is null has null as its result.
+    DataFrame. Rows may have unequal lengths. Where a column is null, so is the result.
 
     Raises
     ------
     TypeError, ValueError
-        When it is made: there is no such operation, or it has no such parameter. When it is called: a column is missing, or an
-        entry is not a row of numbers; the message names the column and the row.
+        When it is made: there is no such operation, or it has no such parameter. When it is called: a column is missing, an
+        entry is not a row of numbers, or the operation refuses a row; the message names the column and the row.
 
     Examples
     --------
@@ -65,25 +61,32 @@ class BatchMap:
         self.operation, self.columns, self.out, self.row, self.params = operation, columns, out or operation, row, params
         if "axis" in params or "out" in params:
             raise TypeError("BatchMap: rows are along the last axis; axis and out must not be given")
-        self._run(self._none(), np.zeros(0, np.int64))  # an invalid parameter raises here
+        if params.get("return_grad") or params.get("param_grad"):
+            raise TypeError("BatchMap: there is no column for gradients; return_grad and param_grad must not be given")
+        if operation in _DRAWS:
+            _sampling.natural("BatchMap", "stream", params.get("stream", 0))
+        self._run(self._none(), np.zeros(0, np.uint64))  # an invalid parameter raises here
 
     def __call__(self, batch):
         table = _table_of(batch)
-        first, *others = (
-            _Column(table.column(name), name, self._absent(), none)
-            for name, none in zip(self.columns, self._none(), strict=True)
-        )
-        arrays = [first.values, *(other.alike(first) for other in others)]
-        rows = np.arange(len(first.values)) if self.row is None else np.asarray(table.column(self.row), np.int64)
-        for other in others:
-            first.leave_out(other.there)
-        if first.there is not None:
-            arrays, rows = [array[first.there] for array in arrays], rows[first.there]
-        found = self._run(arrays, rows)
-        results = found if isinstance(found, tuple) else (found,)
+        columns = [table.column(name, none) for name, none in zip(self.columns, self._none(), strict=True)]
+        count = len(columns[0].rows)
+        for column, numbers_too in zip(columns, self._of_numbers(), strict=True):
+            column.check(count, numbers_too, f"as {self.columns[0]!r} has")
+        numbers = np.arange(count, dtype=np.uint64)
+        if self.row is not None:
+            numbers = table.column(self.row, numbers[:0]).integers(count, f"as {self.columns[0]!r} has")
+        places, parts = [], []
+        try:
+            for place, arrays in _groups(columns):
+                found = self._run(arrays, numbers[place])
+                places.append(place)
+                parts.append(found if isinstance(found, tuple) else (found,))
+        except (TypeError, ValueError) as error:
+            raise self._refusal(columns, numbers) or error from None
         names = [self.out, *(f"{self.out}_{field}" for field in getattr(found, "_fields", ())[1:])]
-        for name, result in zip(names, results, strict=False):
-            table.add(name, result, first)
+        for name, results in zip(names, zip(*parts, strict=True), strict=False):
+            table.add(name, _Results(results, places, count))
         return table.result()
 
     def __repr__(self):
@@ -96,16 +99,34 @@ class BatchMap:
         rows, classes = np.zeros((0, 1)), np.zeros(0, np.int64)
         return [rows, classes if self.operation in _OF_CLASSES else rows][: len(self.columns)]
 
-    def _absent(self):
-        default = "probs" if self.operation in _OF_PROBABILITIES or self.operation in _MEASURES else "scores"
-        return _ABSENT[self.params.get("input", default)]
+    def _of_numbers(self):
+        """For each column whether it may have a number where others have a row."""
+        by_entry = self.operation == "binary_entropy" or (
+            self.operation == "self_information" and not self.params.get("normalize") and self.params.get("input") != "scores"
+        )
+        return [by_entry, self.operation in _OF_CLASSES][: len(self.columns)]
 
-    def _run(self, arrays, rows):
+    def _run(self, arrays, numbers):
         params = self.params
         if self.operation in _DRAWS:
-            stream = np.asarray(params.get("stream", 0)).astype(np.uint64) + rows.astype(np.uint64)
-            params = {**params, "stream": stream}
+            params = {**params, "stream": np.uint64(params.get("stream", 0)) + numbers}  # modulo 2**64
+        if self.operation in _OF_DISTRIBUTIONS and arrays[1].ndim > 1 and arrays[1].dtype.kind in "iub":
+            arrays = [arrays[0], arrays[1].astype(np.float64)]  # a row such as [0, 1] is a distribution, not classes
         return FUNCTIONS[self.operation](*arrays, **params)
+
+    def _refusal(self, columns, numbers):
+        """The error of the first row that the operation refuses, with this row's number; None if there is no such row."""
+        which = f"column {self.columns[0]!r}" if len(self.columns) == 1 else f"columns {', '.join(map(repr, self.columns))}"
+        for number, row in enumerate(zip(*(column.rows for column in columns), strict=True)):
+            if any(one is None for one in row):
+                continue
+            try:
+                self._run([np.asarray(one)[np.newaxis] for one in row], numbers[number : number + 1])
+            except (TypeError, ValueError) as error:
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                reason = re.sub(r" (in|of) row 0\b", "", str(error))  # alone, each row has the number 0
+                return kind(f"BatchMap: row {number} of {which}: {reason}")
+        return None
 
 
 _DRAWS = ("sample", "gumbel_softmax")
@@ -117,6 +138,7 @@ def _names(family):
 
 _TWO = _names(info for info in _core.measure_operations() if info["family"] == "divergence") | _names(_core.losses())
 _OF_CLASSES = _names(info for info in _core.losses() if info["target"].startswith("class"))
+_OF_DISTRIBUTIONS = _names(info for info in _core.losses() if info["target"] == "class or distribution")
 _MEASURES = _names(info for info in _core.measure_operations() if info["family"] in ("measure", "divergence", "entry"))
 _MAPS = _names(_core.operations())
 FUNCTIONS = {name: getattr(_generated, name) for name in _MAPS | _MEASURES | _TWO | {"gamma_for_entropy"}}
@@ -132,69 +154,93 @@ FUNCTIONS |= {
 
 
 class _Column:
-    """A column as an array of rows, with their lengths if these differ, and a mask of the rows that are not null."""
+    """The rows of a column: an array, or a list of arrays, with None for null. An entry may also be a number."""
 
-    def __init__(self, column, name, absent, none):
-        """`none`: what the column is if it has no rows, or only null, and no type."""
-        self.name, self.absent, self.lengths, self.there = name, absent, None, None
-        if isinstance(column, np.ndarray) and column.dtype != object:
-            self.values = column
+    def __init__(self, name, given, none):
+        """`none`: the column's type, as a column without rows."""
+        self.name, self.rows, self.none = name, given, none
+        # An array without rows may have one axis because nothing said how long they are.
+        if isinstance(given, np.ndarray) and given.dtype.kind not in "OUSMm" and (given.ndim > 1 or len(given) > 0):
+            self.none = given[:0]
             return
-        rows = [None if row is None else np.asarray(row) for row in column]
-        for number, row in enumerate(rows):
-            if row is not None and (row.dtype.kind not in "fiub" or row.ndim > 1):
-                raise TypeError(
-                    f"BatchMap: column {name!r} must hold numbers or rows of numbers, got {column[number]!r} in row {number}"
-                )
-        if any(row is None for row in rows):
-            self.there = np.array([row is not None for row in rows])
-        present = [row for row in rows if row is not None]
-        if not present:
-            self.values = np.zeros((len(rows), *none.shape[1:]), none.dtype)
+        self.rows = [None if entry is None else self._row(number, entry) for number, entry in enumerate(given)]
+
+    def _row(self, number, entry):
+        try:
+            row = np.asarray(entry)
+        except ValueError:  # lists of unequal length
+            row = None
+        if row is None or row.dtype.kind not in "fiub" or row.ndim > 1:
+            raise TypeError(
+                f"BatchMap: column {self.name!r} must hold numbers or rows of numbers, got {entry!r} in row {number}"
+            )
+        return row
+
+    def at(self, places):
+        """An array of rows of one type and length."""
+        rows = self.rows
+        return rows[places] if isinstance(rows, np.ndarray) else np.array([rows[place] for place in places])
+
+    def check(self, count, numbers_too, why):
+        """Refuses another number of rows; and numbers, which would be one row across the batch, unless these are wanted."""
+        if len(self.rows) != count:
+            raise ValueError(f"BatchMap: column {self.name!r} must have {count} rows, {why}, got {len(self.rows)}")
+        if numbers_too:
             return
-        dtype = np.result_type(*present)
-        if present[0].ndim == 0:
-            self.values = np.array([0 if row is None else row for row in rows], dtype)
-            return
-        dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)
-        lengths = np.array([0 if row is None else len(row) for row in rows], np.int64)
-        size = int(lengths.max(initial=0))
-        self.values = np.full((len(rows), size), absent, dtype)
-        for row, length, to in zip(rows, lengths, self.values, strict=True):
-            if row is not None:
-                to[:length] = row
-        if (lengths != size).any():
-            self.lengths = lengths
+        alone = enumerate(self.rows if isinstance(self.rows, list) else ())
+        number = next((number for number, row in alone if row is not None and row.ndim == 0), None)
+        if number is not None or self.none.ndim == 1:
+            where = "a column of numbers" if number is None else f"the number {self.rows[number]} in row {number}"
+            raise TypeError(f"BatchMap: column {self.name!r} must hold rows of numbers, got {where}")
 
-    def alike(self, first):
-        """The rows of a second column, with the lengths of the first column's rows."""
-        values = self.values
-        if values.ndim == 1 or values.shape[1] >= first.values.shape[1]:
-            return values
-        wider = np.full((len(values), first.values.shape[1]), self.absent, values.dtype)
-        wider[:, : values.shape[1]] = values
-        return wider
+    def integers(self, count, why):
+        """The column as integers of 64 bits without sign."""
+        self.check(count, True, why)
+        rows = self.rows
+        if isinstance(rows, list) or rows.ndim > 1 or rows.dtype.kind not in "iu" or (rows < 0).any():
+            what = f"the row number of column {self.name!r} in row"
+            rows = [
+                _sampling.natural("BatchMap", f"{what} {number}", None if row is None else row.tolist())
+                for number, row in enumerate(rows)
+            ]
+        return np.asarray(rows, np.uint64)
 
-    def leave_out(self, there):
-        """Take rows for null that are null in another column."""
-        if there is not None:
-            self.there = there if self.there is None else self.there & there
 
-    def is_plain(self, result):
-        """Whether each row of a result belongs to the row with the same number and length."""
-        cut = self.lengths is not None and result.ndim > 1 and result.shape[1:] == self.values.shape[1:]
-        return not cut and self.there is None
+def _groups(columns):
+    """Rows of one type and length in each column: their places, and for each column an array of them.
 
-    def listed(self, result):
-        """A result as a list of numbers or of rows, each as long as its row, with None for null rows."""
-        there = np.ones(len(self.values), bool) if self.there is None else self.there
-        each = list(result)
-        if result.ndim == 1:
-            each = result.tolist()
-        elif self.lengths is not None and result.shape[1:] == self.values.shape[1:]:
-            each = [row[:length] for row, length in zip(result, self.lengths[there], strict=True)]
-        present = iter(each)
-        return [next(present) if is_there else None for is_there in there]
+    Rows are not padded to one length, so that no row's result depends on the others.
+    """
+    if all(isinstance(column.rows, np.ndarray) for column in columns):
+        yield slice(None), [column.rows for column in columns]
+        return
+    alike = {}
+    for number, row in enumerate(zip(*(column.rows for column in columns), strict=True)):
+        if not any(one is None for one in row):
+            alike.setdefault(tuple((one.dtype, one.shape) for one in row), []).append(number)
+    for places in alike.values():
+        yield np.array(places), [column.at(places) for column in columns]
+    if not alike:  # the results of no rows say which type they have
+        yield np.zeros(0, np.int64), [np.zeros((0, 1)[: column.none.ndim], column.none.dtype) for column in columns]
+
+
+class _Results:
+    """One result of each row of a table. `rows` is an array if all are there and have one shape, else a list with None for
+    null."""
+
+    def __init__(self, parts, places, count):
+        self.dtype, self.of_rows = np.result_type(*{part.dtype for part in parts}), any(part.ndim > 1 for part in parts)
+        if len(parts) == 1 and len(parts[0]) == count:
+            self.rows = parts[0]
+        elif sum(map(len, parts)) == count and len({part.shape[1:] for part in parts}) == 1:
+            self.rows = np.empty((count, *parts[0].shape[1:]), self.dtype)
+            for place, part in zip(places, parts, strict=True):
+                self.rows[place] = part
+        else:
+            self.rows = [None] * count
+            for place, part in zip(places, parts, strict=True):
+                for number, row in zip(place, part.tolist() if part.ndim == 1 else part, strict=True):
+                    self.rows[number] = row
 
 
 def _table_of(batch):
@@ -221,17 +267,14 @@ class _Dict:
     def __init__(self, batch):
         self._batch = dict(batch)
 
-    def column(self, name):
+    def column(self, name, none):
         if name not in self._batch:
             raise _missing(name, self._batch)
-        return self._batch[name]
+        return _Column(name, self._batch[name], none)
 
-    def add(self, name, result, column):
-        if not column.is_plain(result):
-            rows = column.listed(result)
-            result = np.empty(len(rows), object)
-            result[:] = rows
-        self._batch[name] = result
+    def add(self, name, results):
+        rows = results.rows
+        self._batch[name] = rows if isinstance(rows, np.ndarray) else np.fromiter(rows, object, len(rows))
 
     def result(self):
         return self._batch
@@ -241,20 +284,23 @@ class _Pandas:
     def __init__(self, batch):
         self._batch = batch.copy(deep=False)
 
-    def column(self, name):
+    def column(self, name, none):
         if name not in self._batch.columns:
             raise _missing(name, self._batch.columns)
-        return self._batch[name].to_numpy()
+        column = self._batch[name]
+        if hasattr(column.dtype, "pyarrow_dtype"):
+            return _of_arrow(name, column.array.__arrow_array__(), none)
+        there = column.notna().to_numpy()
+        if there.all() or (isinstance(column.dtype, np.dtype) and column.dtype != object):  # in which NaN is a number
+            return _Column(name, column.to_numpy(), none)
+        return _Column(name, _with_null(column[there].to_numpy(), there), none)
 
-    def add(self, name, result, column):
+    def add(self, name, results):
         import pandas  # type: ignore[import-untyped]
 
-        plain = column.is_plain(result)
-        if result.ndim > 1:  # a column without rows has the type of rows too
-            rows = list(result) if plain else column.listed(result)
-            self._batch[name] = pandas.Series(rows, self._batch.index, object)
-        else:
-            self._batch[name] = result if plain else column.listed(result)
+        rows = results.rows
+        # A column without rows has the type of rows too.
+        self._batch[name] = pandas.Series(list(rows), self._batch.index, object) if results.of_rows else rows
 
     def result(self):
         return self._batch
@@ -266,18 +312,17 @@ class _Arrow:
 
         self._pa, self._batch = pa, batch
 
-    def column(self, name):
+    def column(self, name, none):
         if name not in self._batch.schema.names:
             raise _missing(name, self._batch.schema.names)
-        return _from_arrow(self._pa, self._batch.column(name))
+        return _of_arrow(name, self._batch.column(name), none)
 
-    def add(self, name, result, column):
+    def add(self, name, results):
         pa = self._pa
-        if result.ndim == 1:
-            kind = pa.string() if result.dtype.kind in "US" else pa.from_numpy_dtype(result.dtype)
-            array = pa.array(result if column.is_plain(result) else column.listed(result), kind)
+        if results.of_rows:
+            array = _to_arrow_list(pa, results)
         else:
-            array = _to_arrow_list(pa, result if column.is_plain(result) else column.listed(result), result.dtype)
+            array = pa.array(results.rows, pa.string() if results.dtype.kind in "US" else pa.from_numpy_dtype(results.dtype))
         if isinstance(self._batch, pa.Table):
             array = pa.chunked_array([array])
         names = self._batch.schema.names
@@ -296,11 +341,11 @@ class _Polars:
     def __init__(self, batch):
         self._inner = _Arrow(batch.to_arrow())
 
-    def column(self, name):
-        return self._inner.column(name)
+    def column(self, name, none):
+        return self._inner.column(name, none)
 
-    def add(self, name, result, column):
-        self._inner.add(name, result, column)
+    def add(self, name, results):
+        self._inner.add(name, results)
 
     def result(self):
         import polars  # type: ignore[import-not-found,import-untyped]
@@ -308,36 +353,50 @@ class _Polars:
         return polars.from_arrow(self._inner.result())
 
 
-def _from_arrow(pa, column):
-    """An Arrow column as an array if all rows have one length, otherwise as a list of arrays; both have the column's type."""
+def _of_arrow(name, column, none):
+    """An Arrow column; its rows have the column's type."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):  # with no or several chunks
             column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    if not any(is_kind(column.type) for is_kind in kinds):
-        return column.to_numpy(zero_copy_only=False)
-    flat = column.flatten()
-    dtype = flat.type.to_pandas_dtype()
-    fixed = pa.types.is_fixed_size_list(column.type)
-    if len(column) == 0:
-        return np.zeros((0, column.type.list_size if fixed else 0), dtype)
-    if column.null_count == 0 and flat.null_count == 0 and len(flat) % len(column) == 0:
-        size = len(flat) // len(column)
-        if fixed or bool((np.diff(column.offsets.to_numpy(zero_copy_only=False)) == size).all()):
-            return flat.to_numpy(zero_copy_only=False).reshape(len(column), size)
-    rows = column.to_pylist()
-    for number, row in enumerate(rows if flat.null_count > 0 else ()):
-        if row is not None and None in row:
-            raise ValueError(f"BatchMap: row {number} holds null among its numbers")
-    return [None if row is None else np.asarray(row, dtype) for row in rows]
+    of_rows = any(is_kind(column.type) for is_kind in kinds)
+    kind = column.type.value_type if of_rows else column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        return _Column(name, column.to_pylist() if of_rows else column.to_numpy(zero_copy_only=False), none)
+    none = np.zeros((0, 1) if of_rows else 0, kind.to_pandas_dtype())
+    there, present = column.is_valid().to_numpy(zero_copy_only=False), column.drop_null()
+    rows = present.flatten() if of_rows else present
+    if of_rows:
+        ends = np.cumsum(present.value_lengths().to_numpy(zero_copy_only=False), dtype=np.int64)
+        if rows.null_count > 0:
+            first = np.argmin(rows.is_valid().to_numpy(zero_copy_only=False))
+            number = np.flatnonzero(there)[np.searchsorted(ends, first, "right")]
+            raise ValueError(f"BatchMap: column {name!r}: row {number} holds null among its numbers")
+    rows = rows.to_numpy(zero_copy_only=False)
+    if of_rows and len(present) > 0:
+        size = len(rows) // len(present)
+        one_size = bool((ends == np.arange(1, len(present) + 1) * size).all())
+        rows = rows.reshape(len(present), size) if one_size else np.split(rows, ends[:-1])
+    whole = isinstance(rows, np.ndarray) and there.all() and len(there) > 0
+    return _Column(name, rows if whole else _with_null(rows, there), none)
 
 
-def _to_arrow_list(pa, rows, dtype):
-    kind = pa.list_(pa.from_numpy_dtype(dtype))
+def _with_null(rows, there):
+    present = iter(rows)
+    return [next(present) if one else None for one in there]
+
+
+def _to_arrow_list(pa, results):
+    rows, null = results.rows, None
     if isinstance(rows, np.ndarray):
-        offsets = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
-        if offsets[-1] < 2**31:
-            return pa.ListArray.from_arrays(offsets.astype(np.int32), pa.array(rows.reshape(-1)))
-        return pa.LargeListArray.from_arrays(offsets, pa.array(rows.reshape(-1)))
-    return pa.array([None if row is None else row.tolist() for row in rows], kind)
+        offsets, flat = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1], rows.reshape(-1)
+    else:
+        offsets = np.cumsum([0, *(0 if row is None else len(row) for row in rows)], dtype=np.int64)
+        flat = np.concatenate([np.zeros(0, results.dtype), *(row for row in rows if row is not None)])
+        null = np.array([*(row is None for row in rows), False])
+    if offsets[-1] < 2**31:
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32), mask=null), pa.array(flat))
+    return pa.LargeListArray.from_arrays(pa.array(offsets, mask=null), pa.array(flat))
