@@ -265,3 +265,21 @@ def test_slopes_that_nobody_asks_for():
     assert grad.tolist() == [0.0, 0.0, 0.0]
     (grad,) = torch.autograd.grad(et.self_information(p)[1], p)
     assert grad.tolist() == [0.0, -2.0, 0.0]
+
+
+@pytest.mark.parametrize("function", [et.renyi_entropy, et.tsallis_entropy])
+@pytest.mark.parametrize("alpha", [0.0, 0.2, 0.5, 1.0, 1.0005, 2.0, 400.0])
+def test_second_derivatives_of_far_scores(function, alpha):
+    """p^(alpha - 1) overflows where p times it does not."""
+    x = torch.tensor([[120.0, 0.0, 0.0, -120.0, 1.0], [0.5, 0.0, 0.0, -1.0, 1.0]], dtype=torch.float64)
+
+    def hessian(x):
+        return torch.func.hessian(lambda x: function(x, alpha=alpha, input="scores").sum())(x)
+
+    torch.testing.assert_close(hessian(x.float()).double(), hessian(x), rtol=1e-4, atol=1e-7)
+    assert hessian(10 * x).isfinite().all()
+    both = torch.tensor(alpha, dtype=torch.float64)
+
+    first = torch.func.jacrev(lambda a: torch.func.grad(lambda x: function(x, alpha=a, input="scores").sum())(x))(both)
+    second = torch.func.jacrev(lambda x: torch.func.grad(lambda a: function(x, alpha=a, input="scores").sum())(both))(x)
+    torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-9)

@@ -41,7 +41,7 @@ class _Distribution:
         if self.through == "probs":
             return g
         if weighted is None:
-            weighted = self.p * torch.where(self.p == 0, 0.0, g)  # where g may be infinite
+            weighted = _times_p(self, g)
         weighted = _where(self.present, weighted, 0.0)
         if self.through == "logs":
             return weighted
@@ -49,6 +49,10 @@ class _Distribution:
         if self.through == "softmax":
             return torch.where(self.still, 0.0, weighted - self.p * mean)
         return (g - mean) / self.divisor
+
+
+def _times_p(p, g):
+    return p.p * torch.where(p.p == 0, 0.0, g)  # where g may be infinite
 
 
 def _entropy(p, values, dim):
@@ -69,16 +73,17 @@ class _Order:
         self.near_1 = (self.alpha - 1).abs() < 2**-10
         self.usual = torch.where(self.infinite, 2.0, self.alpha)
         self.minus_1 = torch.where(self.infinite, 1.0, self.alpha - 1)
+        self.little = torch.where(self.near_1, self.minus_1, 0.0)  # elsewhere its powers may overflow
         self.apart = torch.where(self.infinite | self.near_1, 1.0, self.alpha - 1)  # entries by which one may divide
 
 
-def _excess(p, order, dim):
+def _excess(p, minus_1, dim):
     """sum p (p^(alpha - 1) - 1) / (alpha - 1): minus the entropy at 1."""
-    return (p.p * p.log * mean_exp(order.minus_1 * p.log)).sum(dim, keepdim=True)
+    return (p.p * p.log * mean_exp(minus_1 * p.log)).sum(dim, keepdim=True)
 
 
 def _near(p, order, divisor=1.0):
-    z, rising = order.minus_1 * p.log, order.minus_1 > 0
+    z, rising = order.little * p.log, order.minus_1 > 0
     # At p = 0 the limit, 1 / (alpha - 1), or infinite.
     at_0 = torch.where(rising, 1 / torch.where(rising, order.minus_1, 1.0).to(z.dtype) / divisor, math.inf)
     return torch.where(p.present, (-z.exp() - p.log * mean_exp(z)) / divisor, at_0)
@@ -95,15 +100,19 @@ def _renyi_entropy(p, values, dim):
     alpha = torch.where(order.infinite | order.near_1, 2.0, order.alpha)
     powers = torch.where(p.present, (alpha * (p.log - largest.log())).exp(), 0.0)
     log_sum = powers.sum(dim, keepdim=True).log() + alpha * largest.log()
-    excess = _excess(p, order, dim)
-    more = torch.where(order.near_1, order.minus_1 * excess, 0.0)
+    excess = _excess(p, order.little, dim)
+    more = order.little * excess
     near = -excess * _log1p_over(more)
     value = torch.where(order.near_1, near, torch.where(order.infinite, -largest.log(), log_sum / -order.apart))
     g = _or_at_0(p, order, -alpha / order.apart * ((alpha - 1) * p.log - log_sum).exp())
     top = (p.p == largest).to(p.p.dtype)
     g = torch.where(order.infinite, -top / (largest * top.sum(dim, keepdim=True)), g)
-    g = torch.where(order.none, 0.0, torch.where(order.near_1, _near(p, order, 1 + more), g))
-    return value.squeeze(dim), (g,)
+    near = _near(p, order, 1 + more)
+    g = torch.where(order.none, 0.0, torch.where(order.near_1, near, g))
+    # p^(alpha - 1) may overflow, and p times it does not.
+    weighted = -alpha / order.apart * (alpha * p.log - log_sum).exp()
+    weighted = torch.where(order.infinite, -top / top.sum(dim, keepdim=True), weighted)
+    return value.squeeze(dim), ((g, torch.where(order.near_1, _times_p(p, near), weighted)),)
 
 
 def _log1p_over(x):
@@ -129,10 +138,13 @@ def _renyi_entropy_alpha(p, values, dim):
 def _tsallis_entropy(p, values, dim):
     order = _Order(values, p)
     missing = torch.where(order.near_1, 0.0, (1 - p.p.sum(dim, keepdim=True)) / order.apart)
-    value = torch.where(order.infinite, 0.0, missing - _excess(p, order, dim))
+    value = torch.where(order.infinite, 0.0, missing - _excess(p, order.minus_1, dim))
     g = _or_at_0(p, order, -order.usual / order.apart * (order.minus_1 * p.log).exp())
-    g = torch.where(order.near_1, _near(p, order), g)
-    return value.squeeze(dim), (torch.where(order.infinite | order.none, 0.0, g),)
+    near = _near(p, order)
+    g = torch.where(order.near_1, near, g)
+    weighted = -order.usual / order.apart * (order.usual * p.log).exp()  # as for Renyi
+    weighted = torch.where(order.near_1, _times_p(p, near), weighted)
+    return value.squeeze(dim), ((torch.where(order.infinite | order.none, 0.0, g), torch.where(order.infinite, 0.0, weighted)),)
 
 
 def _tsallis_entropy_alpha(p, values, dim):
