@@ -70,6 +70,80 @@ def test_line(order):
     np.testing.assert_allclose(leaves[1].grad, dq, atol=1e-12)
 
 
+def with_zeros(seed, n, share=0.5):
+    """Masses of sum 1, of which about this share is 0."""
+    rng = np.random.default_rng(seed)
+    x = rng.random(n) * (rng.random(n) >= share)
+    x[rng.integers(n)] += 0.1
+    return x / x.sum()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("order", [1, 1.5, 2, 5])
+def test_potentials_of_histograms_where_there_is_no_mass(order, dtype):
+    """The gradients are NumPy's: for one row, for rows together, in forward mode and under vmap."""
+    close = {"rtol": 0, "atol": 1e-11 if dtype is np.float64 else 1e-3}
+    for n in (1, 2, 3, 5, 12):
+        p, q = (np.stack([with_zeros(seed + k, n) for seed in range(0, 80, 2)]).astype(dtype) for k in (0, 1))
+        if order == 1:  # Its kinks have more than one potential: here are none.
+            q = np.random.default_rng(n).dirichlet(np.ones(n), len(q)).astype(dtype)
+        support = np.random.default_rng(n).standard_normal(n)
+        _, *want = entropic.wasserstein_histogram(p, q, support=support, order=order, return_grad=True)
+        leaves = [torch.from_numpy(x).requires_grad_() for x in (p, q)]
+        distance = functools.partial(et.wasserstein_histogram, support=torch.from_numpy(support), order=order)
+
+        got = torch.autograd.grad(distance(*leaves).sum(), leaves)
+        each = torch.func.vmap(torch.func.grad(distance, argnums=(0, 1)))(*(x.detach() for x in leaves))
+        for mine, mapped, theirs in zip(got, each, want, strict=True):
+            np.testing.assert_allclose(mine, theirs, **close)
+            np.testing.assert_allclose(mapped, theirs, **close)
+        moved = [torch.from_numpy(np.roll(x, 1, axis=0)) for x in (p, q)]
+        _, tangent = torch.func.jvp(distance, tuple(x.detach() for x in leaves), tuple(moved))
+        np.testing.assert_allclose(tangent, sum((g * m).sum(-1) for g, m in zip(got, moved, strict=True)), **close)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3.5])
+def test_gradients_in_weights_of_0_are_those_of_small_weights(order):
+    for seed in range(20):
+        u, v = tensors(seed, (4, 6), (4, 5))
+        a, b = (
+            torch.from_numpy(np.stack([with_zeros(10 * seed + 2 * k + j, n) for k in range(4)])) for j, n in ((0, 6), (1, 5))
+        )
+        b = b if seed % 2 else b + 0.1  # seed % 2: levels of 1 are equal, where small weights in u alone are on one side
+        a = a if seed % 2 == 0 else a + 0.1
+
+        def gradients(a, b, u=u, v=v):
+            leaves = [a.clone().requires_grad_(), b.clone().requires_grad_()]
+            distance = et.wasserstein_1d(u, v, u_weights=leaves[0], v_weights=leaves[1], order=order)
+            return torch.autograd.grad(distance.sum(), leaves)
+
+        small = gradients(*(x.clamp(min=1e-10) for x in (a, b)))
+        for mine, limit in zip(gradients(a, b), small, strict=True):
+            torch.testing.assert_close(mine, limit, rtol=1e-6, atol=1e-6)
+
+        def sliced(a, x=u.T, y=v.T):
+            a = a.clone().requires_grad_()
+            return torch.autograd.grad(et.sliced_wasserstein(x, y, a=a, order=order).distance, a)[0]
+
+        torch.testing.assert_close(sliced(a[0]), sliced(a[0].clamp(min=1e-10)), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_second_derivatives_in_weights(order):
+    u, v, a, b = tensors(20, (2, 5), (2, 4), (2, 5), (2, 4))
+    leaves = [x.requires_grad_() for x in (u, v, a.exp(), b.exp())]
+    torch.autograd.gradgradcheck(
+        lambda u, v, a, b: et.wasserstein_1d(u, v, u_weights=a, v_weights=b, order=order), leaves, check_fwd_over_rev=True
+    )
+
+
+def test_samples_without_weight_may_be_infinitely_far():
+    u, a = torch.tensor([1.0, torch.inf, 3.0], requires_grad=True), torch.tensor([1.0, 0.0, 1.0], requires_grad=True)
+    for order in (1, 2, 20):
+        distance = et.wasserstein_1d(u, torch.tensor([2.0, 5.0]), u_weights=a, order=order)
+        assert distance.isfinite() and all(x.isfinite().all() for x in torch.autograd.grad(distance, (u, a)))
+
+
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_points(order):
     x, y = tensors(2, (6, 2), (5, 2))

@@ -44,7 +44,8 @@ def _broadcast_beside(x, y, dim):
 def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None, axis=None):
     """The Wasserstein distance of samples along dim, differentiable in the samples and, where given, in the weights.
 
-    The other axes broadcast. See ``entropic.wasserstein_1d``; where the distance is 0 the gradient is 0.
+    The other axes broadcast. See ``entropic.wasserstein_1d``; where the distance is 0 the gradient is 0. That in weights is a
+    Kantorovich potential, also for samples of weight 0: what a small weight of theirs would change.
 
     >>> u = torch.tensor([0.0, 2.0], requires_grad=True)
     >>> entropic.torch.wasserstein_1d(u, torch.tensor([1.0, 5.0])).backward()
@@ -73,7 +74,8 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
 def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None):
     """The Wasserstein distance of distributions over one support, differentiable in p, q and the support.
 
-    See ``entropic.wasserstein_histogram``. p and q are divided by their sums.
+    See ``entropic.wasserstein_histogram``. p and q are divided by their sums. The gradients in them are Kantorovich potentials,
+    also where there is no mass.
 
     >>> p = torch.tensor([1.0, 0.0, 0.0])
     >>> entropic.torch.wasserstein_histogram(p, p.flip(0))
@@ -97,9 +99,15 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None)
     x = torch.arange(p.shape[-1], dtype=p.dtype, device=p.device) if support is None else support.to(p.dtype)
     if order == 1:
         x, index = x.sort()
-        apart = (p / p.sum(-1, keepdim=True) - q / q.sum(-1, keepdim=True))[..., index].cumsum(-1)[..., :-1]
-        return (apart.abs() * x.diff()).sum(-1)
+        apart = (_levels(p[..., index]) - _levels(q[..., index]))[..., :-1]
+        return (apart.abs() * x.diff()).sum(-1).to(p.dtype)
     return _line_distance(x.expand(p.shape), x.expand(q.shape), p, q, order)
+
+
+def _levels(masses):
+    """The sums of masses up to each, in float64, as parts of the whole: exactly 1 from the last that is not 0."""
+    sums = masses.to(torch.float64).cumsum(-1)
+    return sums / sums[..., -1:]
 
 
 def _line_distance(u, v, u_weights, v_weights, order):
@@ -107,30 +115,53 @@ def _line_distance(u, v, u_weights, v_weights, order):
     v, v_order = v.sort(dim=-1)
     if u_weights is None and v_weights is None and u.shape == v.shape:
         return _norm((u - v).abs(), u.new_tensor(1 / u.shape[-1]), order)
-    levels = []
-    for x, index, weights in ((u, u_order, u_weights), (v, v_order, v_weights)):
-        mass = torch.ones_like(x) if weights is None else weights.gather(-1, index)
-        level = mass.to(torch.float64).cumsum(-1)
-        levels.append(level / level[..., -1:])
-    ends = torch.cat(levels, -1).sort(dim=-1).values
-    mass = ends.diff(dim=-1, prepend=torch.zeros_like(ends[..., :1]))
-    ends = ends.detach()
-    at = [
-        torch.searchsorted(level.detach().contiguous(), ends).clamp(max=x.shape[-1] - 1)
-        for level, x in zip(levels, (u, v), strict=True)
+    levels = [
+        _levels(torch.ones_like(x) if weights is None else weights.gather(-1, index))
+        for x, index, weights in ((u, u_order, u_weights), (v, v_order, v_weights))
     ]
-    return _norm((u.gather(-1, at[0]) - v.gather(-1, at[1])).abs(), mass.to(u.dtype), order)
+    fixed = [level.detach().contiguous() for level in levels]
+    ends = torch.cat(fixed, -1).sort(dim=-1).values
+    mass = ends.diff(dim=-1, prepend=torch.zeros_like(ends[..., :1]))
+    at = [torch.searchsorted(level, ends).clamp(max=x.shape[-1] - 1) for level, x in zip(fixed, (u, v), strict=True)]
+    moves = []
+    for x, y, level, own, others in ((u, v, levels[0], *fixed), (v, u, levels[1], *reversed(fixed))):
+        if is_differentiated(level):
+            moves += _moves(x, y, level, own, others)
+    return _norm((u.gather(-1, at[0]) - v.gather(-1, at[1])).abs(), mass.to(u.dtype), order, moves)
 
 
-def _norm(distance, mass, order):
-    """(sum mass distance^order)^(1/order), with a gradient of 0 if it is 0."""
-    if order == 1:
-        return (mass * distance).sum(-1)
+def _moves(x, y, level, own, others):
+    """How the distance changes with the levels of masses at sorted samples x: (rise, distances before, distances after).
+
+    If the level of x_i rises, mass moves from x_i+1 to x_i, opposite the y_j whose mass is at this level. So the derivatives in
+    masses are potentials, defined at every sample, also at those without mass. Where levels of x and y are equal, the plan
+    leaves both samples at once, one pair after the other, as in src/transport/line.h: the mean of y_j and y_j+1.
+    """
+    rise = (level - own)[..., :-1] / 2  # 0, with a derivative
+    first = torch.searchsorted(others, own) + torch.arange(x.shape[-1], device=x.device) - torch.searchsorted(own, own)
+    last = torch.searchsorted(others, own, right=True)
+    x, y = x.to(torch.float64), y.to(torch.float64)
+    for j in (first, first + 1):
+        opposite = y.gather(-1, torch.minimum(j, last).clamp(max=y.shape[-1] - 1)[..., :-1])
+        yield rise, (x[..., 1:] - opposite).abs(), (x[..., :-1] - opposite).abs()
+
+
+def _norm(distance, mass, order, moves=()):
+    """(sum mass distance^order)^(1/order), with a gradient of 0 if it is 0; moves give its derivative in masses."""
     largest = torch.where(mass > 0, distance, 0).amax(-1)
     if order == float("inf"):
         return largest
-    unit = torch.where(largest > 0, largest, 1).detach()
+    unit = torch.ones_like(largest) if order == 1 else torch.where(largest > 0, largest, 1).detach()
     total = (mass * (distance / unit[..., None]) ** order).sum(-1)
+    # A power beyond this would not be finite. Such a sample, which is without mass, adds nothing.
+    limit = torch.finfo(torch.float64).max ** (1 / order) / 2
+    for rise, *ways in moves:
+        before, after = (way / unit[..., None] for way in ways)
+        near = (before < limit) & (after < limit)
+        before, after = (torch.where(near, way, 0) ** order for way in (before, after))
+        total = total + (rise * (after - before)).sum(-1).to(total.dtype)
+    if order == 1:
+        return total
     return torch.where(total > 0, unit * torch.where(total > 0, total, 1) ** (1 / order), 0 * total)
 
 
