@@ -221,6 +221,49 @@ def test_plan_with_entropy():
     assert narrow.cost.dtype == narrow.plan.dtype == torch.float32
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("seed", range(6))
+def test_derivatives_of_a_plan_in_masses_of_0_are_those_of_small_masses(seed, dtype):
+    """First and second ones, of the cost and of a function of the plan, reverse and forward, of several problems."""
+    shapes = [(1, 1), (2, 3), (5, 4), (4, 6), (7, 7), (3, 1)]
+    n, m = shapes[seed]
+    a, b = (
+        torch.from_numpy(np.stack([with_zeros(7 * seed + 2 * k + j, size, share) for k in range(3)]))
+        for j, size, share in ((0, n, 0.4 * (seed % 3 != 1)), (1, m, 0.4 * (seed % 3 != 2)))
+    )
+    cost, weights = tensors(40 + seed, (3, n, m), (3, n, m))
+    moves = tensors(50 + seed, (3, n), (3, m), (3, n, m))
+    functions = {"cost": lambda found: found.cost, "plan": lambda found: (found.plan**2 * weights).sum((-2, -1))}
+    # The gradients in masses are for changes that keep the sum.
+    close = {"rtol": 2e-3, "atol": 2e-3} if dtype is torch.float32 else {"rtol": 1e-5, "atol": 1e-5}
+    for function in functions.values():
+
+        def value(a, b, cost, function=function):
+            a, b = (x / x.sum(-1, keepdim=True) for x in (a, b))
+            return function(et.sinkhorn(a, b, cost, epsilon=0.5, tolerance=1e-13)).sum()
+
+        def derivatives(dtype, *given, value=value):
+            leaves = [x.to(dtype, copy=True).requires_grad_() for x in given]
+            first = torch.autograd.grad(value(*leaves), leaves, create_graph=True)
+            along = sum((x * move).sum() for x, move in zip(first, moves, strict=True))
+            return *first, *torch.autograd.grad(along, leaves)
+
+        found = derivatives(dtype, a, b, cost)
+        limits = derivatives(torch.float64, a.clamp(min=1e-9), b.clamp(min=1e-9), cost)
+        for mine, limit in zip(found, limits, strict=True):
+            torch.testing.assert_close(mine, limit.to(dtype), **close)
+        _, tangent = torch.func.jvp(value, tuple(x.to(dtype) for x in (a, b, cost)), tuple(x.to(dtype) for x in moves))
+        want = sum((x * move).sum() for x, move in zip(limits[:3], moves, strict=True))
+        torch.testing.assert_close(tangent.to(want.dtype), want, **close)
+
+
+def test_slopes_that_are_not_finite_where_a_plan_is_0_add_nothing():
+    half, cost = torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64), torch.arange(9.0, dtype=torch.float64).view(3, 3) % 4
+    a = half.clone().requires_grad_()
+    torch.special.entr(et.sinkhorn(a, half, cost, epsilon=1.0).plan).sum().backward()
+    assert a.grad.isfinite().all()
+
+
 def test_divergence_with_weights():
     x, y, a, b = tensors(7, (6, 2), (5, 2), (6,), (5,))
     a, b = a.exp(), b.exp()

@@ -69,8 +69,8 @@ def _operator(name, params, outputs):
             differentiable=tensors,
             keeps=(*tensors, "plan", "f", "g"),
             derivative=functools.partial(vjp, name),
-            moving=(MOVING[name],),
-            # The potentials have no derivative here; the derivative of a plan follows from the plan itself.
+            moving=MOVING[name],
+            # That of a plan with entropy follows from the plan and its potentials. Other potentials have no derivative.
             once=name not in ("sinkhorn", "unbalanced_sinkhorn"),
         )
     )
@@ -149,7 +149,8 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     """``entropic.sinkhorn`` with a cost <P, C> and a plan that are differentiable in a, b and cost.
 
     The gradient is that of the exact plan, by the implicit function theorem: a linear system of n equations, so tolerance
-    should be small. Those in a and b count up to a constant: for masses whose sum is fixed. f, g and the bounds have none.
+    should be small. Those in a and b count up to a constant: for masses whose sum is fixed. A mass of 0 has the gradient of a
+    small one. f, g and the bounds have none.
     Where costs some 740 epsilon apart leave entries of 0 that alone join two parts of the plan, it is the gradient for changes
     that leave each part its mass.
 
@@ -166,8 +167,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     mass_tolerance = _mass_tolerance("sinkhorn", mass_tolerance)
     found = entropic.SinkhornResult(*solve(_entropic, a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance))
     plan = found.plan
-    carried = torch.where(plan > 0, plan * torch.where(plan > 0, cost, 0), 0)
-    value = carried.sum((-2, -1), dtype=torch.float64).to(plan.dtype)
+    value = (plan * torch.where(cost < float("inf"), cost, 0)).sum((-2, -1), dtype=torch.float64).to(plan.dtype)
     return entropic.SinkhornResult(value, plan, *(x.detach() for x in found[2:]))
 
 

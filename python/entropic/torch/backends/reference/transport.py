@@ -1,11 +1,13 @@
 """Gradients of plans and costs, from known plans and potentials."""
 
+import math
+
 import torch
 
 
 def vjp(name, call, grads):
-    """The gradients in masses and costs, of the output that has a derivative."""
-    results = PULLBACKS[name](*call.tensors, *call.outputs[1:4], call.params, grads[MOVING[name]])
+    """The gradients in masses and costs, of the outputs that have derivatives."""
+    results = PULLBACKS[name](*call.tensors, *call.outputs[1:4], call.params, *(grads[k] for k in MOVING[name]))
     return [x.to(one.dtype).sum_to_size(one.shape) for x, one in zip(results, call.tensors, strict=True)]
 
 
@@ -13,33 +15,60 @@ def _optimal_transport(a, b, cost, plan, f, g, params, grad):
     return grad[..., None] * f, grad[..., None] * g, grad[..., None, None] * plan
 
 
-def _sinkhorn(a, b, cost, plan, f, g, params, grad):
+def _sinkhorn(a, b, cost, plan, f, g, params, *grads):
     """Through P_ij = exp((F_i + G_j - C_ij) / epsilon), whose F and G keep the sums of rows and columns: with M = P grad,
     diag(rows) u + P v = rows of M, P^T u + diag(columns) v = columns of M, by the complement of the columns. That is a
     Laplacian with weights S_ik = sum_j P_ij P_kj / columns_j, and right of it sum_k sum_j P_ij P_kj (grad_ij - grad_kj) /
-    columns_j: nothing of size 1 cancels where the plan hardly connects its rows."""
+    columns_j: nothing of size 1 cancels where the plan hardly connects its rows.
+
+    An empty row has the equation divided by its sum: P_ij / rows_i, where its mass would go, is defined by g, and for columns by
+    f. So second derivatives ask for those of f = F - epsilon log a and g = G - epsilon log b."""
     epsilon = params[0]
-    p, grad = plan.to(torch.float64), grad.to(torch.float64)
-    m = torch.where(p > 0, p * grad, 0)
+    a, b, cost, p, f, g = (x.to(torch.float64) for x in (a, b, cost, plan, f, g))
+    grad, grad_f, grad_g = (
+        torch.zeros_like(x) if one is None else one.to(torch.float64) for x, one in zip((p, f, g), grads, strict=True)
+    )
+    grad = torch.where((p > 0) | grad.isfinite(), grad, 0)
     rows, columns = p.sum(-1), p.sum(-2)
-    columns = torch.where(columns > 0, columns, 1)
-    by_column = p / columns[..., None, :]
-    between = (by_column @ p.mT).tril(-1)
-    between = between + between.mT
-    apart = (m / columns[..., None, :]) @ p.mT - by_column @ m.mT
-    right = (apart.tril(-1) + apart.triu(1)).sum(-1)
+    empty_row, empty = (rows == 0)[..., None], columns == 0
+    columns = torch.where(empty, 1, columns)
+    of_row = torch.where(empty_row, _conditional(b, g, cost, epsilon), p)
+    of_column = torch.where(empty[..., None, :], _conditional(a, f, cost.mT, epsilon).mT, p / columns[..., None, :])
+    product = of_row @ of_column.mT
+    # Exactly symmetric but for rows that are divided by their sum.
+    lower = product.tril(-1)
+    between = lower + torch.where(empty_row | empty_row.mT, product.triu(1), lower.mT)
+    apart = (of_row * grad) @ of_column.mT - of_row @ (of_column * grad).mT
+    by_g = epsilon * grad_g / columns
+    right = (apart.tril(-1) + apart.triu(1)).sum(-1) + epsilon * grad_f - (of_row * by_g[..., None, :]).sum(-1)
     # u and v are only defined up to a constant; first u is 0 at the largest row.
     free = torch.ones_like(rows).scatter(-1, rows.argmax(-1, keepdim=True), 0)
     # If the plan has separate components, they are free in each. A rounding error added to the diagonal chooses one; what this
     # adds to a whole component cancels below.
-    degree = torch.where(rows > 0, between.sum(-1), 1) * (1 + 16 * torch.finfo(rows.dtype).eps)
+    degree = between.sum(-1) * (1 + 16 * torch.finfo(rows.dtype).eps)
     degree = torch.where(degree > 0, degree, 1)
     system = torch.diag_embed(degree * free + (1 - free)) - between * free[..., None] * free[..., None, :]
     u, _ = torch.linalg.solve_ex(system, (right * free)[..., None])  # solve would wait for a device
     u = u[..., 0]
     u = u - (rows * u).sum(-1, keepdim=True) / rows.sum(-1, keepdim=True)
-    v = (m.sum(-2) - (p * u[..., None]).sum(-2)) / columns
-    return u, v, (p * (u[..., None] + v[..., None, :]) - m) / epsilon
+    v = (of_column * (grad - u[..., None])).sum(-2) + by_g
+    of_a, of_b = (
+        x - torch.where(mass > 0, epsilon * one / torch.where(mass > 0, mass, 1), 0)
+        for x, mass, one in ((u, a, grad_f), (v, b, grad_g))
+    )
+    return of_a, of_b, p * (u[..., None] + v[..., None, :] - grad) / epsilon
+
+
+def _conditional(mass, potential, cost, epsilon):
+    """Where the mass of each row goes: as mass_j exp((potential_j - cost_ij) / epsilon); 0 if every arc is forbidden."""
+    allowed = (cost < math.inf) & potential.isfinite()[..., None, :]
+    mass, scores = mass[..., None, :], torch.where(allowed, potential[..., None, :] - cost, -math.inf)
+    largest = torch.where(mass > 0, scores, -math.inf).amax(-1, keepdim=True).detach()
+    largest = torch.where(largest > -math.inf, largest, 0)
+    # Without mass a score may be above the largest: below e^700 times 0 is 0.
+    going = mass * ((scores - largest) / epsilon).clamp(max=700).exp()
+    total = going.sum(-1, keepdim=True)
+    return going / torch.where(total > 0, total, 1)
 
 
 def _sinkhorn_minimum(a, b, cost, plan, f, g, params, grad):
@@ -94,5 +123,5 @@ PULLBACKS = {
     "sinkhorn": _sinkhorn,
     "sinkhorn_minimum": _sinkhorn_minimum,
 }
-# The index of the output with a derivative: cost, plan, minimum.
-MOVING = {"optimal_transport": 0, "partial_transport": 0, "sinkhorn": 1, "sinkhorn_minimum": 0, "unbalanced_sinkhorn": 0}
+# The indices of outputs with derivatives: cost or minimum; of sinkhorn plan, f and g.
+MOVING = dict.fromkeys(PULLBACKS, (0,)) | {"sinkhorn": (1, 2, 3)}
