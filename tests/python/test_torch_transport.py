@@ -496,3 +496,50 @@ def test_masses_may_differ_as_in_numpy():
         with pytest.raises(ValueError, match="a and b must have equal sums"):
             call(a, b, cost)
         assert call(a, b, cost, mass_tolerance=0.2).plan.shape == (1, 1)
+
+
+HALVES = {
+    "optimal_transport": {},
+    "partial_transport": {"mass": 0.5},
+    "sinkhorn": {"epsilon": 0.5},
+    "unbalanced_sinkhorn": {"epsilon": 0.5, "penalty": 1.0},
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_are_computed_wider(name, dtype):
+    """Also beside wider types: the results of the same numbers in float32, rounded to the types' common one."""
+    function = functools.partial(getattr(et, name), **HALVES[name])
+    a, b = (x.to(dtype) for x in masses(60, (2, 30), (40,)))
+    given = a, b, tensors(61, (30, 40))[0].abs().to(dtype)
+    # Masses rounded to halves have sums that differ.
+    wide = [x.double() for x in given]
+    if name in ("optimal_transport", "sinkhorn"):
+        with pytest.raises(ValueError, match="a and b must have equal sums"):
+            function(*wide)
+        wide[1] = wide[1] * (wide[0].sum(-1, keepdim=True) / wide[1].sum())
+    for together in (given, (given[0], given[1].float(), given[2])):
+        common = together[1].dtype
+        leaves = [x.clone().requires_grad_() for x in together]
+        found, want = function(*leaves), function(*wide)
+        assert all(x.dtype in (common, torch.int64, torch.bool) for x in found if isinstance(x, torch.Tensor))
+        assert found.plan.dtype is found[0].dtype is common
+        close = {"rtol": 2e-2, "atol": 2e-2}
+        torch.testing.assert_close(found[0].double(), want[0], **close)
+        torch.testing.assert_close(found.plan.double(), want.plan, **close)
+        found[0].sum().backward()
+        assert [x.grad.dtype for x in leaves] == [x.dtype for x in together]
+        assert all(x.grad.isfinite().all() for x in leaves)
+    # A tolerance that is given counts.
+    if name in ("optimal_transport", "sinkhorn"):
+        with pytest.raises(ValueError, match="a and b must have equal sums"):
+            function(*given, mass_tolerance=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_points_of_halves(dtype):
+    x, y, a = (one.to(dtype) for one in tensors(62, (5, 2), (6, 2), (5,)))
+    found, want = (et.wasserstein(x.to(kind), y.to(kind), a=a.to(kind).exp()) for kind in (dtype, torch.float64))
+    assert found.dtype is dtype
+    torch.testing.assert_close(found.double(), want, rtol=2e-2, atol=0)

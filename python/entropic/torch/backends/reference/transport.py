@@ -21,8 +21,8 @@ def _sinkhorn(a, b, cost, plan, f, g, params, *grads):
     Laplacian with weights S_ik = sum_j P_ij P_kj / columns_j, and right of it sum_k sum_j P_ij P_kj (grad_ij - grad_kj) /
     columns_j: nothing of size 1 cancels where the plan hardly connects its rows.
 
-    An empty row has the equation divided by its sum: P_ij / rows_i, where its mass would go, is defined by g, and for columns by
-    f. So second derivatives ask for those of f = F - epsilon log a and g = G - epsilon log b."""
+    The equation of an empty row is divided by its sum: P_ij / rows_i, where its mass would go, is defined by g, and for an
+    empty column by f. So second derivatives ask for those of f = F - epsilon log a and g = G - epsilon log b."""
     epsilon = params[0]
     a, b, cost, p, f, g = (x.to(torch.float64) for x in (a, b, cost, plan, f, g))
     grad, grad_f, grad_g = (
