@@ -92,6 +92,7 @@ CASES = {
     "wasserstein_1d": (lambda u, v, w: et.wasserstein_1d(u, v, u_weights=w.exp(), order=2), (X[0], Y[1], X[2])),
     "wasserstein_histogram": (lambda p, q: et.wasserstein_histogram(p.softmax(-1), q.softmax(-1)), (X, Y)),
     "sinkhorn": (lambda a, b, c: et.sinkhorn(a.softmax(-1), b.softmax(-1), c, epsilon=0.3, tolerance=1e-13).plan, MASSES),
+    "sliced_wasserstein": (lambda x, y, w: et.sliced_wasserstein(x, y, a=w.exp()).distance, (X, Y, X[:, 0])),
     "c_transform": (et.c_transform, (MASSES[0], MASSES[2])),
 }
 ONCE = {

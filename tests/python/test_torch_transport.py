@@ -305,6 +305,7 @@ def test_duality():
     assert et.c_transform(absent.detach(), torch.tensor([[torch.inf, 0.0], [3.0, 1.0]])).tolist() == [2, 0]
 
 
+(DIRECTIONS,) = tensors(15, (7, 2))
 CALLS = {
     "wasserstein_1d": (lambda u, v, w: et.wasserstein_1d(u, v, u_weights=w.exp(), order=2), ((7,), (5,), (7,))),
     "wasserstein_histogram": (lambda p, q: et.wasserstein_histogram(p.softmax(-1), q.softmax(-1)), ((6,), (6,))),
@@ -318,6 +319,11 @@ CALLS = {
         ((4,), (5,), (4, 5)),
     ),
     "wasserstein": (lambda x, y, a: et.wasserstein(x, y, a=a.exp(), order=2), ((4, 2), (5, 2), (4,))),
+    "sliced_wasserstein": (lambda x, y, a: et.sliced_wasserstein(x, y, a=a.exp()).distance, ((4, 2), (5, 2), (4,))),
+    "sliced_wasserstein_along": (
+        lambda x, y: et.sliced_wasserstein(x, y, order=1, projections=DIRECTIONS).distance,
+        ((4, 2), (5, 2)),
+    ),
     "sinkhorn_divergence": (
         lambda x, y, a: et.sinkhorn_divergence(x, y, a=a.exp(), epsilon=0.3),
         ((4, 2), (5, 2), (4,)),

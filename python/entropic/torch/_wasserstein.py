@@ -5,8 +5,8 @@ import torch
 
 import entropic
 from entropic import _checks, _further_transport
-from entropic.torch._arguments import checked_dim, one_dim, readable
-from entropic.torch._compat import is_differentiated
+from entropic.torch._arguments import checked_dim, has_numbers, one_dim, readable
+from entropic.torch._compat import constants, is_differentiated
 from entropic.torch._spec import Tensor
 from entropic.torch._transport import floats, minimum, numbers, optimal_transport, refuse_as_numpy, solve
 
@@ -214,6 +214,23 @@ def _of_problems(name, x, y, a, b, function):
     return torch.stack(values).reshape(lead) if values else given["x"].new_zeros(lead)
 
 
+def _directions(name, dimension, projections, seed):
+    """Unit vectors in rows."""
+    if isinstance(projections, Tensor):
+        if not has_numbers(projections):  # so there is nothing to refuse
+            theta = projections.detach().to(torch.float64)
+            theta = theta / theta.abs().amax(1, keepdim=True)
+            return theta / theta.norm(dim=1, keepdim=True)
+        projections = projections.detach().cpu().numpy()
+    given = [dimension, projections, seed]
+    return _constant_directions(name, *(constants(given) if torch.compiler.is_compiling() else given))
+
+
+@torch.compiler.assume_constant_result
+def _constant_directions(*given):
+    return torch.from_numpy(_further_transport.directions(*given))
+
+
 def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed=0):
     """``entropic.sliced_wasserstein``, its distance differentiable in the points.
 
@@ -226,8 +243,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     order, x, y, a, b = _arguments(name, order, x, y, a, b)
     dtype = x.dtype
     x, y, a, b = (one.float() if one.dtype in (torch.float16, torch.bfloat16) else one for one in (x, y, a, b))
-    projections = projections.detach().cpu().numpy() if isinstance(projections, Tensor) else projections
-    theta = torch.as_tensor(_further_transport.directions(name, x.shape[1], projections, seed)).to(x)
+    theta = _directions(name, x.shape[1], projections, seed).to(x)
     u, v = theta @ x.T, theta @ y.T
     distances = wasserstein_1d(u, v, u_weights=a.expand_as(u), v_weights=b.expand_as(v), order=order)
     # Powers of unscaled distances could overflow or vanish.
