@@ -730,6 +730,50 @@ def test_rows_in_parts(name, params, dtype):
     np.testing.assert_allclose(gradient, expected, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_loss_of_any_target_in_parts(dtype):
+    """Also of one whose probability is 0 by underflow, or that has no score; in both directions, as for whole rows."""
+    tops = [1e38, 1e4, 800, 110, 100, 80, 8, np.inf, -np.inf]
+    x = np.array([[top, 0, 1, -np.inf] for top in tops] + [[-1e38, 0, 1e38, 2e38], [-np.inf] * 4, [np.nan, 0, 1, 2]], dtype)
+    x = np.repeat(x, 4, 0)
+    target, g, v = np.tile(np.arange(4), len(x) // 4), scores(len(x), dtype=dtype), scores(*x.shape, seed=1, dtype=dtype)
+    whole = lambda x: ej.softmax_loss(x, target)  # noqa: E731
+    part = split(lambda x: ejd.softmax_loss(x, target, axis_name="parts"), x, (None, "parts"), 2, ())
+    (ours, forward), (theirs, want) = (jax.jvp(function, (x,), (v,)) for function in (part, whole))
+    tolerance = {"rtol": 1e-5, "atol": 1e-6} if dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-13}
+    np.testing.assert_allclose(ours, theirs, **tolerance)
+    some = (x != -np.inf).any(-1)
+    np.testing.assert_allclose(forward[some], want[some], **tolerance)
+    assert np.isnan(forward[~some]).all()
+    backward, want = (jax.vjp(function, x)[1](g)[0] for function in (part, whole))
+    np.testing.assert_allclose(backward, want, **tolerance)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_the_types_of_rows_in_parts(dtype):
+    x = jnp.asarray(scores(3, 4), dtype)
+    for name in ("softmax", "log_softmax", "logsumexp", "entropy", "softmax_loss", "sparsemax", "entmax"):
+        more = (jnp.zeros(3, int),) if name == "softmax_loss" else ()
+        whole = getattr(ej, name)(x, *more, **({"input": "scores"} if name == "entropy" else {}))
+        result = (None, "parts") if whole.ndim == 2 else ()
+        part = split(lambda x: getattr(ejd, name)(x, *more, axis_name="parts"), x, (None, "parts"), 2, result)  # noqa: B023
+        assert part(x).dtype == whole.dtype, name
+        np.testing.assert_allclose(np.float64(part(x)), np.float64(whole), rtol=2e-2, err_msg=name)
+
+
+def test_parameters_of_rows_in_parts_are_known_numbers():
+    x = scores(3, 4)
+    for name, key in (
+        ("softmax", "temperature"),
+        ("logsumexp", "temperature"),
+        ("entmax", "alpha"),
+        ("sparsemax", "temperature"),
+    ):
+        part = lambda value: getattr(ejd, name)(x, axis_name="parts", **{key: value})  # noqa: B023
+        with pytest.raises(TypeError, match=f"{name}: {key} must be a number known outside of jit, grad and vmap"):
+            jax.jit(part)(1.5)
+
+
 def test_parts_are_joined_as_integers_of_64_bits():
     words = np.array([[2**62, -(2**61), 5, -1], [-(2**62) + 1, 2**40, -7, -1]], np.int64)
     for how, expected in (("sum", words.sum(0)), ("maximum", words.max(0))):
@@ -745,8 +789,10 @@ def test_rows_in_parts_of_no_numbers():
         y, pullback = jax.vjp(lambda x: function(x, **params), x)  # noqa: B023
         result = (None, "parts") if y.ndim == 2 else ()
         part = split(lambda x: getattr(ejd, name)(x, axis_name="parts"), x, (None, "parts"), 2, result)  # noqa: B023
-        g = scores(*y.shape, seed=2)
+        g, v = scores(*y.shape, seed=2), scores(*x.shape, seed=3)
         np.testing.assert_allclose(jax.vjp(part, x)[1](g)[0], pullback(g)[0], atol=1e-15, err_msg=name)
+        forward = jax.jvp(lambda x: function(x, **params), (x,), (v,))[1]  # noqa: B023
+        np.testing.assert_allclose(jax.jvp(part, (x,), (v,))[1], forward, atol=1e-15, err_msg=name)
     for name in ("softmax", "sparsemax", "entmax", "log_softmax"):
         part = lambda x: getattr(ejd, name)(x, axis_name="parts")  # noqa: B023, E731
         np.testing.assert_allclose(split(part, x, (None, "parts"), 2)(x), getattr(entropic, name)(x), rtol=1e-15)
@@ -932,7 +978,7 @@ def test_what_is_refused_when_it_runs():
         (lambda x: ej.optimal_transport(x[0], x[0], x), r"optimal_transport: cost must have shape \(\.\.\., 4, 4\), got"),
         (lambda x: ej.wasserstein_1d(x, x[:2]), "wasserstein_1d: the leading axes of u, v must broadcast"),
         (lambda x: ej.fit_temperature(x, x[:, 0]), "fit_temperature: labels must be of an integer type"),
-        (lambda x: ejd.entmax(x, axis_name="parts", alpha=0.5), "entmax: alpha must be at least 1, got 0.5"),
+        (lambda x: ejd.entmax(x, axis_name="parts", alpha=0.5), "entmax: alpha must be at least 1 for rows in parts, got 0.5"),
         (lambda x: ejd.softmax(x, axis_name="parts", temperature=0), "softmax: temperature must be a number above 0"),
     ],
 )

@@ -59,6 +59,12 @@ def with_map(info, given):
     return {"map": {"name": name, **{key: value for key, value in numbers.items() if value is not None}}}
 
 
+def known(function, argument, value, more=""):
+    """Refuses a number that is traced."""
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(f"{function}: {argument} must be a number known outside of jit, grad and vmap{more}")
+
+
 class Frozen(dict):
     """A map with its parameters, as part of a key."""
 

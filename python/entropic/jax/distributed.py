@@ -16,6 +16,7 @@ import numpy as np
 from entropic import _core
 from entropic.jax._call import array, call_hosted, hosted, like, normalized, wide
 from entropic.jax._maps import undefined
+from entropic.jax._parameters import known
 
 # The number of values that RowStatistics has for a row.
 _VALUES = 6
@@ -128,8 +129,9 @@ def _softmax(temperature, axis_name, x):
 @_softmax.defjvp
 def _softmax_jvp(temperature, axis_name, primals, tangents):
     p = _softmax(temperature, axis_name, *primals)
-    v = jnp.where((p > 0) & jnp.isfinite(primals[0]), tangents[0] * undefined(p), 0) / temperature
-    return p, p * (v - _dot(p, v, axis_name))
+    lost = undefined(p)
+    v = jnp.where((p > 0) & jnp.isfinite(primals[0]), tangents[0] * lost, 0) / temperature
+    return p, jnp.where(p > 0, p * (v - _dot(p, v, axis_name)), 0) * lost
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
@@ -154,14 +156,19 @@ def _statistic_jvp(which, temperature, axis_name, primals, tangents):
         v = jnp.where(live, v * lost, 0) / temperature
         return value, jnp.where(live, v - _dot(jnp.where(live, jnp.exp(value), 0), v, axis_name), 0) * lost
     p, lost = _softmax(temperature, axis_name, x), undefined(value)
-    v = jnp.where((p > 0) & jnp.isfinite(x), v * lost, 0)
+    live = (p > 0) & jnp.isfinite(x)
+    p = jnp.where(live, p, 0)  # rows of only -inf, of which the logarithm does not move, have NaN
+    if which == "loss":
+        # The target moves the loss however small its probability, but not in a row with +inf.
+        target = jax.lax.axis_index(axis_name) * x.shape[-1] + jnp.arange(x.shape[-1]) == classes
+        free = jax.lax.psum(jnp.isposinf(x).any(-1, keepdims=True).astype(x.dtype), axis_name) == 0
+        v = jnp.where(live | target & free & jnp.isfinite(x), v * lost, 0)
+        return value, jnp.where(classes < 0, 0, _dot(p - target, v, axis_name)) * lost
+    v = jnp.where(live, v * lost, 0)
     if which == "logsumexp":
         return value, _dot(p, v, axis_name) * lost
-    if which == "entropy":
-        log = jnp.where(p > 0, jnp.log(jnp.where(p > 0, p, 1)), 0)
-        return value, -_dot(p * (log + value), v, axis_name) * lost
-    at = jax.lax.axis_index(axis_name) * x.shape[-1] + jnp.arange(x.shape[-1])
-    return value, jnp.where(classes < 0, 0, _dot(p - (at == classes), v, axis_name)) * lost
+    log = jnp.log(jnp.where(live, p, 1))
+    return value, -_dot(p * (log + value), v, axis_name) * lost
 
 
 def _sums(z, tau, power, axis_name):
@@ -215,7 +222,7 @@ def _entmax_jvp(alpha, temperature, axis_name, primals, tangents):
     s = jnp.where(on, jnp.where(on, p, 1) ** (2 - alpha), 0)
     v = jnp.where(on & jnp.isfinite(primals[0]), tangents[0] * lost, 0) / temperature
     total = jax.lax.psum(s.sum(-1, keepdims=True), axis_name)
-    return p, s * (v - _dot(s, v, axis_name) / jnp.where(total > 0, total, 1)) * lost
+    return p, jnp.where(on, s * (v - _dot(s, v, axis_name) / jnp.where(total > 0, total, 1)), 0) * lost
 
 
 # The functions.
@@ -228,6 +235,7 @@ def _rows(name, x, axis):
 
 
 def _positive(name, argument, value):
+    known(name, argument, value)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
         raise ValueError(f"{name}: {argument} must be a number above 0 and finite, got {value!r}")
     return float(value)
@@ -255,7 +263,8 @@ def log_softmax(x, /, *, axis_name, temperature=1.0, axis=-1):
 
 def logsumexp(x, /, *, axis_name, temperature=1.0, axis=-1):
     """As entropic.logsumexp: the whole row's number, on every device. Two rounds."""
-    return _number("logsumexp", "logsumexp", x, axis, _positive("logsumexp", "temperature", temperature), axis_name)
+    value = _number("logsumexp", "logsumexp", x, axis, _positive("logsumexp", "temperature", temperature), axis_name)
+    return value.astype(array("logsumexp", "x", x).dtype)
 
 
 def entropy(x, /, *, axis_name, axis=-1):
@@ -275,10 +284,10 @@ def softmax_loss(x, target, /, *, axis_name, ignore_index=None, axis=-1):
 
 
 def entmax(x, /, *, axis_name, alpha=1.5, temperature=1.0, axis=-1):
-    """As entropic.entmax, of this device's part, but for rounding; alpha is one number. Some ten rounds."""
+    """As entropic.entmax, of this device's part, but for rounding; alpha is at least 1. Some ten rounds."""
     alpha, temperature = (_positive("entmax", *one) for one in (("alpha", alpha), ("temperature", temperature)))
     if alpha < 1:
-        raise ValueError(f"entmax: alpha must be at least 1, got {alpha!r}")
+        raise ValueError(f"entmax: alpha must be at least 1 for rows in parts, got {alpha!r}")
     if alpha == 1:
         return softmax(x, axis_name=axis_name, temperature=temperature, axis=axis)
     x, axis, rows = _rows("entmax", x, axis)
