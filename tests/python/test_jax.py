@@ -296,6 +296,56 @@ def test_rows_of_constants_and_at_clamped_targets_do_not_move(name, key, value, 
     assert not np.asarray(by_x)[still].any() and not np.asarray(by_target)[still].any()
 
 
+# Entries of mass 0: by -inf, by a threshold, by a cut, by underflow.
+NONE = -np.inf
+WITH_ZEROS = np.array(
+    [[2, 1, 0, NONE], [3, 1, 0, -4], [2e4, 0, 1, 2], [2e4, 19999, 1, NONE], [2, 1.5, -2e4, NONE], [np.inf, 0, np.inf, 1]]
+)
+GIVES_ZEROS = [one for one in MAPS if one[0] not in ("log_softmax", "logsumexp")]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("name", "params"), GIVES_ZEROS, ids=str)
+def test_an_infinite_gradient_where_a_mass_is_zero_is_not_read(name, params, dtype):
+    """As the gradient of an entropy is. The results are NumPy's."""
+    x, function = WITH_ZEROS.astype(dtype), lambda x: getattr(ej, name)(x, **params)
+    y, backward = jax.vjp(function, x)
+    assert (y == 0).any()
+    tolerance = {"rtol": 1e-9, "atol": 1e-12} if dtype == np.float64 else {"rtol": 1e-4, "atol": 1e-5}
+    for other in (np.inf, NONE, np.nan):
+        g = np.where(np.asarray(y) > 0, scores(*x.shape, seed=1), other).astype(dtype)
+        want = getattr(entropic, f"{name}_vjp")(x, np.asarray(y), g, **params)
+        np.testing.assert_allclose(backward(g)[0], want, **tolerance)
+    for measure, given in (("entropy", ()), ("kl_divergence", (np.full(4, 0.25, dtype),))):
+        of = lambda x: getattr(ej, measure)(function(x), *given)  # noqa: B023, E731
+        assert np.isfinite(jax.vmap(jax.grad(of))(x)).all()
+        if measure == "entropy" and params.get("noise") != "normal" and dtype == np.float64:
+            for hessian in (jax.hessian, lambda f: jax.jacrev(jax.grad(f))):
+                assert np.isfinite(jax.vmap(hessian(of))(x)).all()
+
+
+@pytest.mark.parametrize(("name", "params"), [one for one in PER_ROW if one[0] not in ("log_softmax", "logsumexp")], ids=str)
+def test_an_infinite_gradient_where_a_mass_is_zero_in_a_parameter(name, params):
+    ((key, value),), x = params.items(), WITH_ZEROS
+    y, backward = jax.vjp(lambda t: getattr(ej, name)(x, **{key: t}), jnp.full((len(x), 1), value))
+    g = scores(*x.shape, seed=1)
+    np.testing.assert_allclose(backward(jnp.where(y > 0, g, jnp.inf))[0], backward(jnp.where(y > 0, g, 0))[0], atol=1e-14)
+
+
+def test_an_infinite_gradient_where_a_mass_is_zero_elsewhere():
+    x, p = WITH_ZEROS, np.array([[0, 0.25, 0.75, 0], [1, 0, 0, 0], [0, 1e-300, 1, 1e-320]])
+    parts = lambda name: split(lambda x: getattr(ejd, name)(x, axis_name="parts"), x, (None, "parts"), 2)  # noqa: E731
+    for function, given in (
+        (lambda x: ej.gumbel_softmax(x, seed=1), x),
+        (lambda p: ej.power_transform(p, gamma=2.0), p),
+        (lambda x: ej.ratio_map(x, jnp.exp), x[[0, 1, 5]]),
+        *((parts(name), x) for name in ("softmax", "sparsemax", "entmax")),
+    ):
+        y, backward = jax.vjp(function, given)
+        g = scores(*y.shape, seed=1)
+        np.testing.assert_allclose(backward(jnp.where(y > 0, g, jnp.inf))[0], backward(jnp.where(y > 0, g, 0))[0], atol=1e-14)
+
+
 def test_gradients_of_nan_rows_elsewhere():
     x, g = jnp.array([[0.3, np.nan, 1], [0.5, 0.2, 0.3]]), np.array([1.0, 2, 4])
     for function in (
@@ -763,15 +813,11 @@ def test_the_types_of_rows_in_parts(dtype):
 
 def test_parameters_of_rows_in_parts_are_known_numbers():
     x = scores(3, 4)
-    for name, key in (
-        ("softmax", "temperature"),
-        ("logsumexp", "temperature"),
-        ("entmax", "alpha"),
-        ("sparsemax", "temperature"),
-    ):
-        part = lambda value: getattr(ejd, name)(x, axis_name="parts", **{key: value})  # noqa: B023
-        with pytest.raises(TypeError, match=f"{name}: {key} must be a number known outside of jit, grad and vmap"):
-            jax.jit(part)(1.5)
+    for name in ("softmax", "log_softmax", "logsumexp", "sparsemax", "entmax"):
+        for key in ("temperature", "alpha") if name == "entmax" else ("temperature",):
+            part = lambda value: getattr(ejd, name)(x, axis_name="parts", **{key: value})  # noqa: B023, E731
+            with pytest.raises(TypeError, match=f"{name}: {key} must be a number known outside of jit, grad and vmap"):
+                jax.jit(part)(1.5)
 
 
 def test_parts_are_joined_as_integers_of_64_bits():

@@ -24,10 +24,11 @@ def undefined(x):
 
 
 def centred(w, s):
-    """The Jacobian s (w - <s, w> / sum s), 0 where s is 0."""
+    """The Jacobian s (w - <s, w> / sum s), 0 where s is 0. There, backwards, an infinite gradient of the result, such as an
+    entropy's, is not read."""
     w = jnp.where(s > 0, w, 0)
     total = s.sum(-1, keepdims=True)
-    return s * (w - (s * w).sum(-1, keepdims=True) / jnp.where(total > 0, total, 1))
+    return jnp.where(s > 0, s * (w - (s * w).sum(-1, keepdims=True) / jnp.where(total > 0, total, 1)), 0)
 
 
 def from_top(x, there):
@@ -87,7 +88,7 @@ def _at_entropy(x, p, v, slope):
     moved = gamma * ((v - u * ((p * u * v).sum(-1, keepdims=True) / safe)) / h / 2)
     if slope is not None:
         moved = moved - u * (slope / (jnp.where(moves, gamma, 1) * safe))
-    return jnp.where(moves, p * (moved - (p * moved).sum(-1, keepdims=True)), 0)
+    return jnp.where(moves & finite, p * (moved - (p * moved).sum(-1, keepdims=True)), 0)
 
 
 def target_slope(values, slopes, entropy, perplexity=None):
@@ -170,7 +171,7 @@ def _sparsemax(at, v):
 def _entmax(at, v):
     p, alpha = at.p, at.values["alpha"]
     dy = centred(v, jnp.where(p > 0, jnp.where(p > 0, p, 1) ** (2 - alpha), 0))
-    return dy + _entmax_alpha(p, alpha) * at.slopes["alpha"] if "alpha" in at.slopes else dy
+    return dy + jnp.where(p > 0, _entmax_alpha(p, alpha) * at.slopes["alpha"], 0) if "alpha" in at.slopes else dy
 
 
 def _taylor_softmax(at, v):
@@ -281,4 +282,5 @@ def ratio_map(x, f, /, *, axis=-1):
     x = x * jnp.where(none, jnp.nan, 1).astype(x.dtype)  # so that the gradient is NaN too
     weights = jnp.where(finite, f(jnp.where(finite, x, 0)), 0)
     weights = jnp.where(infinite.any(axis, keepdims=True), infinite.astype(weights.dtype), weights)
-    return jnp.where(none, x, weights / weights.sum(axis, keepdims=True)).astype(x.dtype)
+    p = jnp.where(x == -jnp.inf, 0, weights / weights.sum(axis, keepdims=True))
+    return jnp.where(none, x, p).astype(x.dtype)
