@@ -699,6 +699,36 @@ def test_second_derivatives_of_entries(base):
             np.testing.assert_allclose(np.asarray(found).reshape(6, 6), expected, rtol=1e-12, atol=1e-14)
 
 
+OF_ZEROS = [
+    *((name, {}) for name in ("entropy", "perplexity", "self_information", "binary_entropy")),
+    *((name, {"alpha": alpha}) for name in ("tsallis_entropy", "renyi_entropy") for alpha in (0.5, 2.0)),
+    *((name, {}) for name in ("kl_divergence", "js_divergence", "js_distance", "cross_entropy")),
+    *((name, {}) for name in ("joint_entropy", "conditional_entropy", "mutual_information")),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("name", "params"), OF_ZEROS, ids=str)
+def test_what_does_not_move_at_an_infinite_slope(name, params, dtype):
+    """A tangent, or a gradient of the result, of 0 contributes 0; others an infinite slope makes infinite, however small."""
+    p, q = np.array([[0, 0.4, 0.6], [1, 0, 0]], dtype), np.array([[0.2, 0.3, 0.5], [0, 0.5, 0.5]], dtype)
+    given = (p, q) if "_d" in name or "cross" in name else (p / 2,) if re.match("joint|cond|mut", name) else (p,)
+    function = lambda *given: getattr(ej, name)(*given, **params)  # noqa: E731
+    slopes = jax.grad(lambda *given: function(*given).sum(), tuple(range(len(given))))(*given)
+    assert not name.startswith(("entropy", "kl", "js")) or any(np.isinf(slope).any() for slope in slopes)
+    moves = [np.where(np.isinf(slope), 0, scores(2, 3, seed=i).astype(dtype)) for i, slope in enumerate(slopes)]
+    jvp = jax.jit(lambda moves: jax.jvp(function, given, moves)[1])
+    want = sum(np.where(np.isinf(slope), 0, slope) * move for slope, move in zip(slopes, moves, strict=True))
+    np.testing.assert_allclose(jvp(tuple(moves)).sum(), want.sum(), rtol=1e-5)
+    still = jax.vjp(function, *given)[1](jnp.zeros_like(function(*given)))
+    assert not any(np.asarray(one).any() for one in still)
+    for k, slope in enumerate(slopes):
+        for at in np.argwhere(np.isinf(slope)):
+            least = [np.zeros_like(move) for move in moves]
+            least[k][tuple(at)] = np.finfo(dtype).tiny
+            assert jvp(tuple(least)).sum() == slope[tuple(at)]
+
+
 def test_what_has_no_second_derivative_says_so():
     for name in ("joint_entropy", "conditional_entropy", "mutual_information", "perplexity"):
         with pytest.raises(NotImplementedError, match=f"entropic.jax: {name} has no second derivative"):

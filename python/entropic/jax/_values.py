@@ -27,6 +27,23 @@ def _live(operation, array, slope):
     return slope != 0
 
 
+@jax.custom_jvp
+def _finite(slope):
+    """0 for an infinite slope, with its derivative, such as that of -log q in log p - log q where p is 0."""
+    return jnp.where(jnp.isinf(slope), 0, slope)
+
+
+_finite.defjvp(lambda primals, tangents: (_finite(*primals), *tangents))
+
+
+def _times(slope, v):
+    """slope v, and 0 where v is 0 even if the slope is infinite. Such a slope is three large factors: linear in v, but they
+    raise every v other than 0 to infinity."""
+    slope, v = wide(slope), wide(v)
+    large = jax.lax.stop_gradient(jnp.copysign(jnp.finfo(slope.dtype).max, slope))
+    return _finite(slope) * v + jnp.where(jnp.isinf(slope), v * large * large * large, 0)
+
+
 @_value.defjvp
 def _value_jvp(operation, static, names, moved, primals, tangents):
     arrays, rows = primals
@@ -35,7 +52,7 @@ def _value_jvp(operation, static, names, moved, primals, tangents):
     for (name, _), slope in zip(moved, slopes, strict=True):
         at = names.index(name)
         live = _live(operation, arrays[at], slope)
-        change += jnp.where(live, wide(slope) * wide(tangents[0][at]), 0).sum(-1, keepdims=True)
+        change += jnp.where(live, _times(slope, tangents[0][at]), 0).sum(-1, keepdims=True)
     for name, slope in of_rows.items():
         change += slope * tangents[1][name]
     return value, change
@@ -61,7 +78,7 @@ def _graded_jvp(operation, static, names, moved, primals, tangents):
     places = [names.index(name) for name, _ in moved]
     vs = [wide(tangents[0][at]) for at in places]
     live = [_live(operation, arrays[at], slope) for at, slope in zip(places, slopes, strict=True)]
-    change = sum(jnp.where(there, wide(slope) * v, 0) for there, slope, v in zip(live, slopes, vs, strict=True))
+    change = sum(jnp.where(there, _times(slope, v), 0) for there, slope, v in zip(live, slopes, vs, strict=True))
     turned = _TWICE[operation](dict(static), dict(zip(names, arrays, strict=True)), vs)
     turned = [one.astype(slope.dtype) for one, slope in zip(turned, slopes, strict=True)]
     return found, (change.sum(-1, keepdims=True).astype(value.dtype), turned, {})
@@ -169,7 +186,7 @@ def _table(operation, static, pxy):
 @_table.defjvp
 def _table_jvp(operation, static, primals, tangents):
     value, slope = _graded_table(operation, static, *primals)
-    return value, jnp.where(slope != 0, wide(slope) * wide(tangents[0]), 0).sum(keepdims=True)
+    return value, jnp.where(slope != 0, _times(slope, tangents[0]), 0).sum(keepdims=True)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -210,7 +227,7 @@ def _entries(operation, static, p):
 @_entries.defjvp
 def _entries_jvp(operation, static, primals, tangents):
     value, slope = _graded_entries(operation, static, *primals)
-    return value.astype(wide(value).dtype), wide(slope) * wide(tangents[0])
+    return value.astype(wide(value).dtype), _times(slope, tangents[0])
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -244,7 +261,7 @@ def _graded_entries_jvp(operation, static, primals, tangents):
     value, slope = _graded_entries(operation, static, *primals)
     (p,), v = primals, wide(tangents[0])
     (turned,) = _TWICE[operation](dict(static), {"p": p}, [v])
-    return (value, slope), ((wide(slope) * v).astype(value.dtype), turned.astype(slope.dtype))
+    return (value, slope), (_times(slope, v).astype(value.dtype), turned.astype(slope.dtype))
 
 
 def make_table(info):
