@@ -846,7 +846,7 @@ def test_parameters_of_rows_in_parts_are_known_numbers():
     for name in ("softmax", "log_softmax", "logsumexp", "sparsemax", "entmax"):
         for key in ("temperature", "alpha") if name == "entmax" else ("temperature",):
             part = lambda value: getattr(ejd, name)(x, axis_name="parts", **{key: value})  # noqa: B023, E731
-            with pytest.raises(TypeError, match=f"{name}: {key} must be a number known outside of jit, grad and vmap"):
+            with pytest.raises(TypeError, match=f"{name}: {key} must be a number known outside of jit and grad"):
                 jax.jit(part)(1.5)
 
 
@@ -971,6 +971,58 @@ def test_relaxed_draws(hard):
     differentiated(soft, x)
     straight = jax.grad(lambda x: (ej.gumbel_softmax(x, hard=hard, **options) * g).sum())(x)
     np.testing.assert_array_equal(straight, jax.grad(soft)(x))
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_relaxed_draws_at_a_temperature_of_each_row(hard):
+    """Traced, or an array: NumPy's results up to rounding, with the derivative; rows follow the library's rules."""
+    x, options = 3 * scores(6, 5), {"seed": 5, "stream": 3}
+    x[0, 1], x[1, :2], x[2, 3], x[3] = -np.inf, np.inf, np.nan, -np.inf
+    g, finite = scores(6, 5, seed=2), np.isfinite(x)
+    for number in (0.01, 0.7, 1.0, 30.0):
+        for dtype, atol in ((np.float64, 1e-14), (np.float32, 2e-6), (np.float16, 1e-3)):
+            given = x.astype(dtype)
+            want = entropic.gumbel_softmax(given, hard=hard, temperature=number, **options)
+            traced = jax.jit(lambda t: ej.gumbel_softmax(given, hard=hard, temperature=t, **options))(number)  # noqa: B023
+            assert traced.dtype == want.dtype
+            np.testing.assert_allclose(np.float64(traced), np.float64(want), atol=atol)
+    for axis, t in ((-1, np.linspace(0.4, 2, 6)[:, None]), (0, np.linspace(0.4, 2, 6)[None])):
+        along = np.moveaxis(x, -1, axis)
+        found = ej.gumbel_softmax(along, axis=axis, hard=hard, temperature=t, **options)
+        each = [entropic.gumbel_softmax(along, axis=axis, hard=hard, temperature=one, **options) for one in t.ravel()]
+        want = [np.moveaxis(one, axis, -1)[i] for i, one in enumerate(each)]
+        np.testing.assert_allclose(np.moveaxis(found, axis, -1), want, atol=1e-14)
+    t = np.linspace(0.4, 2, 6)[:, None]
+    soft = lambda x, t: (ej.gumbel_softmax(jnp.where(finite[4:], x, NONE), temperature=t, **options) * g[4:]).sum()  # noqa: E731
+    differentiated(soft, x[4:], t[4:])
+    straight = jax.grad(lambda x, t: (ej.gumbel_softmax(x, hard=hard, temperature=t, **options) * g).sum(), (0, 1))(x, t)
+    fixed = [jax.grad(lambda x: (ej.gumbel_softmax(x, temperature=t, **options) * g).sum())(x) for t in t.ravel()]  # noqa: B023
+    np.testing.assert_allclose(straight[0], [one[i] for i, one in enumerate(fixed)], atol=1e-13)
+    assert not straight[0][1].any() and np.isnan(straight[0][2]).all() and np.isfinite(np.asarray(straight[1])[[0, 1, 4, 5]]).all()
+    with pytest.raises(ValueError, match=r"^gumbel_softmax: temperature must broadcast to \(6, 1\), got shape \(5,\)"):
+        ej.gumbel_softmax(x, seed=1, temperature=jnp.ones(5))
+
+
+def test_numbers_of_draws_and_distances_are_known():
+    x, sampler = scores(2, 3), ej.Sampler([], seed=1)
+    calls = [
+        (lambda n: ej.sample(x, seed=1, temperature=n), "sample: temperature must be a number .*; x may be divided by it"),
+        (lambda n: ej.sample(x, seed=n), "sample: seed must be a number"),
+        (lambda n: ej.sample(x, seed=1, position=n), "sample: position must be a number"),
+        (lambda n: ej.sample(x, seed=1, size=n), "sample: size must be a number"),
+        (lambda n: ej.gumbel_softmax(x, seed=n), "gumbel_softmax: seed must be a number"),
+        (lambda n: sampler.sample(x, position=n), "Sampler.sample: position must be a number"),
+        (lambda n: ej.wasserstein_1d(x, x, order=n), "wasserstein_1d: order must be a number"),
+        (lambda n: ej.wasserstein_histogram(x, x, order=n), "wasserstein_histogram: order must be a number"),
+        (lambda n: ej.wasserstein(x, x, order=n), "wasserstein: order must be a number"),
+        (lambda n: ej.sinkhorn_divergence(x, x, epsilon=1, order=n), "sinkhorn_divergence: order must be a number"),
+    ]
+    for call, said in calls:
+        with pytest.raises(TypeError, match=f"^{said}.*known outside of jit and grad" if "may" not in said else f"^{said}"):
+            jax.jit(call)(2)
+    with pytest.raises(TypeError, match=r"^sample: temperature must be one number, got an array of shape \(2, 1\)"):
+        ej.sample(x, seed=1, temperature=np.ones((2, 1)))
+    np.testing.assert_array_equal(ej.sample(x, seed=1, temperature=jnp.array(0.5)), entropic.sample(x, seed=1, temperature=0.5))
 
 
 @pytest.mark.parametrize(

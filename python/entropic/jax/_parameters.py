@@ -62,7 +62,7 @@ def with_map(info, given):
 def known(function, argument, value, more=""):
     """Refuses a number that is traced."""
     if isinstance(value, jax.core.Tracer):
-        raise TypeError(f"{function}: {argument} must be a number known outside of jit, grad and vmap{more}")
+        raise TypeError(f"{function}: {argument} must be a number known outside of jit and grad{more}")
 
 
 class Frozen(dict):

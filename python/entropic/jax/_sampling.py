@@ -11,11 +11,14 @@ import numpy as np
 import entropic
 from entropic import _checks, _sampling
 from entropic.jax._call import array, call, like, normalized, wide
-from entropic.jax._maps import centred, undefined
+from entropic.jax._maps import centred, mapped, undefined
+from entropic.jax._parameters import MAPS, known, split
 
 
 def _noise(function, seed, position, size, stream, x, axis):
     """Parameters of the noise, and the array of streams where there is one. x has its `axis` last."""
+    for argument, value in (("seed", seed), ("position", position), ("size", size)):
+        known(function, argument, value)
     static = tuple(_sampling.key_of(function, seed, position, size).items())
     rows = SimpleNamespace(lead=x.shape[:-1], axis=axis)
     if isinstance(stream, jax.core.Tracer):
@@ -53,8 +56,8 @@ def _draw(operation, static, x, streams, output):
 
 
 def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
-    """Indices drawn from softmax(x/T), the same as entropic.sample draws. seed, position and size are integers known outside of
-    jit; stream may be traced, and then its values are not checked.
+    """Indices drawn from softmax(x/T), the same as entropic.sample draws. seed, position, size and temperature are numbers
+    known outside of jit; stream may be traced, and then its values are not checked.
 
     Row r draws from stream + r; an array gives each row its own. Under ``vmap`` each entry of the batch draws what it would
     draw alone, so entries need streams of their own for different noise: ``vmap(lambda x, s: sample(x, seed=1, stream=s))``.
@@ -63,7 +66,10 @@ def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis
     axis = normalized("sample", axis, x.ndim)
     x = jnp.moveaxis(x, axis, -1)
     static, streams = _noise("sample", seed, position, size, stream, x, axis)
-    static = (*static, ("temperature", temperature))
+    known("sample", "temperature", temperature, "; x may be divided by it")
+    if np.ndim(temperature):
+        raise TypeError(f"sample: temperature must be one number, got an array of shape {np.shape(temperature)}")
+    static = (*static, ("temperature", temperature.item() if hasattr(temperature, "item") else temperature))
     drawn = _draw("sample", static, x, streams, {"indices": like(x, 1 if size is None else size, jnp.int32)})
     return drawn[..., 0] if size is None else drawn
 
@@ -80,15 +86,38 @@ def _relaxed_jvp(hard, temperature, static, primals, tangents):
     soft = _relaxed(False, temperature, static, *primals) if hard else y
     p = wide(soft)
     lost = undefined(p)
-    return y, (centred(wide(tangents[0]) * lost / temperature, p) * lost).astype(y.dtype)
+    v = jnp.where(jnp.isinf(primals[0]), 0, wide(tangents[0]) * lost) / temperature
+    return y, (centred(v, p) * lost).astype(y.dtype)
+
+
+def _relaxed_at(temperature, static, x, streams):
+    """The soft draw at a temperature for each row. The noise is log softmax of the noise alone, whose spread is small."""
+    zeros = jnp.zeros_like(x)
+    noise = jnp.log(_relaxed(False, 1.0, static, zeros, streams))
+    infinite = x == jnp.inf
+    others = infinite.any(-1, keepdims=True) & ~jnp.isnan(x)
+    x = jnp.where(others, jnp.where(infinite, 0, -jnp.inf), x)
+    top = jax.lax.stop_gradient(x.max(-1, keepdims=True, initial=-jnp.inf))
+    return mapped("softmax", (), x - jnp.where(jnp.isfinite(top), top, 0) + noise, {"temperature": temperature})
 
 
 def gumbel_softmax(x, /, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
-    """A relaxed draw, as entropic.gumbel_softmax; where hard, with the derivative of the soft one (straight through)."""
+    """A relaxed draw, as entropic.gumbel_softmax; where hard, with the derivative of the soft one (straight through).
+
+    A temperature that is traced, or an array with one number for each row, has a derivative, and the result is NumPy's up to
+    rounding.
+    """
     x = array("gumbel_softmax", "x", x)
     axis = normalized("gumbel_softmax", axis, x.ndim)
     moved = jnp.moveaxis(x, axis, -1)
     static, streams = _noise("gumbel_softmax", seed, 0, None, stream, moved, axis)
+    if isinstance(temperature, jax.core.Tracer) or np.ndim(temperature):
+        info = {**MAPS["softmax"], "name": "gumbel_softmax"}
+        _, rows = split(info, {"temperature": jnp.asarray(temperature)}, moved, axis)
+        y = _relaxed_at(rows["temperature"], static, wide(moved), streams)
+        if hard:
+            y = jax.lax.stop_gradient(_relaxed(True, 1.0, static, moved, streams)) + (y - jax.lax.stop_gradient(y))
+        return jnp.moveaxis(y.astype(x.dtype), -1, axis)
     return jnp.moveaxis(_relaxed(bool(hard), float(temperature), static, moved, streams), -1, axis)
 
 

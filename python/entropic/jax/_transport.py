@@ -10,6 +10,7 @@ from jax.custom_derivatives import SymbolicZero
 
 import entropic
 from entropic.jax._call import array, call_hosted, hosted, normalized
+from entropic.jax._parameters import known
 
 
 class TransportResult(NamedTuple):
@@ -117,6 +118,7 @@ def _distance_and_slopes_jvp(name, order, primals, tangents):
 
 
 def _line(name, order, axis, two, others):
+    known(name, "order", order)
     two = {argument: array(name, argument, x) for argument, x in two.items()}
     moved = {argument: jnp.moveaxis(x, normalized(name, axis, x.ndim), -1) for argument, x in two.items()}
     spread, dtype = _together(name, (1, 1), **moved)
@@ -236,10 +238,7 @@ def _smooth_jvp(given, primals, tangents):
 
 def _numbers(name, **given):
     for argument, value in given.items():
-        if isinstance(value, jax.core.Tracer):
-            raise TypeError(
-                f"entropic.jax: {name}: {argument} must be a number known outside of jit and grad; it has no derivative"
-            )
+        known(name, argument, value, "; it has no derivative")
     return tuple(given.items())
 
 
@@ -301,6 +300,7 @@ def _powers(x, y, order):
 
 
 def _order(name, order):
+    known(name, "order", order)
     if not 1 <= order < float("inf"):
         raise ValueError(f"{name}: order must be at least 1 and finite, got {order}")
 

@@ -24,14 +24,23 @@ _BY_REFERENCE = (
     "attention",
     "attention_entropy",
     "linear_attention",
-    "token_statistics",
 )
+
+
+def _token_statistics(x, target, rows, temperature, top, dim):
+    """With ONNX's TopK, which has the lower index first of equal numbers; torch's need not."""
+    found, indices = IMPLEMENTATIONS["token_statistics"](x, target, rows, temperature, 0, dim)
+    if top:
+        indices = torch.where(x.isnan(), torch.inf, x).to(found.dtype).movedim(dim, -1).topk(top).indices
+    return found, indices
+
+
 _DECOMPOSITIONS = {
     getattr(torch.ops.entropic, name).default: _maps.decomposition(name)
     if name in _descriptions.MAPS
     else IMPLEMENTATIONS[name]
     for name in (*_descriptions.MAPS, *(name for name in _BY_REFERENCE if name in IMPLEMENTATIONS))
-}
+} | {torch.ops.entropic.token_statistics.default: _token_statistics}
 
 
 class _Function(torch.nn.Module):

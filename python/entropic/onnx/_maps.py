@@ -43,7 +43,8 @@ def _entmax_15(z, params):
     mean, square = s.cumsum(-1) / k, (s * s).cumsum(-1) / k
     tau = mean - ((1 / k - (square - mean * mean)).clamp(min=0.0)).sqrt()
     size = (s > tau).sum(-1, keepdim=True)
-    p = (z - tau.gather(-1, size - 1)).clamp(min=0.0) ** 2
+    tau = torch.where(k == size, tau, 0.0).sum(-1, keepdim=True)  # a Gather would fail for rows without entries
+    p = (z - tau).clamp(min=0.0) ** 2
     return p / p.sum(-1, keepdim=True)
 
 
