@@ -47,6 +47,8 @@ ROWS = {
     "ties": np.round(RNG.standard_normal((6, 12)) * 2) / 2,
     "nearly constant": 1 + RNG.standard_normal((4, 9)) * 1e-6,
     "of one score": np.zeros((2, 1)),
+    "of no scores": np.zeros((3, 0)),
+    "none": np.zeros((0, 4)),
     "huge": np.array([[0.0, -1e-3, -1e30, 5.0], [1e30, 0.0, 1.0, -1e30], [3e4, 3e4, 0.0, -3e4]]),
     "special": np.array(
         [[0, 1, -INF, 2], [-INF] * 4, [np.nan, 1, 2, 3], [1, 1, 1, 1], [5, 5, 1, -INF], [INF, 1, INF, -INF], [INF, 1, 0, 2]]
@@ -286,6 +288,28 @@ def test_measures_and_losses(tmp_path):
     given = {one.name: x.numpy() for one, x in zip(session.get_inputs(), (p, q, target), strict=True)}
     for got, want in zip(session.run(None, given), all_of_them(p, q, target), strict=True):
         np.testing.assert_allclose(got, want.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_token_statistics(tmp_path, dtype):
+    """With the indices of the largest logits: of equal ones the lowest first, NaN as +inf."""
+    rows = [ROWS["special"], np.round(RNG.standard_normal((9, 4))), RNG.standard_normal((5, 4)) * 3]
+    x = torch.from_numpy(np.concatenate(rows)).float()
+    target = torch.arange(len(x)) % 4
+
+    def statistics(x, target):
+        found = [et.token_statistics(x.to(dtype), target, temperature=0.7, top=top) for top in (0, 1, 3, 4)]
+        along = et.token_statistics(x.to(dtype).T, target, top=2, dim=0).top_indices
+        return *found[0][:3], *(one.top_indices for one in found[1:]), along
+
+    sizes = {0: torch.export.Dim("rows")}
+    entropic.onnx.export(statistics, (x, target), tmp_path / "m.onnx", dynamic_shapes=(sizes, sizes))
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    for rows in (slice(None), slice(7, None)):
+        given = x[rows], target[rows]
+        found = session.run(None, {one.name: y.numpy() for one, y in zip(session.get_inputs(), given, strict=True)})
+        for k, (got, want) in enumerate(zip(found, statistics(*given), strict=True)):
+            np.testing.assert_allclose(got, want.numpy(), rtol=2e-6, atol=0 if k > 2 else 2e-6)
 
 
 @pytest.mark.parametrize("name", ["softmax", "sparsemax"])

@@ -31,7 +31,8 @@ def _token_statistics(x, target, rows, temperature, top, dim):
     """With ONNX's TopK, which has the lower index first of equal numbers; torch's need not."""
     found, indices = IMPLEMENTATIONS["token_statistics"](x, target, rows, temperature, 0, dim)
     if top:
-        indices = torch.where(x.isnan(), torch.inf, x).to(found.dtype).movedim(dim, -1).topk(top).indices
+        x = x.to(found.dtype).movedim(dim, -1)
+        indices = torch.where(x.isnan(), torch.inf, x).topk(top).indices
     return found, indices
 
 

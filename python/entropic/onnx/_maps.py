@@ -208,7 +208,8 @@ def _logsumexp(x, params):
     z, largest, _ = _rows(x)
     sum_of = params["temperature"] * (z / params["temperature"]).exp().sum(-1, keepdim=True).log()
     value = torch.where(largest.abs() == INF, largest, largest + sum_of)
-    return torch.where(x.isnan().any(-1, keepdim=True), math.nan, value)
+    # A sum, because what a runtime's maximum of no entries is, torch.any's operator, is not defined.
+    return torch.where(x.isnan().to(value.dtype).sum(-1, keepdim=True) > 0, math.nan, value)
 
 
 _OTHERS = {
