@@ -47,8 +47,7 @@ class Replies {
     const simdjson::padded_string padded(text);
     dom::parser parser;
     dom::document_stream documents;
-    std::size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;
-    counted_ = at;  // UTF-8's mark has no column
+    std::size_t at = 0;
     if (const auto error = parser.parse_many(padded, std::max<std::size_t>(padded.size(), 1 << 10)).get(documents))
       not_json(error, at);
     for (auto document : documents) {
@@ -271,7 +270,8 @@ Reader open_logprobs(std::shared_ptr<Input> input, const ReadOptions& options) {
   const std::string name = input->name();
   if (!options.key.empty()) bad_input("{}: --key is not for replies", name);
   refuse_columns(options, name, "a reply");
-  const std::string text = read_text(*input);
+  std::string text = read_text(*input);
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   if (text.find_first_not_of(" \t\r\n") == text.npos) bad_input("{}: the file is empty", name);
   std::vector<Row> rows = Replies(name, text).rows;
   if (rows.empty()) {

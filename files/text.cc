@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::size_t kLongestRow = std::size_t{1} << 32;
 constexpr std::size_t kLongestMagic = 8;
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 

@@ -17,6 +17,9 @@
 
 namespace files {
 
+// Some programs begin a text with it, to say that it is UTF-8. It has no column.
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 // The text of a file, some whole rows at a time. A row is a line, or several lines if the format allows it. Blank lines are
 // allowed only at the end, or anywhere if they are skipped.
 class RowText {

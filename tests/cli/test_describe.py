@@ -93,6 +93,15 @@ def test_replies(cli, reply, form):
         np.testing.assert_allclose(np.array(line[1:], float), [h, np.exp(h), p[0], p[0] - p[1], np.exp(h)], rtol=1e-9)
 
 
+def test_the_mark_of_utf_8_is_skipped(cli):
+    text = "\ufeff" + json.dumps(chat(TOKENS))
+    plain = cli.output("describe", "--format-in", "logprobs", stdin=json.dumps(chat(TOKENS)).encode())
+    assert cli.output("describe", "--format-in", "logprobs", stdin=text.encode()) == plain
+    message = cli.error("describe", "--format-in", "logprobs", stdin=text.replace("-0.1", "NaN").encode())
+    assert message.startswith(f"standard input:1:{text.index('-0.1')}: ")  # counted from 1, without the mark
+    assert cli.error("describe", "--format-in", "logprobs", stdin=b"\xef\xbb\xbf") == "standard input: the file is empty"
+
+
 def test_ragged_rows_are_absent_scores_at_the_end(cli):
     text = json.dumps(chat(TOKENS)).encode()
     lines = lines_of(cli.output("softmax", "--format-in", "logprobs", stdin=text))
