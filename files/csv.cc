@@ -1,8 +1,9 @@
 // Comma- and tab-separated values. Numbers are read as float64 and written with the fewest digits that give the same number.
 //
 // A header is a first line without a number (except in the cell above the labels), or one that begins with an empty cell. A
-// label column is one under an empty corner, one without a number in any data row, or the one that the caller names. If a line
-// or column may be either, the error says which option decides. Positions in messages are line:cell, both counted from 1.
+// label column is one under an empty or missing corner, one without a number in any data row, or the one that the caller names.
+// If a line or column may be either, the error says which option decides. Positions in messages are line:cell, both counted
+// from 1.
 
 #include <algorithm>
 #include <cctype>
@@ -71,7 +72,7 @@ class CsvReader {
     std::string_view label;
     for (std::size_t r = 0; r < table.rows; ++r) {
       table.places->rows.push_back({lines.line(), 0});
-      if (plain_ && lines.next_plain(roles_.size(), label_column_, !found_label_, values, label)) {
+      if (plain_ && lines.next_plain(roles_.size(), label_column_, !found_label_ && !no_corner_, values, label)) {
         if (label_column_) table.labels.emplace_back(label);
       } else {
         lines.next(cells);
@@ -88,7 +89,14 @@ class CsvReader {
   [[noreturn]] void not_a_number(const Cell& cell, std::size_t column, std::string_view hint = "") const {
     if (is_missing(cell.text()) && hint.empty()) hint = kOnMissing;
     if (cell.text().empty()) bad_input("{}:{}:{}: empty cell{}", name_, cell.line, column + 1, hint);
-    bad_input("{}:{}:{}: {} is not a number{}", name_, cell.line, column + 1, in_quotes(cell.text()), hint);
+    bad_input("{}:{}:{}: {} is not a number{}{}", name_, cell.line, column + 1, in_quotes(cell.text()), typeset(cell.text()),
+              hint);
+  }
+
+  // Refuses a line that is longer than the header or the first row.
+  [[noreturn]] void too_long(const std::vector<Cell>& cells, std::size_t width) const {
+    bad_input("{}:{}:{}: the line has {} cells, and the first one has {}{}", name_, cells.front().line, width + 1, cells.size(),
+              width, comment_ ? "; it begins with #, but comments are not skipped" : "");
   }
 
   // A cell as a number. With semicolons between cells a comma is a decimal point.
@@ -174,11 +182,15 @@ class CsvReader {
     check_line_end(std::string_view(piece.text).substr(0, header_size), piece.line);
 
     // R leaves out the corner; pandas leaves it empty.
-    const bool no_corner = has_second && first.size() + 1 == second.size() && options_.header != false &&
-                           (options_.header == true || without_number(first).size() == first.size());
-    if (no_corner) {
+    comment_ = piece.text.starts_with('#');
+    const bool named = counted_label() == 0;  // by the caller, who may have any labels
+    no_corner_ = has_second && first.size() + 1 == second.size() && options_.header != false &&
+                 (options_.header == true || without_number(first).size() == first.size()) && !comment_ &&
+                 (named || names_row(second[0]));
+    if (no_corner_) {
       first.insert(first.begin(), Cell());
       first[0].line = first[1].line;
+      no_corner_ = !named;
     }
     roles_.assign(first.size(), Role::number);
     const bool corner =
@@ -284,6 +296,14 @@ class CsvReader {
     return found;
   }
 
+  // Whether a cell may be a label below a header without a corner. R's are in quotes, or count the rows. Below a title, a
+  // number is a score.
+  bool names_row(const Cell& cell) const {
+    const std::string_view text = cell.text();
+    const bool whole = text.find_first_not_of("0123456789") == text.npos;
+    return cell.quoted || (!is_missing(text) && (whole || (!is_number(text) && !resembles_number(text))));
+  }
+
   // The column that --labels names by number, if it does.
   std::optional<std::size_t> counted_label() const {
     std::size_t number = 0;
@@ -310,7 +330,13 @@ class CsvReader {
       std::erase(words, *label);
       --width;
     }
-    if (words.size() == width) return true;
+    if (words.size() == width) {
+      // Of numbers with a typeset minus sign or space, it is a row.
+      for (const std::size_t c : words) {
+        if (is_number(without_typesetting(first[c].text()))) not_a_number(first[c], c, " (if it is a name: --header)");
+      }
+      return true;
+    }
     if (words.empty()) return false;
     if (options_.label.empty()) {
       if (words.size() == 1) return false;  // the only word is the label
@@ -374,9 +400,8 @@ class CsvReader {
     if (cells.size() < width) {
       bad_input("{}:{}:{}: the line ends after {} of {} cells", name_, line, cells.size() + 1, cells.size(), width);
     }
-    if (cells.size() > width) {
-      bad_input("{}:{}:{}: the line has {} cells, and the first one has {}", name_, line, width + 1, cells.size(), width);
-    }
+    if (cells.size() > width) too_long(cells, width);
+    if (no_corner_ && is_number(cells[0].text()) && !names_row(cells[0])) too_long(cells, width - 1);
     if (cells.back().line != line) {  // quotes with line breaks
       std::vector<Place>& places = table.places->others[line];
       for (const std::size_t cell : table.places->cells) places.push_back({cells[cell - 1].line, cell});
@@ -429,7 +454,9 @@ class CsvReader {
   char separator_;
   ReadOptions options_;
   bool begun_ = false;
-  bool plain_ = false;  // nothing but numbers and labels
+  bool plain_ = false;      // nothing but numbers and labels
+  bool comment_ = false;    // the first line begins with #
+  bool no_corner_ = false;  // the header has no cell above the labels, which are the reader's guess
   std::size_t rows_ = 0;
   std::vector<Role> roles_;                  // the role of each column
   std::optional<std::size_t> label_column_;  // among all columns

@@ -27,6 +27,7 @@ struct Cell {
   std::string_view plain;  // without surrounding blanks or quotes
   std::string unescaped;   // used instead of plain if quotes inside had to be undoubled
   bool escaped = false;
+  bool quoted = false;
   std::size_t line = 0;
 
   std::string_view text() const { return escaped ? std::string_view(unescaped) : plain; }
@@ -118,7 +119,8 @@ class Lines {
     cell.line = line_;
     cell.escaped = false;
     skip_blanks();
-    if (at_ < bytes_.size() && bytes_[at_] == '"') return read_quoted(cell, column);
+    cell.quoted = at_ < bytes_.size() && bytes_[at_] == '"';
+    if (cell.quoted) return read_quoted(cell, column);
     const std::size_t start = at_;
     while (!at_line_end() && bytes_[at_] != separator_) ++at_;
     cell.plain = trimmed(bytes_.substr(start, at_ - start));

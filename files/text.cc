@@ -149,12 +149,50 @@ bool names_rows(std::string_view header) {
   return false;
 }
 
+namespace {
+
+constexpr std::string_view kMinus = "\xE2\x88\x92", kDash = "\xE2\x80\x93", kNoBreakSpace = "\xC2\xA0";
+
+}  // namespace
+
+std::string without_typesetting(std::string_view text) {
+  std::string plain;
+  while (!text.empty()) {
+    const bool space = text.starts_with(kNoBreakSpace), minus = text.starts_with(kMinus) || text.starts_with(kDash);
+    const std::size_t length = space ? kNoBreakSpace.size() : minus && plain.empty() ? kMinus.size() : 1;
+    if (!space) {
+      plain += length > 1 ? '-' : text[0];
+    } else if (!plain.empty()) {
+      plain += ' ';
+    }
+    text.remove_prefix(length);
+  }
+  plain.resize(plain.find_last_not_of(' ') + 1);
+  return plain;
+}
+
+std::string_view typeset(std::string_view text) {
+  if (text.find(kNoBreakSpace) != text.npos) return ", because it has a no-break space (U+00A0)";
+  if (text.starts_with(kMinus)) return ", because its sign is U+2212 instead of -";
+  return text.starts_with(kDash) ? ", because its sign is U+2013 instead of -" : "";
+}
+
 bool resembles_number(std::string_view text) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+  const std::string typed = without_typesetting(text);
+  double number = 0;
+  if (typed != text && read_number(typed, number) != Reading::not_number) return true;
+  text = typed;
+  if (text.starts_with('(') && text.ends_with(')')) text = text.substr(1, text.size() - 2);  // below 0 in accounts
+  text.remove_prefix(std::min(text.find_first_not_of("+-"), text.size()));
   if (text.starts_with('$')) text.remove_prefix(1);
   if (text.starts_with("0x") || text.starts_with("0X")) {
     return text.size() > 2 && text.find_first_not_of("0123456789abcdefABCDEF.pP+-", 2) == text.npos;
+  }
+  if (const std::size_t d = text.find_first_of("dD"); d != text.npos) {  // Fortran's exponent
+    std::string with_e(text);
+    with_e[d] = 'e';
+    return read_number(with_e, number) != Reading::not_number;
   }
   if (text.ends_with('%')) {
     text.remove_suffix(1);

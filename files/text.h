@@ -67,9 +67,16 @@ Reading read_number(std::string_view text, double& number);
 // Whether a cell says that there is no value: it is empty, NA, N/A, #N/A, NULL, None or null.
 bool is_missing(std::string_view text);
 
-// Whether people may mean a number by a word that read_number refuses: 1,000 or 10% or 0x1p3. No such word is taken for a
-// label.
+// Whether people may mean a number by a word that read_number refuses: 1,000 or 10% or 0x1p3 or 1d5 or (5) or --5, also with a
+// typeset sign or space. No such word is taken for a label.
 bool resembles_number(std::string_view text);
+
+// The word with - for a minus sign (U+2212) or dash (U+2013) before it, and with blanks for no-break spaces (U+00A0) in it or
+// none around it.
+std::string without_typesetting(std::string_view text);
+
+// For a message about a word that is not a number: which of these characters it has, or nothing.
+std::string_view typeset(std::string_view text);
 
 // Whether numbers under this name are probably names of rows: id, index.
 bool names_rows(std::string_view header);

@@ -40,9 +40,47 @@ def test_the_empty_corner_of_pandas_and_r_is_above_labels(cli):
     cli.write("r.csv", '"","a","b","c"\n"1",0.5,1.5,-1\n"2",2,0.25,0.125\n')
     lines = cli.output("softmax", "r.csv").splitlines()
     assert lines[0] == '"",a,b,c' and lines[1].startswith("1,")
-    # write.table leaves the corner out.
+    # write.table leaves the corner out, and quotes too if asked.
     cli.write("t.csv", '"a","b","c"\n"1",0.5,1.5,-1\n"2",2,0.25,0.125\n')
     assert cli.output("softmax", "t.csv").splitlines() == lines
+    cli.write("t.csv", "a,b,c\n1,0.5,1.5,-1\n2,2,0.25,0.125\n")
+    assert cli.output("softmax", "t.csv").splitlines() == lines
+    cli.write("t.csv", '"a","b","c"\n"0.5",0.5,1.5,-1\n"-1",2,0.25,0.125\n')
+    assert [line.split(",")[0] for line in cli.output("softmax", "t.csv").splitlines()] == ['""', "0.5", "-1"]
+    cli.write("t.csv", "a,b,c\nu,0.5,1.5,-1\nv,2,0.25,0.125\n")
+    assert [line.split(",")[0] for line in cli.output("softmax", "t.csv").splitlines()] == ['""', "u", "v"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "cells"),
+    [
+        ("my scores\n1.5,2\n0.5,9\n", "2:2", "2 cells, and the first one has 1"),
+        ("a,b\n0.3,2,3\n0.5,1,2\n", "2:3", "3 cells, and the first one has 2"),
+        ("a,b\n1,2,3\n-0.5,1,2\n", "3:3", "3 cells, and the first one has 2"),
+        ("a,b\nu,2,3\n2.5,1,2\n", "3:3", "3 cells, and the first one has 2"),
+        ("a,b\n+1,2,3\n", "2:3", "3 cells, and the first one has 2"),
+        ("a,b\n,2,3\n", "2:3", "3 cells, and the first one has 2"),
+        ("a,b\n10%,2,3\n", "2:3", "3 cells, and the first one has 2"),
+        ("# a title\n1,2\n3,4\n", "2:2", "2 cells, and the first one has 1; it begins with #, but comments are not skipped"),
+        ("# a,b\n1,2,3,4\n", "2:3", "4 cells, and the first one has 2; it begins with #, but comments are not skipped"),
+    ],
+)
+@pytest.mark.parametrize("header", [[], ["--header"]])
+def test_a_title_does_not_make_labels_of_scores(cli, text, place, cells, header):
+    cli.write("x.csv", text)
+    assert cli.error("softmax", "x.csv", *header) == f"x.csv:{place}: the line has {cells}"
+
+
+def test_what_savetxt_writes_under_a_title(cli):
+    np.savetxt(cli.directory / "x.csv", X, delimiter=",", header="my scores")
+    assert "it begins with #" in cli.error("softmax", "x.csv")
+    np.savetxt(cli.directory / "x.csv", X, delimiter=",", header="a,b,c")
+    np.testing.assert_allclose(parsed("\n".join(cli.output("softmax", "x.csv").splitlines()[1:])), P)
+
+
+def test_labels_of_any_kind_without_a_corner(cli):
+    cli.write("x.csv", "a,b\n0.3,1,1\n-0.5,1,1\n")
+    assert cli.output("softmax", "x.csv", "--labels", 1) == '"",a,b\n0.3,0.5,0.5\n-0.5,0.5,0.5\n'
 
 
 def test_a_column_of_ids_does_not_join_the_softmax(cli):
@@ -98,12 +136,52 @@ def test_delimiters(cli):
     assert cli.error("softmax", "x.csv", "--delimiter", "7").startswith("--delimiter must be tab or one character")
 
 
-@pytest.mark.parametrize("cell", ['"1,000"', "10%", "0x1p3", "NA", "1 000"])
+TYPESET = {"\u2212": "its sign is U+2212 instead of -", "\u2013": "its sign is U+2013 instead of -"}
+TYPESET["\u00a0"] = "it has a no-break space (U+00A0)"
+MISTYPED = ['"1,000"', "10%", "0x1p3", "0x1d", "NA", "1 000", "1d5", "1.5D-03", "--5", "+-5", "(5)", "(1 000)"]
+
+
+@pytest.mark.parametrize("cell", [*MISTYPED, *(mark + number for mark in TYPESET for number in ("1", ".5", "1e5", "1 000"))])
 def test_what_resembles_a_number_is_no_label(cli, cell):
+    why = f", because {TYPESET[cell[0]]}" if cell[0] in TYPESET else ""
     cli.write("x.csv", f"{cell},1,2\n{cell},3,4\n")
     message = cli.error("softmax", "x.csv")
-    assert message.startswith(f"x.csv:1:1: '{cell.strip(chr(34))}' is not a number (")
+    assert message.startswith(f"x.csv:1:1: '{cell.strip(chr(34))}' is not a number{why} (")
     assert len(cli.output("softmax", "x.csv", "--labels", 1).splitlines()) == 2
+    cli.write("x.csv", f"1,2\n{cell},4\n")
+    assert cli.error("softmax", "x.csv").startswith(f"x.csv:2:1: '{cell.strip(chr(34))}' is not a number{why}")
+
+
+WORDS = [
+    "2024-01-05",
+    "1a",
+    "5d",
+    "1day",
+    "v1.5.2",
+    "1.5.2",
+    "(none)",
+    "(a5)",
+    "-",
+    "\u2013",
+    "\u2212a",
+    "a\u00a0b",
+    "12:30",
+    "--",
+]
+
+
+@pytest.mark.parametrize("cell", [*WORDS, "01.02.2024", "1/2/24", "d5", "()", "\u00a0"])
+def test_names_are_labels(cli, cell):
+    cli.write("x.csv", f"{cell},1,1\n")
+    assert cli.output("softmax", "x.csv") == f"{cell},0.5,0.5\n"
+
+
+@pytest.mark.parametrize("mark", TYPESET)
+def test_a_first_row_of_typeset_numbers_is_no_header(cli, mark):
+    cli.write("x.csv", f"{mark}1,{mark}2\n3,4\n")
+    message = cli.error("softmax", "x.csv")
+    assert message == f"x.csv:1:1: '{mark}1' is not a number, because {TYPESET[mark]} (if it is a name: --header)"
+    assert cli.output("softmax", "x.csv", "--header").startswith(f"{mark}1,{mark}2\n0.2")
 
 
 @pytest.mark.parametrize("cell", ["", "NA", "null", "#N/A"])
