@@ -1,4 +1,6 @@
 // Losses and calibration as commands: scores against targets. The targets are the labels in the file or a second file.
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -7,6 +9,7 @@
 #include <span>
 
 #include "commands.h"
+#include "files/packed.h"
 #include "files/text.h"
 #include "operation.h"
 #include "reliability_html.h"
@@ -147,8 +150,29 @@ CLI::Option* add_target(CLI::App& command, Targets& targets, const std::string& 
 
 // The option for a page with reliability diagrams.
 void add_report(CLI::App& command, std::string& report) {
-  add_path(command, "--report", report, "standard output", "Write a page with the reliability diagram, as in report.html")
+  add_path(command, "--report", report, "standard output",
+           "Write a page with the reliability diagram to this file, whose name ends in .html")
       ->option_text("FILE");
+}
+
+// Refuses a name for the page that says something else, or that another file has.
+void check_report(std::string_view command, const std::string& report, const Files& files, const Targets& targets) {
+  if (report.empty()) return;
+  if (files::is_standard(report) && files::is_standard(files.out)) {
+    bad_input("{}: the result and --report are both standard output; name a file with -o or --report", command);
+  }
+  if (files::is_stream(report)) return;
+  std::string name = report;
+  if (const files::Packing* packing = files::packing_of(name)) name.resize(name.size() - packing->ending.size());
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (!name.ends_with(".html") && !name.ends_with(".htm")) {
+    bad_input("{}: --report must end in .html, got '{}'", command, report);
+  }
+  for (const std::string& other : {files.in, targets.file.path, files.out}) {
+    if (files::is_standard(other) || !files::same_file(report, other)) continue;
+    bad_input("{}: --report {} is the same file as {}", command, report,
+              other == files.out ? "-o " + other : files::input_name(other));
+  }
 }
 
 Reliability reliability_of(std::string title, const entropic::ExpectedCalibrationError& op, MatrixView<const double> p,
@@ -230,6 +254,7 @@ void add_fit(CLI::App& app, Program& program, const std::string& name, const std
       fmt::format("Example: entropic {} {}\n{}", name, labelled ? "labelled_scores.csv" : "scores.csv", kEverywhere));
   command.callback([=, &program] {
     program.action = [=, &files = program.files] {
+      check_report(name, *report, files, *targets);
       std::string page;
       const auto reported = [&](auto x, const std::vector<std::int64_t>& classes) {
         const double value = evaluate(x, classes);
@@ -311,6 +336,7 @@ void add_calibration(CLI::App& app, Program& program) {
   const auto report = std::make_shared<std::string>();
   const auto evaluate = [targets, report, &program](const Arguments& arguments) -> Evaluation {
     const auto asked = std::get<entropic::ExpectedCalibrationError>(made<entropic::Calibration>(arguments));
+    check_report(arguments.info.name, *report, program.files, *targets);
     return {[targets, asked, report, &files = program.files, name = arguments.info.name](Table p) {
       auto op = asked;
       op.sum_tolerance = asked.sum_tolerance.value_or(sum_tolerance(p));  // of the file's type, which is widened below

@@ -49,6 +49,16 @@ bool is_stream(const std::string& path) {
   return status && !status->regular && !status->folder;
 }
 
+bool same_file(const std::string& path, const std::string& other) {
+  // The real folder, because the file may not be there, and its name.
+  const auto place = [](const std::string& name) {
+    const std::string real = resolved(name);
+    const std::size_t slash = real.find_last_of("/\\");
+    return std::pair(resolved(slash == real.npos ? "." : real.substr(0, slash + 1)), real.substr(slash + 1));
+  };
+  return place(path) == place(other);
+}
+
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   close();
   number_ = other.number_;

@@ -45,6 +45,9 @@ std::string input_name(const std::string& path);
 // Whether `path` is standard input or output, a device or a pipe, whose name does not say what it holds.
 bool is_stream(const std::string& path);
 
+// Whether two names lead to the same file, which may not exist yet.
+bool same_file(const std::string& path, const std::string& other);
+
 class Descriptor {
  public:
   Descriptor() = default;

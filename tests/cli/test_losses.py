@@ -216,6 +216,30 @@ def test_calibration_reports(cli):
     assert not (cli.directory / "no.html").exists()
 
 
+@pytest.mark.parametrize("command", ["fit_temperature", "fit_target_entropy", "expected_calibration_error"])
+def test_a_report_replaces_no_other_file(cli, command):
+    """Nor gets a name that says something else. Nothing is computed before."""
+    cli.write("x.csv", "a,b\n0.25,0.75\n0.5,0.5\n0.25,0.75\n0.5,0.5\n")
+    cli.write("y.csv", "0\n1\n1\n0\n")
+    cli.write("x.html", (cli.directory / "x.csv").read_text())
+    (cli.directory / "link.html").symlink_to("x.html")
+    for name in "x.csv", "e.pdf", "html", "r.html.bz2", "r":
+        assert cli.error(command, "x.csv", "y.csv", "--report", name) == f"{command}: --report must end in .html, got '{name}'"
+    assert "--report must end" in cli.error(command, "no.csv", "no.csv", "--report", "e.pdf")
+    given = ["x.html", "y.csv", "--format-in", "csv", "--report"]
+    for name in "x.html", "./x.html", "link.html", cli.directory / "x.html":
+        assert cli.error(command, *given, name) == f"{command}: --report {name} is the same file as x.html"
+    given = ["x.csv", "y.csv", "--format-out", "csv", "-o", "new.html", "--report"]
+    for name in "new.html", "./new.html", cli.directory / "new.html":
+        assert cli.error(command, *given, name) == f"{command}: --report {name} is the same file as -o new.html"
+    message = cli.error(command, "x.csv", "y.csv", "--report", "-")
+    assert message == f"{command}: the result and --report are both standard output; name a file with -o or --report"
+    assert "<html" in cli.output(command, "x.csv", "y.csv", "--report", "-", "-o", "r.csv", "--quiet")
+    for name in "r.html", "r.HTM", "r.html.gz":
+        cli.output(command, "x.csv", "y.csv", "--report", name, "--quiet")
+        assert (cli.directory / name).exists()
+
+
 def test_a_temperature_at_an_end_of_its_range(cli):
     """The command says so, as Python does with TemperatureClampedWarning."""
     for labels, temperature in (("ab", 1e-3), ("ba", 1e3)):
