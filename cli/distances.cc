@@ -32,7 +32,7 @@ entropic::MatrixView<const double> as_row(Numbers& weights) {
 // The distances of the rows of the first file from those of the second or from its only row: calculate(first, second,
 // distances) gets equally many rows of both.
 template <class Op>
-Table of_rows(Numbers& first, Numbers& second, const auto& calculate) {
+Table of_rows(const Files& files, Numbers& first, Numbers& second, const auto& calculate) {
   const Table& others = second.table;
   if (others.rows != 1 && others.rows != first.table.rows) {
     bad_input("{}: {} has {} rows and {} has {}; only a single row is compared with all", Op::kDescription.name,
@@ -40,6 +40,10 @@ Table of_rows(Numbers& first, Numbers& second, const auto& calculate) {
   }
   const std::size_t rows = first.table.rows;
   const bool one_for_all = others.rows == 1;
+  if (!one_for_all) {
+    check_axes(files, first.table, second.path, others);
+    check_labels(files, first.table, second.path, others);
+  }
   if (one_for_all && rows != 1) {
     std::vector<double> repeated;
     repeated.reserve(rows * others.cols);
@@ -69,7 +73,7 @@ Table of_samples(const entropic::Wasserstein1d& op, const Pair& pair, const File
   lay_down(u.table);
   lay_down(v.table);
   Numbers a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
-  return of_rows<entropic::Wasserstein1d>(u, v, [&](auto x, auto y, auto distance) {
+  return of_rows<entropic::Wasserstein1d>(files, u, v, [&](auto x, auto y, auto distance) {
     naming_files({{"u", &u}, {"v", &v}, {"u_weights", &a}, {"v_weights", &b}},
                  [&] { entropic::wasserstein_1d<double>(op, x, y, as_row(a), as_row(b), distance); });
   });
@@ -89,7 +93,7 @@ Table of_histograms(const entropic::WassersteinHistogram& op, const Pair& pair, 
   }
   entropic::WassersteinHistogram tolerant = op;
   if (!op.sum_tolerance) tolerant.sum_tolerance = std::max(p.tolerance, q.tolerance);
-  return of_rows<entropic::WassersteinHistogram>(p, q, [&](auto x, auto y, auto distance) {
+  return of_rows<entropic::WassersteinHistogram>(files, p, q, [&](auto x, auto y, auto distance) {
     naming_files({{"support", &support}},
                  [&] { entropic::wasserstein_histogram<double>(tolerant, x, y, support.values(), distance); });
   });

@@ -152,14 +152,39 @@ void check_order(const Files& files, const Table& rows, const std::string& path,
   }
 }
 
+void check_axes(const Files& files, const Table& rows, const std::string& path, const Table& other) {
+  // The number of rows is checked elsewhere, and may not be known yet. It decides the first axis.
+  const auto between = [](const Table& table) { return std::vector(table.shape.begin() + 1, table.shape.end() - 1); };
+  if (rows.shape.size() <= 2 || other.shape.size() <= 2 || between(rows) == between(other)) return;
+  bad_input("{}: its shape is ({}), and that of {} is ({})", files::input_name(path), fmt::join(other.shape, ", "),
+            files::input_name(files.in), fmt::join(rows.shape, ", "));
+}
+
+void check_labels(const Files& files, const Table& rows, const std::string& path, const Table& other) {
+  if (!rows.label_column || !other.label_column) return;
+  for (std::size_t r = 0; r < rows.rows; ++r) {
+    const std::size_t at = rows.first_row + r;
+    if (rows.labels[r] == other.labels[at]) continue;
+    const std::string place = rows.places ? rows.places->text(r, std::nullopt) : "";
+    Origin(other, path)
+        .refuse(fmt::format("the label is {}, and {}{} has {} in row {}", files::in_quotes(other.labels[at]),
+                            files::input_name(files.in), place, files::in_quotes(rows.labels[r]), at),
+                "; rows are compared in their order", true);
+  }
+}
+
 void SecondFile::check_columns(const Files& files, const Table& rows) const {
-  if (table_.cols == rows.cols) return check_order(files, rows, path, table_);
+  if (table_.cols == rows.cols) {
+    if (!beside_all()) check_axes(files, rows, path, table_);
+    return check_order(files, rows, path, table_);
+  }
   bad_input("{}: it has {} columns, and {} has {}", files::input_name(path), table_.cols, files::input_name(files.in),
             rows.cols);
 }
 
 void SecondFile::check_rows(const Files& files, const Table& rows) const {
-  if (beside_all() || table_.rows >= rows.first_row + rows.rows) return;
+  if (beside_all()) return;
+  if (table_.rows >= rows.first_row + rows.rows) return check_labels(files, rows, path, table_);
   bad_input("{}: it has {} rows, fewer than {}{}", files::input_name(path), table_.rows, files::input_name(files.in), advice());
 }
 

@@ -50,6 +50,11 @@ Table read_other(const Files& files, const std::string& path);
 // are compared in their order. Different names are fine.
 void check_order(const Files& files, const Table& rows, const std::string& path, const Table& other);
 
+// Refuse a file, `path`, whose rows are paired with those of FILE, if both are arrays of more than two axes that differ in one
+// before the last, or if both have labels and a row has another one.
+void check_axes(const Files& files, const Table& rows, const std::string& path, const Table& other);
+void check_labels(const Files& files, const Table& rows, const std::string& path, const Table& other);
+
 // A second file whose rows are matched with those of FILE. All of it is read when the first row is wanted.
 class SecondFile {
  public:

@@ -460,3 +460,63 @@ def test_two_files_have_their_columns_in_one_order(cli):
     for second in ("x,y\n0.1,0.9\n", "a,y\n0.1,0.9\n", "0.1,0.9\n"):
         assert cli.output("kl_divergence", "p.csv", cli.write("q.csv", second)) == want
     cli.output("softmax_loss", "p.csv", cli.write("y.csv", "b\n1\n"))
+
+
+def test_two_files_have_their_rows_in_one_order(cli):
+    cli.write("p.csv", "l,a,b\nx,0.5,0.5\ny,0.1,0.9\n")
+    cli.write("q.csv", "l,a,b\ny,0.1,0.9\nx,0.5,0.5\n")
+    cli.write("q.jsonl", '{"l": "x", "p": [0.5, 0.5]}\n{"l": "z", "p": [0.1, 0.9]}\n')
+    cli.write("y.csv", "l,class\nx,0\nz,1\n")
+    for command in ("kl_divergence", "softmax_loss", "distillation_loss", "wasserstein_histogram", "wasserstein_1d"):
+        for second, place, label, first in (("q.csv", "2:1", "y", "2 has 'x'"), ("q.jsonl", "2", "z", "3 has 'y'")):
+            message = cli.error(command, "p.csv", second, "-o", "r.csv")
+            assert message == f"{second}:{place}: the label is '{label}', and p.csv:{first}; rows are compared in their order"
+    for command in ("softmax_loss", "fit_temperature", "expected_calibration_error"):
+        message = cli.error(command, "p.csv", "y.csv")
+        assert message == "y.csv:3:1: the label is 'z', and p.csv:3 has 'y'; rows are compared in their order"
+    assert cli.error("kl_divergence", "p.csv", "q.csv", "--rows", "1:").startswith(
+        "q.csv:3:1: the label is 'x', and p.csv:3 has"
+    )
+    # Points are not paired, a single row is compared with all, and a file may lack labels.
+    cli.output("sinkhorn_divergence", "p.csv", "q.csv", "--epsilon", 1)
+    for text in ("l,a,b\nz,0.5,0.5\n", "a,b\n0.5,0.5\n0.1,0.9\n", (cli.directory / "p.csv").read_text()):
+        cli.output("kl_divergence", "p.csv", cli.write("q.csv", text))
+        cli.output("wasserstein_histogram", "p.csv", "q.csv")
+
+
+def test_labels_of_many_rows(cli):
+    rows = [f"r{i},0.5,0.5\n" for i in range(60_000)]
+    cli.write("p.csv", "".join(rows))
+    rows[50_001] = "s,0.5,0.5\n"
+    cli.write("q.csv", "".join(rows))
+    for options in ([], ["--rows", "50000:"]):
+        message = cli.error("kl_divergence", "p.csv", "q.csv", *options, "-o", "r.csv")
+        assert message.startswith("q.csv:50002:1: the label is 's', and p.csv:50002 has 'r50001'; ")
+
+
+def test_two_arrays_have_their_rows_along_the_same_axes(cli):
+    """As in Python, though as many rows lie along others."""
+    p = np.full((2, 3, 4), 0.25)
+    cli.save("p.npy", p)
+    cli.save("flat.npy", p.reshape(6, 4))
+    cli.save("q.npy", p.reshape(3, 2, 4))
+    cli.save("one.npy", p[:1, :1])
+    cli.save("few.npy", p[0])
+    for name, array in ("p", p), ("q", p.reshape(3, 2, 4)):
+        cli.write(f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in array.tolist()))
+    for command in ("kl_divergence", "distillation_loss", "softmax_loss", "wasserstein_1d"):
+        for first, second, shapes in (
+            ("p.npy", "q.npy", ["3, 2, 4", "2, 3, 4"]),
+            ("p.npy", "q.jsonl", ["3, 2, 4", "2, 3, 4"]),
+            ("p.jsonl", "q.npy", ["3, 2, 4", "2, 3, 4"]),
+        ):
+            message = cli.error(command, first, second, "-o", "r.npy")
+            assert message == f"{second}: its shape is ({shapes[0]}), and that of {first} is ({shapes[1]})"
+        for first, second in (("p.npy", "p.npy"), ("p.npy", "p.jsonl"), ("p.jsonl", "p.npy"), ("p.npy", "flat.npy")):
+            cli.output(command, first, second, "-o", "r.npy")
+            assert np.load(cli.directory / "r.npy").shape == (2, 3)
+        assert "rows" in cli.error(command, "p.npy", "few.npy")
+    for command in "kl_divergence", "wasserstein_1d":
+        cli.output(command, "p.npy", "one.npy", "-o", "r.npy")
+    # A part of an array is a list of rows.
+    assert len(cli.output("kl_divergence", "p.npy", "q.npy", "--rows", "1:3").splitlines()) == 2
