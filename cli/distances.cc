@@ -69,7 +69,7 @@ Table of_rows(const Files& files, Numbers& first, Numbers& second, const auto& c
 
 Table of_samples(const entropic::Wasserstein1d& op, const Pair& pair, const Files& files) {
   constexpr std::string_view kName = entropic::Wasserstein1d::kDescription.name;
-  Numbers u = doubles(files, files.in), v = doubles(files, pair.second);
+  Numbers u = doubles(files, files.in), v = doubles(files, pair.second, Holds::same, u.table.width);
   lay_down(u.table);
   lay_down(v.table);
   Numbers a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
@@ -80,7 +80,7 @@ Table of_samples(const entropic::Wasserstein1d& op, const Pair& pair, const File
 }
 
 Table of_histograms(const entropic::WassersteinHistogram& op, const Pair& pair, const Files& files) {
-  Numbers p = doubles(files, files.in), q = doubles(files, pair.second);
+  Numbers p = doubles(files, files.in), q = doubles(files, pair.second, Holds::same, p.table.width);
   if (p.table.cols != q.table.cols) {
     bad_input("wasserstein_histogram: {} has {} columns and {} has {}", files::input_name(files.in), p.table.cols,
               files::input_name(pair.second), q.table.cols);
@@ -109,7 +109,7 @@ double distance_of(const entropic::SinkhornDivergence& op, auto... arguments) {
 template <class Op>
 Table of_points(const Op& op, const Pair& pair, const Files& files) {
   constexpr std::string_view kName = Op::kDescription.name;
-  Numbers x = doubles(files, files.in), y = doubles(files, pair.second);
+  Numbers x = doubles(files, files.in), y = doubles(files, pair.second, Holds::same, x.table.width);
   check_order(files, x.table, pair.second, y.table);
   Numbers a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
   Table table;
@@ -186,7 +186,7 @@ void add_sliced(CLI::App& app, Program& program) {
     if (options->projections < 1) bad_input("{}: --projections must be above 0, got {}", kName, options->projections);
     program.action = [op = std::get<entropic::SlicedWasserstein>(made<entropic::Transport>(*arguments)), options,
                       &files = program.files] {
-      Numbers x = doubles(files, files.in), y = doubles(files, options->second);
+      Numbers x = doubles(files, files.in), y = doubles(files, options->second, Holds::same, x.table.width);
       check_order(files, x.table, options->second, y.table);
       Numbers a = weights_of(kName, files, options->weights), b = weights_of(kName, files, options->second_weights);
       Numbers directions = weights_of(kName, files, "");

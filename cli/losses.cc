@@ -28,7 +28,7 @@ struct Targets {
 
 // All rows of TARGET. `soft`: several columns are a distribution.
 const Table& table_of(Targets& targets, const Files& files, const Table& scores, bool soft = false) {
-  const Table& all = targets.file.table(files, [&](Table& table) {
+  const Table& all = targets.file.table(files, scores, [&](Table& table) {
     // An array without the last axis of the scores holds one class for each row.
     const std::vector<std::size_t> lead(scores.shape.begin(), scores.shape.end() - 1);
     if (table.shape.size() == 1 || (lead.size() > 1 && table.shape == lead)) {
@@ -286,6 +286,7 @@ void add_losses(CLI::App& app, Program& program) {
     const TargetKind kind = kind_of(info.name);
     if (!may_be_classes(kind)) {
       const bool of_labels = kind == TargetKind::labels;
+      targets->file.holds = Holds::same;  // it has FILE's columns
       CLI::App& command = add_operation(
           app, program, info, evaluate,
           {.input = of_labels ? "scores.csv labels" : "scores.csv teacher_scores", .output = "result.csv", .second = true});

@@ -35,7 +35,7 @@ Table Pairs::compared(const entropic::Divergence& op, Table p) const {
   const bool of_distributions = std::visit([](const auto& one) { return one.input == entropic::Input::probs; }, op);
   const auto as_numbers = of_distributions ? as_distributions : as_doubles;
   if (others->path.empty()) files::bad_input("{}: Q is missing; it is the file that P is compared with", name);
-  const Table& q = others->table(files, [&](Table& table) {
+  const Table& q = others->table(files, p, [&](Table& table) {
     if (table.values.index() != p.values.index()) table.values = as_numbers(table);
   });
   others->check_columns(files, p);
@@ -108,6 +108,7 @@ void add_measures(CLI::App& app, Program& program) {
   add_family<entropic::Measure>(app, program, each(of_rows), probabilities);
   for (const OperationInfo& info : entropic::family_info<entropic::Divergence>().operations) {
     const auto others = std::make_shared<SecondFile>("Q", true);
+    others->holds = Holds::same;
     const auto evaluate = [others, &program](const Arguments& arguments) -> Evaluation {
       const Pairs pairs = {others, program.files};
       return {[pairs, op = made<entropic::Divergence>(arguments)](Table p) { return pairs.compared(op, std::move(p)); },

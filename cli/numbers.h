@@ -22,8 +22,8 @@ struct Numbers {
   entropic::MatrixView<const double> rows() { return {values().data(), table.rows, table.cols}; }
 };
 
-inline Numbers doubles(const Files& files, const std::string& path) {
-  Table table = read_other(files, path);
+inline Numbers doubles(const Files& files, const std::string& path, Holds holds = Holds::other, std::size_t width = 0) {
+  Table table = read_other(files, path, holds, width);
   const double tolerance = sum_tolerance(table);
   table.values = as_doubles(table);
   const Origin origin(table, path);
@@ -50,8 +50,9 @@ inline void naming_files(const Given& given, const auto& solve) {
 }
 
 // Numbers in one row or one column.
-inline Numbers one_line(std::string_view command, std::string_view what, const Files& files, const std::string& path) {
-  Numbers numbers = doubles(files, path);
+inline Numbers one_line(std::string_view command, std::string_view what, const Files& files, const std::string& path,
+                        Holds holds = Holds::other) {
+  Numbers numbers = doubles(files, path, holds);
   if (numbers.table.rows != 1 && numbers.table.cols != 1) {
     bad_input("{}: {} must be one row or one column of {}, got {} x {}", command, files::input_name(path), what,
               numbers.table.rows, numbers.table.cols);

@@ -34,7 +34,7 @@ struct Source {
 
 Source source_of(const Files& files) {
   if (files.more.empty()) {
-    const files::Format& format = files::input_format(files.in, files.in_format);
+    const files::Format& format = files::input_format(files.in, files.in_format, files.reading.advised.format);
     greet_keyboard(files);
     const auto input = std::make_shared<files::Input>(files.in);
     return {files::open(format, input, files.reading), [input] { return input->position(); }, input->size()};
@@ -106,7 +106,7 @@ void note(const Files& files, std::string_view what) {
 
 Table read_table(const Files& files) { return files::read_all(source_of(files).reader); }
 
-Table read_other(const Files& files, const std::string& path) {
+Table read_other(const Files& files, const std::string& path, Holds holds, std::size_t width) {
   Files other;
   if (path == files.in) {
     other = files;
@@ -116,23 +116,47 @@ Table read_other(const Files& files, const std::string& path) {
   }
   other.in = path;
   other.quiet = files.quiet;
-  const bool alike = &files::input_format(files.in, files.in_format) == &files::input_format(path, "");
-  if (alike) {
-    other.reading.key = files.reading.key;
-    other.reading.header = files.reading.header;
-    other.reading.delimiter = files.reading.delimiter;
-    other.reading.missing = files.reading.missing;
+  const files::ReadOptions& given = files.reading;
+  files::ReadOptions& reading = other.reading;
+  reading.advised = {.header = true, .delimiter = false, .columns = false, .missing = false, .key = false, .format = false};
+  if (holds == Holds::alone) {
+    const std::string_view format = files::input_format(path, "", false).name;
+    if (format == "csv" || format == "tsv") reading.header = given.header;
+    return read_table(other);
   }
+  const bool same = holds == Holds::same;
+  const files::Format* const ending = files::format_by_ending(path);
+  // A pipe has a format without an ending.
+  reading.advised.format =
+      ending == nullptr ? same || !files::is_stream(path) : same && ending == files::format_by_ending(files.in);
+  if (reading.advised.format) other.in_format = files.in_format;
+  const files::Format& format = files::input_format(path, other.in_format, reading.advised.format);
+  const bool alike = &files::input_format(files.in, files.in_format) == &format;
+  reading.advised.header = reading.advised.delimiter = reading.advised.missing = reading.advised.key = alike;
+  if (alike) {
+    reading.key = given.key;
+    reading.header = given.header;
+    reading.delimiter = given.delimiter;
+    reading.missing = given.missing;
+  }
+  if (alike && same) {
+    reading.advised.columns = reading.shared = true;
+    reading.label = given.label;
+    reading.columns = given.columns;
+    reading.exclude = given.exclude;
+    reading.width = width;
+  }
+  if (!same) reading.first_label = given.label;
   return read_table(other);
 }
 
-const Table& SecondFile::table(const Files& files, const std::function<void(Table&)>& prepare) {
+const Table& SecondFile::table(const Files& files, const Table& rows, const std::function<void(Table&)>& prepare) {
   std::call_once(once_, [&] {
     try {
       if (files::is_standard(path) && files::is_standard(files.in)) {
         bad_input("standard input can be only one of the files");
       }
-      table_ = read_other(files, path);
+      table_ = read_other(files, path, holds, rows.width);
       prepare(table_);
     } catch (...) {
       failure_ = std::current_exception();

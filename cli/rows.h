@@ -42,9 +42,15 @@ void note(const Files& files, std::string_view what);
 // All of the input.
 Table read_table(const Files& files);
 
-// All of a file other than FILE. The options --key, --header, --delimiter and --missing apply to it if it has the same format
-// as FILE; no other option of FILE does.
-Table read_other(const Files& files, const std::string& path);
+// What a file other than FILE holds: the same as FILE, such as distributions to compare with, or something else, such as
+// classes or weights; or the command has no FILE.
+enum class Holds { same, other, alone };
+
+// All of such a file. --format-in applies to it if its name has no ending of a format or, if it holds the same, FILE's ending.
+// If it then has FILE's format, --key, --header, --delimiter and --missing apply and, if it holds the same, --labels, --columns
+// and --exclude, as far as it has these columns; `width` is Table::width of FILE. If it holds something else, the first column
+// has labels if --labels names it. A command without FILE has only --header. Messages advise no other options.
+Table read_other(const Files& files, const std::string& path, Holds holds, std::size_t width = 0);
 
 // Refuses a file, `path`, with a column that stands at another place than in FILE, whose rows are `rows`: the columns of both
 // are compared in their order. Different names are fine.
@@ -62,9 +68,10 @@ class SecondFile {
   explicit SecondFile(std::string_view name, bool one_for_all = false) : name_(name), one_for_all_(one_for_all) {}
 
   std::string path;
+  Holds holds = Holds::other;
 
-  // Its rows, after prepare(them) has been called once. Several threads may ask.
-  const Table& table(const Files& files, const std::function<void(Table&)>& prepare);
+  // Its rows, after prepare(them) has been called once. Several threads may ask. `rows` are those of FILE.
+  const Table& table(const Files& files, const Table& rows, const std::function<void(Table&)>& prepare);
 
   // Its rows, which have been read.
   const Table& all() const { return table_; }

@@ -37,9 +37,9 @@ struct Problem {
   std::vector<double> f, g;
 
   Problem(std::string_view command, const Plan& options, const Files& files)
-      : from(one_line(command, "masses", files, options.a)),
-        to(one_line(command, "masses", files, options.b)),
-        cost(doubles(files, options.cost)),
+      : from(one_line(command, "masses", files, options.a, Holds::alone)),
+        to(one_line(command, "masses", files, options.b, Holds::alone)),
+        cost(doubles(files, options.cost, Holds::alone)),
         plan(cost.table) {
     f.resize(from.values().size());
     g.resize(to.values().size());

@@ -212,7 +212,8 @@ void refuse_columns(const ReadOptions& options, std::string_view name, std::stri
   bad_input("{}: --{} is for columns of .csv and .tsv; {} has none with names", name, option, what);
 }
 
-std::size_t chosen_key(const std::vector<std::string_view>& keys, const std::string& key, std::string_view name) {
+std::size_t chosen_key(const std::vector<std::string_view>& keys, const ReadOptions& options, std::string_view name) {
+  const std::string& key = options.key;
   if (keys.empty()) bad_input("{}: there is no array in the file", name);
   if (key.empty() && keys.size() == 1) return 0;
   std::string shown;
@@ -223,7 +224,9 @@ std::size_t chosen_key(const std::vector<std::string_view>& keys, const std::str
     }
     shown += (shown.empty() ? "" : ", ") + in_quotes(known);
   }
-  if (key.empty()) bad_input("{}: there are several arrays: {}; choose one with --key", name, shown);
+  if (key.empty()) {
+    bad_input("{}: there are several arrays: {}{}", name, shown, options.advised.key ? "; choose one with --key" : "");
+  }
   const auto found = std::find(keys.begin(), keys.end(), key);
   if (found == keys.end()) bad_input("{}: there is no array {}; the file has {}", name, in_quotes(key), shown);
   return static_cast<std::size_t>(found - keys.begin());

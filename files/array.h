@@ -41,8 +41,8 @@ Table without_numbers(const Table& table);
 // `rows`.
 std::string npy_header(const Table& table, std::optional<std::size_t> rows);
 
-// The index of the chosen array: the one called `key` or, without a key, the only one.
-std::size_t chosen_key(const std::vector<std::string_view>& keys, const std::string& key, std::string_view name);
+// The index of the chosen array: the one that the options name or, without a key, the only one.
+std::size_t chosen_key(const std::vector<std::string_view>& keys, const ReadOptions& options, std::string_view name);
 
 // The table's shape, with `rows` in place of the first length if given.
 std::vector<std::size_t> final_shape(const Table& table, std::optional<std::size_t> rows);

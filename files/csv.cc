@@ -31,8 +31,9 @@ class CsvReader {
  public:
   CsvReader(std::shared_ptr<Input> input, char separator, const ReadOptions& options)
       : name_(input->name()),
-        text_(input, separator == '\t' ? " \r" : " \t\r",
-              [separator](std::string_view text) { return first_row(text, separator); }),
+        text_(
+            input, separator == '\t' ? " \r" : " \t\r",
+            [separator](std::string_view text) { return first_row(text, separator); }, options),
         separator_(separator),
         options_(options) {
     if (!options.key.empty()) bad_input("{}: only .npz, .jsonl and .safetensors files have a key", name_);
@@ -45,6 +46,7 @@ class CsvReader {
     Table& table = piece.table;
     table.first_row = rows_;
     rows_ += table.rows;
+    table.width = roles_.size();
     table.cols = static_cast<std::size_t>(std::count(roles_.begin(), roles_.end(), Role::number));
     table.shape = {table.rows, table.cols};
     table.header = header_;
@@ -87,7 +89,7 @@ class CsvReader {
   enum class Role : char { number, label, keep, none };
 
   [[noreturn]] void not_a_number(const Cell& cell, std::size_t column, std::string_view hint = "") const {
-    if (is_missing(cell.text()) && hint.empty()) hint = kOnMissing;
+    if (is_missing(cell.text()) && hint.empty() && options_.advised.missing) hint = kOnMissing;
     if (cell.text().empty()) bad_input("{}:{}:{}: empty cell{}", name_, cell.line, column + 1, hint);
     bad_input("{}:{}:{}: {} is not a number{}{}", name_, cell.line, column + 1, in_quotes(cell.text()), typeset(cell.text()),
               hint);
@@ -181,6 +183,13 @@ class CsvReader {
     check_separator(std::string_view(piece.text).substr(0, header_size));
     check_line_end(std::string_view(piece.text).substr(0, header_size), piece.line);
 
+    if (options_.shared || !options_.first_label.empty()) {
+      std::vector<std::string> names;
+      for (const Cell& cell : first) names.emplace_back(is_number(cell.text()) ? "" : cell.text());
+      if (options_.header == false) names.clear();
+      fit(options_, names, has_second ? second.size() : first.size());
+    }
+
     // R leaves out the corner; pandas leaves it empty.
     comment_ = piece.text.starts_with('#');
     const bool named = counted_label() == 0;  // by the caller, who may have any labels
@@ -229,10 +238,11 @@ class CsvReader {
     for (const char other : {';', '\t', ','}) {
       if (other == separator_ || count_outside_quotes(first_line, other) == 0) continue;
       if (other != ';' && count_outside_quotes(first_line, separator_) > 0) continue;
-      bad_input("{}:1: the cells look separated by {}; if they are, give --delimiter {}{}", name_,
-                other == ';'   ? "semicolons"
-                : other == ',' ? "commas"
-                               : "tabs",
+      const std::string_view others = other == ';' ? "semicolons" : other == ',' ? "commas" : "tabs";
+      if (!options_.advised.delimiter) {
+        bad_input("{}:1: the cells look separated by {} instead of {}", name_, others, separator_ == ',' ? "commas" : "tabs");
+      }
+      bad_input("{}:1: the cells look separated by {}; if they are, give --delimiter {}{}", name_, others,
                 separator_name(other), other == ';' ? " (numbers may have decimal commas then)" : "");
     }
   }
@@ -264,6 +274,10 @@ class CsvReader {
       // A column of row numbers holds no scores.
       if (!names.empty() && chosen.empty() && width > 1 && roles_[0] == Role::number && label_column_ != 0 &&
           names_rows(names[0]) && is_number(first_data[0].text())) {
+        if (!options_.advised.columns) {
+          bad_input("{}:1:1: column {} may be numbers or the rows' names; leave it out of the file", name_,
+                    in_quotes(names[0]));
+        }
         bad_input(
             "{}:1:1: column {} may be scores or the rows' names: --labels 1 takes it as names, --exclude 1 leaves it out, "
             "--columns 1-{} takes it as scores",
@@ -333,7 +347,8 @@ class CsvReader {
     if (words.size() == width) {
       // Of numbers with a typeset minus sign or space, it is a row.
       for (const std::size_t c : words) {
-        if (is_number(without_typesetting(first[c].text()))) not_a_number(first[c], c, " (if it is a name: --header)");
+        if (!is_number(without_typesetting(first[c].text()))) continue;
+        not_a_number(first[c], c, options_.advised.header ? " (if it is a name: --header)" : "");
       }
       return true;
     }
@@ -349,7 +364,8 @@ class CsvReader {
     if (!options_.columns.empty() || !options_.exclude.empty() || !options_.keep.empty()) return false;
     const std::size_t bad = options_.label.empty() && words[0] == 0 ? words[1] : words[0];
     not_a_number(first[bad], bad,
-                 ", though other cells of this first line are (a header holds no numbers; --header and --no-header decide)");
+                 fmt::format(", though other cells of this first line are (a header holds no numbers{})",
+                             options_.advised.header ? "; --header and --no-header decide" : ""));
   }
 
   // Some programs number columns without names. If this line counts columns from 0, their number; otherwise 0.
@@ -367,8 +383,8 @@ class CsvReader {
   void check_first_line(const std::vector<Cell>& first) const {
     const std::size_t count = counted(first);
     if (count < 2) return;
-    bad_input("{}:1: the first line, 0 to {}, may be names or scores: --header takes it as names, --no-header as scores", name_,
-              count - 1);
+    bad_input("{}:1: the first line, 0 to {}, may be names or scores{}", name_, count - 1,
+              options_.advised.header ? ": --header takes it as names, --no-header as scores" : "; names need a letter");
   }
 
   std::optional<std::size_t> find_labels(const std::vector<Cell>& first_data, const std::vector<bool>& chosen,
@@ -384,12 +400,9 @@ class CsvReader {
     const Cell& cell = first_data[c];
     if (!chosen.empty() && cell.text().empty()) return std::nullopt;
     if (cell.text().empty() || (is_missing(cell.text()) && chosen.empty())) not_a_number(cell, c);
-    if (resembles_number(cell.text()) && chosen.empty()) {
-      not_a_number(cell, c, fmt::format(" (if it is a label: --labels {})", c + 1));
-    }
     // In a file of one line a label cannot be told from a typing error, unless it stands where labels usually do.
-    if (!has_second && c != 0) {
-      not_a_number(cell, c, fmt::format(" (if it is a label: --labels {})", c + 1));
+    if ((resembles_number(cell.text()) && chosen.empty()) || (!has_second && c != 0)) {
+      not_a_number(cell, c, options_.advised.columns ? fmt::format(" (if it is a label: --labels {})", c + 1) : "");
     }
     return c;
   }
@@ -423,8 +436,10 @@ class CsvReader {
         case Role::label:
           // A typing error in the first row or a header with numbers must not turn a column of scores into labels.
           if (found_label_ && is_number(cell.text())) {
-            bad_input("{}:{}:{}: {} is not a number, but line {} has one there (if these are labels: --labels {}{})", name_,
-                      first_label_line_, c + 1, in_quotes(first_label_), cell.line, c + 1, label_hint_);
+            const std::string advice =
+                options_.advised.columns ? fmt::format(" (if these are labels: --labels {}{})", c + 1, label_hint_) : "";
+            bad_input("{}:{}:{}: {} is not a number, but line {} has one there{}", name_, first_label_line_, c + 1,
+                      in_quotes(first_label_), cell.line, advice);
           }
           table.labels.emplace_back(cell.text());
           continue;

@@ -12,9 +12,6 @@
 #include "system.h"
 
 namespace files {
-namespace {
-
-// The format that the ending of a file's name says, ignoring .gz and .zst, or nullptr.
 const Format* format_by_ending(std::string_view path) {
   if (const Packing* packing = packing_of(path)) path.remove_suffix(packing->ending.size());
   const std::size_t dot = path.rfind('.');
@@ -24,6 +21,8 @@ const Format* format_by_ending(std::string_view path) {
   const auto* found = std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& f) { return f.name == ending; });
   return found == std::end(kFormats) ? nullptr : found;
 }
+
+namespace {
 
 // Refuses formats that other programs read, and names these programs.
 void refuse_known(const std::string& path) {
@@ -58,20 +57,18 @@ std::vector<std::string> output_format_names() {
   return names;
 }
 
-const Format& input_format(const std::string& path, const std::string& name) {
+const Format& input_format(const std::string& path, const std::string& name, bool advised) {
   const Format* format = format_by_ending(name.empty() ? path : "." + name);
   if (format == nullptr && name.empty() && is_stream(path)) return kFormats[0];
   if (format == nullptr && path.ends_with(".json") && name.empty()) {
-    bad_input(
-        "{}: JSON is read as lines, .jsonl (jq -c '.[]' {} makes them from an array of rows), or as the reply of a language "
-        "model's server, with --format-in logprobs",
-        path, path);
+    bad_input("{}: JSON is read as lines, .jsonl (jq -c '.[]' {} makes them from an array of rows){}", path, path,
+              advised ? ", or as the reply of a language model's server, with --format-in logprobs" : "");
   }
   if (format == nullptr) {
     const std::optional<sys::Status> status = sys::status_of(path);
     if (status && status->folder) throw SystemFailure(path, EISDIR);
     refuse_known(path);
-    bad_input("{}: the name ends in none of {}; --format-in names the format", path, format_endings());
+    bad_input("{}: the name ends in none of {}{}", path, format_endings(), advised ? "; --format-in names the format" : "");
   }
   return *format;
 }
@@ -96,6 +93,35 @@ std::string Places::text(std::size_t row, std::optional<std::size_t> column) con
     place.cell += cells.empty() ? *column + 1 : cells.at(*column);
   }
   return fmt::format(":{}:{}", place.line, place.cell);
+}
+
+void fit(ReadOptions& options, const std::vector<std::string>& names, std::size_t width) {
+  if (names.size() > 1 && !options.first_label.empty() && names[0] == options.first_label) options.label = names[0];
+  if (!options.shared) return;
+  const auto known = [&](std::string_view text) {
+    const bool number = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+    return std::ranges::find(names, text) != names.end() || (number && width > 0 && width == options.width);
+  };
+  // Whether the file has all columns of a list, or of one item of it, such as a-c.
+  const auto has = [&](std::string_view item) {
+    bool found = known(item);
+    for (std::size_t dash = item.find('-', 1); !found && dash != item.npos; dash = item.find('-', dash + 1)) {
+      found = known(item.substr(0, dash)) && known(item.substr(dash + 1));
+    }
+    return found;
+  };
+  const auto items_of = [&](std::string_view list) {
+    std::vector<std::string> items;
+    while (!list.empty()) {
+      const std::string_view item = list.substr(0, list.find(','));
+      if (has(item)) items.emplace_back(item);
+      list.remove_prefix(std::min(item.size() + 1, list.size()));
+    }
+    return items;
+  };
+  if (!known(options.label)) options.label.clear();
+  options.exclude = fmt::format("{}", fmt::join(items_of(options.exclude), ","));
+  if (fmt::format("{}", fmt::join(items_of(options.columns), ",")) != options.columns) options.columns.clear();
 }
 
 bool Reader::next(Piece& piece, std::size_t numbers) const {

@@ -36,7 +36,21 @@ struct ReadOptions {
   std::size_t first_row = 0, end_row = kAllRows;
   char delimiter = 0;  // between cells; 0: the format decides. With a semicolon numbers may have decimal commas
   Missing missing = Missing::error;
+
+  // For a file beside the one that the options were given for.
+  bool shared = false;           // labels and columns that it does not have are ignored
+  std::size_t width = 0;         // the other file's Table::width: numbers of columns count if the file has as many
+  std::string first_label = {};  // the first of several columns holds labels if it has this name
+
+  // What messages may advise: options that the command has and that act on this file.
+  struct Advised {
+    bool header = true, delimiter = true, columns = true, missing = true, key = true, format = true;
+  };
+  Advised advised = {};
 };
+
+// Takes from the options what a file with these columns or fields does not have, and gives it the label that it has.
+void fit(ReadOptions& options, const std::vector<std::string>& names, std::size_t width);
 
 // Some rows on their way from a file to a table.
 struct Piece {
@@ -121,9 +135,12 @@ std::string format_endings();
 std::vector<std::string> format_names();
 std::vector<std::string> output_format_names();
 
-// The format called `name` or, without a name, the one of the file's ending, ignoring .gz and .zst. Standard input, standard
-// output, pipes and devices are CSV. Throw BadInput.
-const Format& input_format(const std::string& path, const std::string& name);
+// The format that the ending of a file's name says, ignoring .gz and .zst, or nullptr.
+const Format* format_by_ending(std::string_view path);
+
+// The format called `name` or, without a name, the one of the file's ending. Standard input, standard output, pipes and devices
+// are CSV. Throw BadInput. `advised`: the message may advise --format-in.
+const Format& input_format(const std::string& path, const std::string& name, bool advised = true);
 const Format& output_format(const std::string& path, const std::string& name = {});
 
 // The rows of a file in this format that the options ask for.

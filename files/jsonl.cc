@@ -28,7 +28,7 @@ bool is_blank_line(std::string_view line) { return line.find_first_not_of(" \t\r
 class JsonlReader {
  public:
   JsonlReader(std::shared_ptr<Input> input, const ReadOptions& options)
-      : text_(std::move(input), " \t\r", first_line, true), options_(options) {
+      : text_(std::move(input), " \t\r", first_line, options, true), options_(options) {
     if (options_.label.empty() && options.labels > 0) {
       bad_input("{}: the labels of a .jsonl are a field; name it with --labels NAME", text_.name());
     }
@@ -40,6 +40,9 @@ class JsonlReader {
     if (!layout_) {
       std::size_t at = 0, line = piece.line;
       for (; is_blank_line(line_at(piece.text, at)); ++line) at += line_at(piece.text, at).size() + 1;
+      if (options_.shared || !options_.first_label.empty()) {
+        fit(options_, Lines(text_.name(), line, options_).names_of(line_at(piece.text, at)), 0);
+      }
       layout_ = Lines(text_.name(), line, options_).layout_of(line_at(piece.text, at));
     }
     Table& table = piece.table;

@@ -85,6 +85,17 @@ class Lines {
   Lines(std::string_view name, std::size_t first_line, const ReadOptions& options)
       : name_(name), line_(first_line), options_(options) {}
 
+  // The names of this line's fields, if it is an object.
+  std::vector<std::string> names_of(std::string_view line) {
+    std::vector<std::string> names;
+    on_document(line, [&](json::document document) {
+      names.clear();
+      if (type_of(document) != json::json_type::object) return;
+      for (json::field field : document.get_object()) names.emplace_back(std::string_view(field.unescaped_key()));
+    });
+    return names;
+  }
+
   // The layout of a file with this first line.
   Layout layout_of(std::string_view line) {
     Layout layout;
@@ -258,8 +269,8 @@ class Lines {
     if (!arrays.empty() || !layout.key.empty()) {
       layout.form = Form::keyed;
       if (layout.key.empty() && arrays.size() > 1) {
-        wrong("there are several arrays: {}, {}{}; choose one with --key", in_quotes(arrays[0]), in_quotes(arrays[1]),
-              arrays.size() > 2 ? ", ..." : "");
+        wrong("there are several arrays: {}, {}{}{}", in_quotes(arrays[0]), in_quotes(arrays[1]),
+              arrays.size() > 2 ? ", ..." : "", options_.advised.key ? "; choose one with --key" : "");
       }
       if (layout.key.empty()) layout.key = arrays[0];  // which may be called ""
       if (label) layout.label_column = 0;
@@ -270,7 +281,8 @@ class Lines {
     }
     choose_columns(words, names, layout);
     if (std::find(layout.header.begin(), layout.header.end(), outer) != layout.header.end() && !inner.empty()) {
-      wrong("{} is an object with an array in it; choose that with --key {}", in_quotes(outer), inner);
+      wrong("{} is an object with an array in it{}", in_quotes(outer),
+            options_.advised.key ? "; choose that with --key " + inner : "");
     }
     if (layout.header.empty()) wrong("there are no numbers");
     layout.form = Form::named;
@@ -315,14 +327,16 @@ class Lines {
     }
     for (const std::string& name : names) {
       if (options_.columns.empty() && taken_for_rows(name, layout)) {
+        if (!options_.advised.columns) wrong("{} looks like a name for rows; leave it out of the file", in_quotes(name));
         wrong("{} looks like a name for rows; --labels {} takes it as the label, --exclude {} leaves it out, --columns chooses",
               in_quotes(name), name, name);
       }
     }
     for (const std::string& word : words) {
       if (std::find(layout.header.begin(), layout.header.end(), word) == layout.header.end()) continue;
-      wrong("{} is neither a number nor the label, which is {}; --columns chooses fields, --key chooses an array",
-            in_quotes(word), in_quotes(layout.label_key));
+      wrong("{} is neither a number nor the label, which is {}{}{}", in_quotes(word), in_quotes(layout.label_key),
+            options_.advised.columns ? "; --columns chooses fields" : "",
+            options_.advised.columns && options_.advised.key ? ", --key chooses an array" : "");
     }
   }
 
@@ -511,7 +525,9 @@ class Lines {
       }
       case json::json_type::null:
         if (!value.is_null()) wrong_cell(cell, "this is not a number");
-        if (options_.missing == Missing::error) wrong_cell(cell, "null is not a number{}", kOnMissing);
+        if (options_.missing == Missing::error) {
+          wrong_cell(cell, "null is not a number{}", options_.advised.missing ? kOnMissing : "");
+        }
         nulls_.push_back(values.size() - begin_);
         return std::numeric_limits<double>::quiet_NaN();
       case json::json_type::string: {

@@ -152,7 +152,7 @@ Reader open_npz(std::shared_ptr<Input> input, const ReadOptions& options) {
   std::vector<Member> members = members_of(*archive);
   std::vector<std::string_view> keys;
   for (const Member& member : members) keys.push_back(member.key);
-  const Member& member = members[chosen_key(keys, options.key, name)];
+  const Member& member = members[chosen_key(keys, options, name)];
   if (unzGoToFilePos64(archive->file(), &member.place) != UNZ_OK || unzOpenCurrentFile(archive->file()) != UNZ_OK) {
     archive->broken();
   }

@@ -90,7 +90,7 @@ Reader open_safetensors(std::shared_ptr<Input> input, const ReadOptions& options
   const std::vector<Entry> entries = entries_of(header, name);
   std::vector<std::string_view> keys;
   for (const Entry& entry : entries) keys.push_back(entry.key);
-  const Entry& entry = entries[chosen_key(keys, options.key, name)];
+  const Entry& entry = entries[chosen_key(keys, options, name)];
   Array array{.type = type_of(entry, name), .shape = entry.shape, .key = entry.key};
 
   const std::uint64_t start = sizeof(length) + length;

@@ -53,6 +53,7 @@ struct Table {
   // For a .jsonl whose lines hold arrays of arrays: the lengths of all axes between line and row. Empty if each line is a row.
   std::vector<std::size_t> nested;
 
+  std::size_t width = 0;            // cells in a line of a .csv or .tsv
   std::string key;                  // name of the array in the file, or nothing
   std::string result;               // name of a calculated array in objects, or nothing
   std::vector<std::string> header;  // a name for each column of numbers, or empty: the file has no header

@@ -17,8 +17,13 @@ constexpr std::size_t kLongestMagic = 8;
 
 }  // namespace
 
-RowText::RowText(std::shared_ptr<Input> input, std::string_view blanks, Row row, bool skip_blank_lines)
-    : input_(std::move(input)), blanks_(blanks), row_(std::move(row)), skip_blank_lines_(skip_blank_lines) {}
+RowText::RowText(std::shared_ptr<Input> input, std::string_view blanks, Row row, const ReadOptions& options,
+                 bool skip_blank_lines)
+    : input_(std::move(input)),
+      blanks_(blanks),
+      row_(std::move(row)),
+      advise_format_(options.advised.format),
+      skip_blank_lines_(skip_blank_lines) {}
 
 bool RowText::next(Piece& piece, std::size_t size) {
   std::string& text = piece.text;
@@ -61,13 +66,18 @@ void RowText::check_magic(std::string_view start) const {
   if (start.starts_with("\xFF\xFE") || start.starts_with("\xFE\xFF")) {
     bad_input("{}: this is UTF-16 text; save it as UTF-8", name());
   }
-  if (start.starts_with("\x93NUMPY")) bad_input("{}: this is a NumPy file; read it with --format-in npy", name());
+  const auto refuse_array = [&](std::string_view what, std::string_view format) {
+    if (advise_format_)
+      bad_input("{}: this is a {}; read {} with --format-in {}", name(), what, format == "npz" ? "an .npz" : "it", format);
+    bad_input("{}: this is a {}; the name of one that is read ends in .{}", name(), what, format);
+  };
+  if (start.starts_with("\x93NUMPY")) refuse_array("NumPy file", "npy");
   for (const Packing& packing : kPackings) {
     if (!start.starts_with(packing.magic)) continue;
     bad_input("{}: this is packed by {}; a file's name must end in {}, and a pipe needs {} -dc", name(), packing.name,
               packing.ending, packing.tool);
   }
-  if (start.starts_with("PK\x03\x04")) bad_input("{}: this is a zip file; read an .npz with --format-in npz", name());
+  if (start.starts_with("PK\x03\x04")) refuse_array("zip file", "npz");
 }
 
 // The next lines of about `size` bytes, or one line if that is longer; none at the end.

@@ -31,7 +31,8 @@ class RowText {
 
   // `row` returns the first row of a text, or nothing if that row continues behind the text.
   using Row = std::function<std::optional<Extent>(std::string_view text)>;
-  RowText(std::shared_ptr<Input> input, std::string_view blanks, Row row, bool skip_blank_lines = false);
+  RowText(std::shared_ptr<Input> input, std::string_view blanks, Row row, const ReadOptions& options,
+          bool skip_blank_lines = false);
 
   // Puts the text of the next rows (about `size` bytes, at least one row) and their number into the piece, or returns false at
   // the end. The piece's memory is used again, its contents are not.
@@ -46,6 +47,7 @@ class RowText {
   std::shared_ptr<Input> input_;
   std::string_view blanks_;  // characters that count as blanks besides the line end
   Row row_;
+  bool advise_format_;
   bool skip_blank_lines_;
   std::string rest_;  // text that was read but not yet returned
   std::size_t line_ = 1;
