@@ -1189,3 +1189,29 @@ def test_transport_says_what_has_no_derivative():
     slope = jax.vmap(jax.grad(lambda p, s: ej.wasserstein_histogram(p, q, support=s)), (None, 0))(p, supports)
     want = [entropic.wasserstein_histogram(p, q, support=one, return_grad=True)[1] for one in supports]
     np.testing.assert_allclose(slope, want, rtol=1e-6, atol=1e-12)
+
+
+def test_the_gradient_of_a_plan_with_entropy_in_masses_of_0():
+    """It is the limit of that in small masses."""
+    random = np.random.default_rng(7)
+    cost, weights = random.random((2, 4, 3))
+    cost[3, 1] = np.inf
+    for zeros in (([2], []), ([], [1]), ([3], [0]), ([0, 3], [2])):
+        gradients = []
+        for least in (0.0, 1e-8):
+            a, b = np.full(4, 0.25), np.full(3, 1 / 3)
+            a[zeros[0]], b[zeros[1]] = least, least
+            a, b = a / a.sum(), b / b.sum()
+
+            def value(a, b, of_plan):
+                found = ej.sinkhorn(a, b, cost, epsilon=0.2, tolerance=1e-14)
+                return (found.plan * weights).sum() if of_plan else found.cost
+
+            found = []
+            for of_plan in (False, True):
+                found += jax.grad(value, argnums=(0, 1))(a, b, of_plan)
+                for k, one in enumerate(jax.jacfwd(value, argnums=(0, 1))(a, b, of_plan)):
+                    np.testing.assert_allclose(one - one[-1], found[k - 2] - found[k - 2][-1], atol=1e-8)
+            gradients.append([one - one[0] for one in found])  # up to a constant
+        for one, other in zip(*gradients, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)

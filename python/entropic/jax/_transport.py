@@ -209,6 +209,9 @@ def _smooth_jvp(given, primals, tangents):
     elimination of G."""
     found = _smooth(given, *primals)
     p, (da, db, dcost), epsilon = found[1], tangents, dict(given)["epsilon"]
+    into_rows, into_columns = _into_empty(found[2], found[3], *primals, da, db, epsilon)
+    entering = into_rows + into_columns
+    da, db = da - into_columns.sum(-1), db - into_rows.sum(-2)
     moved = p * jnp.where(p > 0, dcost, 0)
     columns = p.sum(-2)
     by_column = p / jnp.where(columns > 0, columns, 1)[..., None, :]
@@ -226,14 +229,28 @@ def _smooth_jvp(given, primals, tangents):
     system = eye * (degree * free + 1 - free)[..., None] - off * free[..., None] * free[..., None, :]
     rows = jnp.linalg.solve(system, (right * free)[..., None])[..., 0]
     cols = (right_columns - (p * rows[..., None]).sum(-2)) / jnp.where(columns > 0, columns, 1)
-    slope = (p * (rows[..., None] + cols[..., None, :]) - moved) / epsilon
-    cost = jnp.where(p > 0, primals[2], 0)
+    slope = (p * (rows[..., None] + cols[..., None, :]) - moved) / epsilon + entering
+    cost = jnp.where(jnp.isfinite(primals[2]), primals[2], 0)
     change = moved.sum((-2, -1)) + (cost * slope).sum((-2, -1))
     # P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon): the derivatives of the potentials follow from F and G.
     df = jnp.where(primals[0] > 0, rows - epsilon * da / jnp.where(primals[0] > 0, primals[0], 1), 0)
     dg = jnp.where(primals[1] > 0, cols - epsilon * db / jnp.where(primals[1] > 0, primals[1], 1), 0)
     still = [jnp.zeros_like(x) for x in found[4:7]]
     return found, [change, slope, df, dg, *still, *(np.zeros(x.shape, jax.dtypes.float0) for x in found[7:])]
+
+
+def _into_empty(f, g, a, b, cost, da, db, epsilon):
+    """Mass that enters rows and columns without mass: in proportion to b_j exp((g_j - C_ij) / epsilon) and to
+    a_i exp((f_i - C_ij) / epsilon)."""
+
+    def shares(mass, potential, cost):
+        score = (potential - cost) / epsilon + jnp.where(mass > 0, jnp.log(jnp.where(mass > 0, mass, 1)), -jnp.inf)
+        share = jax.nn.softmax(jnp.where(jnp.isfinite(score), score, -jnp.inf), -1)
+        return jnp.where(jnp.isnan(share), 0, share)  # a row in which all is forbidden
+
+    rows = shares(b[..., None, :], g[..., None, :], cost) * jnp.where(a > 0, 0, da)[..., None]
+    turned = shares(a[..., None, :], f[..., None, :], jnp.swapaxes(cost, -1, -2)) * jnp.where(b > 0, 0, db)[..., None]
+    return rows, jnp.swapaxes(turned, -1, -2)
 
 
 def _numbers(name, **given):
