@@ -74,6 +74,11 @@ class CsvReader {
     std::string_view label;
     for (std::size_t r = 0; r < table.rows; ++r) {
       table.places->rows.push_back({lines.line(), 0});
+      if (r < piece.begin || r >= piece.end) {
+        lines.skip();
+        add_nothing(table, values);
+        continue;
+      }
       if (plain_ && lines.next_plain(roles_.size(), label_column_, !found_label_ && !no_corner_, values, label)) {
         if (label_column_) table.labels.emplace_back(label);
       } else {
@@ -405,6 +410,16 @@ class CsvReader {
       not_a_number(cell, c, options_.advised.columns ? fmt::format(" (if it is a label: --labels {})", c + 1) : "");
     }
     return c;
+  }
+
+  // Adds a row that is not wanted. Its mistakes do not matter.
+  static void add_nothing(Table& table, std::vector<double>& values) {
+    values.resize(values.size() + table.cols);
+    if (table.label_column) table.labels.emplace_back();
+    for (Table::Kept& column : table.kept) {
+      column.cells.emplace_back();
+      column.words.push_back(true);
+    }
   }
 
   // Adds the row, and returns whether it lacks no number.

@@ -62,6 +62,9 @@ class Lines {
     skip_line_end();
   }
 
+  // Goes on to the line behind the next.
+  void skip();
+
   // Reads the next line if it has `width` numbers and, if there is a column for it, a label, all without blanks, signs or
   // quotes before them. Nearly all lines of nearly all files have this form. Otherwise it does nothing. The label is valid
   // until the next call. Twice as fast as `next`.
@@ -188,6 +191,13 @@ inline std::optional<RowText::Extent> first_row(std::string_view text, char sepa
     }
   }
   return std::nullopt;
+}
+
+inline void Lines::skip() {
+  const std::string_view ahead = bytes_.substr(at_);
+  const RowText::Extent row = first_row(ahead, separator_).value_or(RowText::Extent{ahead.size(), 1});
+  at_ += row.bytes;
+  line_ += row.lines;
 }
 
 // The number of times that `c` is in the text outside quotes.

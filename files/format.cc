@@ -171,6 +171,7 @@ void leave_out(const std::vector<std::size_t>& rows, Table& table) {
 Reader without_missing(Reader all) {
   Reader some;
   some.take = [all = std::move(all), rows = std::size_t{0}](Piece& piece, std::size_t numbers) mutable {
+    piece.begin = 0, piece.end = kAllRows;  // of the file without them: all rows are needed to count those
     if (!all.next(piece, numbers)) return false;
     if (!piece.table.missing.empty()) leave_out(std::exchange(piece.table.missing, {}), piece.table);
     piece.table.first_row = rows;

@@ -71,8 +71,8 @@ struct Reader {
   // memory is used again, its contents are not. The first call gives a piece even for a file without rows.
   std::function<bool(Piece& piece, std::size_t numbers)> take;
 
-  // Completes the table. A mistake in its rows is thrown before a mistake behind them. Several threads may parse pieces at
-  // once, and while others are taken.
+  // Completes the table; of rows that are not wanted, only their number counts. A mistake in its rows is thrown before a
+  // mistake behind them. Several threads may parse pieces at once, and while others are taken.
   std::function<void(Piece& piece)> parse = [](Piece&) {};
 
   // Takes and parses.

@@ -82,6 +82,7 @@ struct Join::State {
       Table& table = piece.table;
       piece.parse = readers[at].parse;
       if (begins) {
+        piece.begin = 0, piece.end = kAllRows;  // it shows which columns there are
         piece.parse(piece);
         piece.parse = nullptr;
         const std::string name = input_name(paths[at]);

@@ -66,12 +66,16 @@ class JsonlReader {
     Lines lines(text_.name(), piece.line, options_);
     lines.values = reused<double>(piece.table);
     lines.values.clear();
-    for (std::size_t at = 0; at < piece.text.size();) {
+    const std::size_t rows_each = rows_of_line(layout_->nested);
+    for (std::size_t at = 0, row = 0; at < piece.text.size();) {
       const std::string_view line = line_at(piece.text, at);
       if (is_blank_line(line)) {
         lines.skip();
       } else {
-        lines.next(line, *layout_);
+        const bool wanted = row + rows_each > piece.begin && row < piece.end;
+        if (wanted) lines.next(line, *layout_);
+        if (!wanted) lines.pass(*layout_);
+        row += rows_each;
       }
       at += line.size() + 1;
     }

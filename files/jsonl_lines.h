@@ -157,6 +157,21 @@ class Lines {
     rows_ += rows;
   }
 
+  // Adds the rows of a line that is not wanted. Its mistakes do not matter.
+  void pass(const Layout& layout) {
+    const std::size_t rows = rows_of_line(layout.nested);
+    values.resize(values.size() + rows * layout.width.value_or(0));
+    if (layout.label_column) labels.resize(labels.size() + rows);
+    kept.resize(layout.kept.size());
+    for (Table::Kept& column : kept) {
+      column.cells.resize(column.cells.size() + rows);
+      column.words.resize(column.words.size() + rows);
+    }
+    places.rows.resize(places.rows.size() + rows, {line_, 0});
+    rows_ += rows;
+    ++line_;
+  }
+
   void skip() { ++line_; }
 
   std::vector<double> values;

@@ -301,6 +301,31 @@ def test_rows(cli, ending):
     assert message == f"p.{ending}: --rows begins at 30000, but there are only 30000 rows"
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+@pytest.mark.parametrize("many", [0, 40_000])
+def test_mistakes_outside_the_rows_do_not_matter(cli, ending, many):
+    """Whether they are far from these rows or near."""
+    good, bad = {
+        "csv": ("u,0,0\n", ["v,0\n", "v,0,0,0\n", "v,x,0\n", '"v\nw"x,0,0\n', '"v\nw","0\n1",0\n', "7,0,1e999\n", "v,0,\n"]),
+        "jsonl": ('{"l": "u", "n": 3, "x": [0, 0]}\n', ['{"x": [0]}\n', '{"l": 1}\n', "x\n", '["l"]\n', '{"x": [null, 0]}\n']),
+    }[ending]
+    lines = [good, *[good] * many, *bad, good, good, *bad]
+    cli.write(f"x.{ending}", "".join(lines))
+    file = f"x.{ending}"
+    first = 1 + many + len(bad)
+    for rows in f"{first}:{first + 2}", f"{first}:{first + 1}", f"{first + 1}:{first + 2}":
+        count = 2 if rows == f"{first}:{first + 2}" else 1
+        assert cli.output("softmax", file, "--rows", rows, "--format-out", "csv").splitlines()[-count:] == ["u,0.5,0.5"] * count
+        found = cli.output("describe", file, "--input", "scores", "--measures", "support", "--rows", rows, "-o", "s.npy")
+        assert found == "" and cli.load("s.npy").shape == (count, 1)
+    for rows in f"{first - 1}:{first + 1}", f"{first}:{first + 3}":
+        assert cli.error("softmax", file, "--rows", rows, "-o", "r.csv").startswith(f"x.{ending}:")
+    if ending == "csv":
+        cli.write("x.csv", "".join(lines) + "u,-1,0.5\n")
+        message = cli.error("entropy", file, "--rows", f"{first + 2 + len(bad)}:")
+        assert message.startswith(f"x.csv:{len(lines) + 7}:2: ")  # six lines begin inside quotes
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
