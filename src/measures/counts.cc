@@ -19,7 +19,8 @@ void check_outcomes(std::string_view name, std::span<const std::int64_t> outcome
 
 Counts::Counts(std::size_t x_outcomes, std::size_t y_outcomes) : rows_(x_outcomes), cols_(y_outcomes) {
   if (y_outcomes != 0 && x_outcomes > weights_.max_size() / y_outcomes) {
-    fail("Counts: x_outcomes times y_outcomes must be at most {}, got {} times {}", weights_.max_size(), x_outcomes, y_outcomes);
+    fail("Counts: x_outcomes times y_outcomes must be at most {}, got {} times {}", weights_.max_size(), x_outcomes,
+         y_outcomes);
   }
   weights_.resize(x_outcomes * y_outcomes);
 }

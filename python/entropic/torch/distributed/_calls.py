@@ -10,6 +10,8 @@ import numpy as np
 
 from entropic import _core
 from entropic.torch._descriptions import MAPS, STATUSES
+from entropic.torch.distributed._divergences import refuse_unless_distributions, two_forward, two_vjp
+from entropic.torch.distributed._entries import by_largest, exponential, logarithm, masked, relative, terms_of
 from entropic.torch.distributed._group import Group, cost, values_of
 
 SOLVES = ("entropy_normalize", "entropy_clip")
@@ -20,43 +22,6 @@ def written(part, x):
     y = np.empty_like(x)
     part.write(y)
     return y
-
-
-def exponential(a):
-    y = np.empty_like(a)
-    _core.exponentials(a.reshape(-1), y.reshape(-1))
-    return y
-
-
-def logarithm(a):
-    y = np.empty_like(a)
-    _core.logarithms(np.ascontiguousarray(a).reshape(-1), y.reshape(-1))
-    return y
-
-
-def terms_of(function, *arrays):
-    y = np.empty_like(arrays[0])
-    function(*(np.ascontiguousarray(a).reshape(-1) for a in arrays), y.reshape(-1))
-    return y
-
-
-def masked(condition, values):
-    return np.where(condition, values, 0.0)
-
-
-def relative(x, top, temperature):
-    """(x - top) / temperature in float64, also where the difference of finite scores leaves the range."""
-    wide = x.astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        below = wide - top
-        halves = 2 * ((0.5 * wide - 0.5 * top) / temperature)
-        return np.where(np.isinf(below) & np.isfinite(wide) & np.isfinite(top), halves, below / temperature)
-
-
-def by_largest(top, dx):
-    """The gradient of whole rows by their largest scores: 0 where that is +inf, NaN where there is no distribution."""
-    dx = np.where(top == np.inf, 0.0, dx)
-    return np.where(np.isnan(top) | (top == -np.inf), np.nan, dx)
 
 
 class Call:
@@ -290,25 +255,9 @@ def _map_slopes(call, name, params, y, g):
     return _softmax_vjp(call, y, g, temperature)
 
 
-def _refuse_unless_distributions(call, **logs):
-    """Checks rows of probabilities, given as logarithms: every rank finds the same invalid row and raises the same error."""
-    terms = []
-    for log_p in logs.values():
-        p = exponential(log_p.astype(np.float64))
-        wrong = np.isnan(log_p) | ~np.isfinite(p)
-        terms += [np.where(wrong, 0.0, p), wrong.astype(np.float64)]
-    sums = call.sums(*terms, bounded=True)
-    for argument, total, wrong in zip(logs, sums[::2], sums[1::2], strict=True):
-        bad = ((wrong > 0) | (np.abs(total - 1) > call.spec["tolerance"]))[:, 0]
-        if bad.any():
-            row = int(np.argmax(bad))
-            what = "has an entry that is negative, NaN or infinite" if wrong[row, 0] > 0 else f"sums to {total[row, 0]:.9g}"
-            raise ValueError(f"{call.spec['name']}: {argument} must have rows that are distributions, row {row} {what}")
-
-
 def _statistics_forward(call):
     if "tolerance" in call.spec:
-        _refuse_unless_distributions(call, x=call.x)
+        refuse_unless_distributions(call, x=call.x)
     if call.params is not None:
 
         def part_of(values, x):
@@ -423,73 +372,6 @@ def _soft_vjp(call, y, values, gy, gvalues):
     return by_largest(values[:, 1:2], np.where(call.x == -np.inf, 0.0, (p - call.other) * gvalues[:, 0:1]))
 
 
-def _pair(call):
-    """log p of both arrays, of scores: maxima, then sums, in one round each."""
-    both = np.ascontiguousarray(np.concatenate([call.x, call.other]))
-    rows = len(both)
-    part = call.group.run(
-        _core.part_of_statistics(1.0, True, np.zeros(0, np.int64), both.astype(np.float64), call.first, call.n), rows
-    )
-    values = values_of(part, rows)
-    log_p = call.log_p(both, values[:, 0:1], values[:, 1:2], 1.0)
-    return log_p[: call.rows], log_p[call.rows :], values
-
-
-def _two_forward(call):
-    if "tolerance" in call.spec:
-        _refuse_unless_distributions(call, p=call.x, q=call.other)
-    a, b, values = _pair(call)
-    nan = np.isnan(values[: call.rows, 0]) | np.isnan(values[call.rows :, 0])
-    nan |= np.isneginf(values[: call.rows, 0]) | np.isneginf(values[call.rows :, 0])
-    clean = [np.where(np.isnan(v), 0.0, v) for v in (a, b)]
-    if call.spec["name"] == "kl_divergence":
-        (result,) = call.sums(terms_of(_core.divergence_terms, *clean), bounded=True)
-        results = [np.maximum(result, 0.0)]
-    else:
-        middle = _middle(*clean)
-        first, second = call.sums(*(terms_of(_core.divergence_terms, one, middle) for one in clean), bounded=True)
-        results = [np.minimum(0.5 * (first + second), math.log(2)), first, second]
-    state = np.concatenate([values[: call.rows, :2], values[call.rows :, :2]], 1)
-    results = [np.where(nan[:, None], np.nan, one) for one in results]
-    return call.none.astype(call.x.dtype), np.concatenate([*results, state], 1)
-
-
-def _middle(a, b):
-    return logarithm(0.5 * (exponential(a) + exponential(b)))
-
-
-def _two_vjp(call, y, values, gy, gvalues):
-    top_a, total_a, top_b, total_b = (values[:, i : i + 1] for i in range(values.shape[1] - 4, values.shape[1]))
-    a, b = call.log_p(call.x, top_a, total_a, 1.0), call.log_p(call.other, top_b, total_b, 1.0)
-    p, q, g = exponential(a), exponential(b), gvalues[:, 0:1]
-    means = np.zeros_like(values) if "tolerance" in call.spec else values  # as in _statistics_vjp
-    probs = call.spec.get("input") == "probs"
-    with np.errstate(invalid="ignore", over="ignore"):
-        if probs:  # the derivatives in p and q themselves; an entry that is 0 in both has none
-            middle = _middle(a, b)
-            both = (p > 0) | (q > 0)
-            if call.spec["name"] == "kl_divergence":
-                da, db = masked(both, a - b), masked(both, 1 - exponential(a - b))
-            else:
-                da, db = masked(both, 0.5 * (a - middle)), masked(both, 0.5 * (b - middle))
-            return masked(g != 0, da * g), masked(g != 0, db * g)
-        if call.spec["name"] == "kl_divergence":
-            da, db = masked(p > 0, p * (a - b - means[:, 0:1])), q - p
-        else:
-            middle = _middle(np.where(np.isnan(a), 0.0, a), np.where(np.isnan(b), 0.0, b))
-            da = masked(p > 0, 0.5 * p * (a - middle - means[:, 1:2]))
-            db = masked(q > 0, 0.5 * q * (b - middle - means[:, 2:3]))
-        da, db = da * g, db * g
-    if "tolerance" in call.spec:
-        return masked(a > -np.inf, da), masked(b > -np.inf, db)
-    # Without one of the distributions there is no number, and no gradient in either.
-    nan = np.isnan(values[:, 0:1])
-    return tuple(
-        np.where(nan, np.nan, np.where((top == np.inf) | (x == -np.inf), 0.0, d))
-        for top, x, d in ((top_a, call.x, da), (top_b, call.other, db))
-    )
-
-
 # forward, vjp, whether y has x's columns, how many numbers a row has
 OPERATIONS = {
     "map": (_map_forward, _map_vjp),
@@ -497,7 +379,7 @@ OPERATIONS = {
     "gamma": (_gamma_forward, lambda call, y, v, gy, gv: _gamma_vjp(call, y, v, np.zeros(y.shape), gv[:, 0:1], gv[:, 1:2])),
     "loss": (_loss_forward, _loss_vjp),
     "soft": (_soft_forward, _soft_vjp),
-    "two": (_two_forward, _two_vjp),
+    "two": (two_forward, two_vjp),
 }
 
 

@@ -6,7 +6,8 @@ import sys
 import numpy as np
 
 from entropic import _core
-from entropic.torch.distributed._calls import relative, written
+from entropic.torch.distributed._calls import written
+from entropic.torch.distributed._entries import relative
 from entropic.torch.distributed._group import values_of
 
 

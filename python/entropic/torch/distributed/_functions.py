@@ -13,7 +13,7 @@ from entropic._entropy_control import GammaResult
 from entropic.torch import _token_statistics
 from entropic.torch._arguments import as_text, checked_dim, one_dim
 from entropic.torch._descriptions import MAPS, STATUSES
-from entropic.torch.distributed._calls import logarithm
+from entropic.torch.distributed._entries import logarithm
 from entropic.torch.distributed._group import Group, begun, start_counting
 from entropic.torch.distributed._operators import operate, top_indices
 
