@@ -1009,6 +1009,7 @@ def test_numbers_of_draws_and_distances_are_known():
     calls = [
         (lambda n: ej.sample(x, seed=1, temperature=n), "sample: temperature must be a number .*; x may be divided by it"),
         (lambda n: ej.sample(x, seed=n), "sample: seed must be a number"),
+        (lambda n: ej.top_k_softmax(x, k=n), "top_k_softmax: k must be one value"),
         (lambda n: ej.sample(x, seed=1, position=n), "sample: position must be a number"),
         (lambda n: ej.sample(x, seed=1, size=n), "sample: size must be a number"),
         (lambda n: ej.gumbel_softmax(x, seed=n), "gumbel_softmax: seed must be a number"),

@@ -27,7 +27,9 @@ def split(info, given, x, axis):
             static.append((name, value if not isinstance(value, dict) else Frozen(value)))
             continue
         if not known[name]["per_row"]:
-            raise TypeError(f"{operation}: {name} must be one value, got an array of shape {value.shape}")
+            traced = isinstance(value, jax.core.Tracer)
+            got = " known outside of jit and grad" if traced else f", got an array of shape {value.shape}"
+            raise TypeError(f"{operation}: {name} must be one value{got}")
         value = jnp.asarray(value, wide(x).dtype)
         if value.ndim == x.ndim:
             value = jnp.moveaxis(value, axis, -1)
