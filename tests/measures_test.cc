@@ -754,8 +754,7 @@ TEST(Counts, ChunksAddUp) {
   EXPECT_EQ(measure(MutualInformation{.base = 2, .normalize = true}, table.weights()), 1);
   expect_error("Counts: outcomes must be at least 0 and below 3, got 3", [&] { a.add(std::vector<std::int64_t>{1, 3}); });
   const std::vector<std::int64_t> zeros(4), beyond = {0, 1, 2, 0};
-  expect_error("Counts: x_outcomes times y_outcomes must be at most",
-               [] { Counts(std::size_t{1} << 40, std::size_t{1} << 40); });
+  EXPECT_THROW(Counts(std::size_t{1} << 40, std::size_t{1} << 40), std::invalid_argument);  // 2^80 weights
   expect_error("Counts: x must be at least 0 and below 2, got 2", [&] { table.add(beyond, zeros); });
   expect_error("Counts: y must be at least 0 and below 2, got 2", [&] { table.add(zeros, beyond); });
   expect_error("Counts: y must have as many outcomes as x, 4, got 3", [&] { table.add(x, first); });
