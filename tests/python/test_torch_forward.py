@@ -437,7 +437,7 @@ LOSSES_OF_TARGETS = {
     "multilabel_softmax_loss": lambda x, y: et.multilabel_softmax_loss(x, (torch.arange(x.shape[-1]) <= y[..., None]).double()),
     "soft target": lambda x, y: et.softmax_loss(x, (0 * x.detach()).softmax(-1)),
     "distillation_loss": lambda x, y: et.distillation_loss(x, (2 * x).detach()),
-    "token_statistics": lambda x, y: et.token_statistics(x, x.argmax(-1)).log_prob,
+    "token_statistics": lambda x, y: et.token_statistics(x, x.argmax(-1)).logprob,
 }
 
 
