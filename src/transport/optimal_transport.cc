@@ -90,9 +90,11 @@ struct Worker {
   std::vector<double> scaled;
 };
 
-// Blocks of a matrix of costs that only forbidden arcs join may have sums that are equal up to rounding. The simplex has found
-// the least flow over such arcs; if rounding explains it, both masses give it up. Returns whether they do.
-template <class T, class Simplex, class Cost>
+// Blocks of a matrix of costs that only forbidden arcs join may have sums that are equal up to rounding in float64. The simplex
+// has found the least flow over such arcs. If rounding of the masses explains it, which leaves most of each mass where it is
+// allowed, both masses give it up. Returns whether they do. Masses of float32 differ by more than may be given up without a
+// word.
+template <class Simplex, class Cost>
 bool forgive_rounding(const Simplex& simplex, MatrixView<const Cost> cost, WholeMasses& masses) {
   struct Flow {
     std::size_t i, j;
@@ -106,7 +108,9 @@ bool forgive_rounding(const Simplex& simplex, MatrixView<const Cost> cost, Whole
     amount += flow;
   });
   const Mass sum = std::accumulate(masses.a.begin(), masses.a.end(), Mass{0});
-  if (static_cast<double>(amount) > 16 * std::numeric_limits<T>::epsilon() * static_cast<double>(sum)) return false;
+  if (static_cast<double>(amount) > 8 * std::numeric_limits<double>::epsilon() * static_cast<double>(sum)) return false;
+  const auto is_most = [&](const Flow& flow) { return 2 * flow.amount > std::min(masses.a[flow.i], masses.b[flow.j]); };
+  if (std::any_of(forbidden.begin(), forbidden.end(), is_most)) return false;
   for (const Flow& flow : forbidden) {
     masses.a[flow.i] -= flow.amount;
     masses.b[flow.j] -= flow.amount;
@@ -121,7 +125,7 @@ TransportResult solve(Simplex& simplex, WholeMasses& masses, MatrixView<const Co
   using Status = typename Simplex::Status;
   const std::size_t n = cost.rows, m = cost.cols;
   Status status = simplex.solve(cost, masses.a, masses.b);
-  if (status == Status::infeasible && forgive_rounding<T>(simplex, cost, masses)) {
+  if (status == Status::infeasible && forgive_rounding(simplex, cost, masses)) {
     status = simplex.solve(cost, masses.a, masses.b);
   }
   for (std::size_t i = 0; i < plan.rows; ++i) {

@@ -72,26 +72,23 @@ def test_costs_of_any_scale_that_are_near_each_other(n, m, seed, scale):
     assert (scaled.plan / scaled.plan.sum() * (cost)).sum() == pytest.approx(found.cost, rel=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_blocks_whose_sums_are_equal_up_to_rounding(dtype):
+def test_blocks_whose_sums_are_equal_up_to_rounding():
     for seed in range(60):
         random = rng(seed)
         sizes = random.integers(1, 6, (2, 3))
         share = masses(random, 3)
         a, b = (np.concatenate([w * masses(random, n) for w, n in zip(share, own, strict=True)]) for own in sizes)
-        a, b = a.astype(dtype), b.astype(dtype)
         block_a, block_b = (np.repeat(np.arange(3), own) for own in sizes)
-        cost = random.random((len(a), len(b))).astype(dtype)
+        cost = random.random((len(a), len(b)))
         cost[block_a[:, None] != block_b] = np.inf
         result = entropic.optimal_transport(a, b, cost, mass_tolerance=1e-5)
-        eps = np.finfo(dtype).eps
+        eps = np.finfo(float).eps
         np.testing.assert_allclose(result.plan.sum(1), a, atol=20 * eps)
         np.testing.assert_allclose(result.plan.sum(0), b, atol=20 * eps)
-        wide = a.astype(float), b.astype(float)
         want = 0
         for k in range(3):
-            part = [x[block == k] for x, block in zip(wide, (block_a, block_b), strict=True)]
-            own = cost[np.ix_(block_a == k, block_b == k)].astype(float)
+            part = [x[block == k] for x, block in zip((a, b), (block_a, block_b), strict=True)]
+            own = cost[np.ix_(block_a == k, block_b == k)]
             want += part[0].sum() * optimum(part[0] / part[0].sum(), part[1] / part[1].sum(), own)
         assert result.cost == pytest.approx(want, abs=float(50 * eps))
         # More than rounding is an error as before.
