@@ -38,6 +38,19 @@ def traffic():
     return Traffic(rounds, told / max(rows, 1))
 
 
+def _difference(one, other):
+    """The first argument that differs in two dicts of arguments by name: its name and both values; None if there is none."""
+    for name in {**one, **other}:
+        a, b = one.get(name), other.get(name)
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape:
+            for row, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+                if str(x) != str(y):  # NaN is NaN
+                    return name, f"{x} in row {row}", y
+        elif str(a) != str(b):
+            return name, a, b
+    return None
+
+
 class Group:
     """The ranks with one part each, and the extents of the parts."""
 
@@ -91,18 +104,13 @@ class Group:
                 if kind not in (ValueError, TypeError, IndexError, RuntimeError):
                     kind = RuntimeError
                 raise kind(text if self.size == 1 else f"{text} (rank {rank})") from error
-        everyone = [given for _, given in told]
-        for rank, one in enumerate(everyone):
-            for name in {**everyone[0], **one}:
-                texts = [given.get(name) for given in (everyone[0], one)]
-                if all(isinstance(text, np.ndarray) for text in texts) and texts[0].shape == texts[1].shape:
-                    rows = zip(*(text.tolist() for text in texts), strict=True)
-                    texts = next(([f"{a} in row {i}", f"{b}"] for i, (a, b) in enumerate(rows) if str(a) != str(b)), ["", ""])
-                if str(texts[0]) != str(texts[1]):
-                    raise ValueError(
-                        f"{self.operation}: all ranks must have the same {name}, got {texts[0]} on rank 0 and {texts[1]} on "
-                        f"rank {rank}"
-                    )
+        for rank, (_, given) in enumerate(told):
+            difference = _difference(told[0][1], given)
+            if difference is not None:
+                name, first, other = difference
+                raise ValueError(
+                    f"{self.operation}: all ranks must have the same {name}, got {first} on rank 0 and {other} on rank {rank}"
+                )
         raise RuntimeError(f"{self.operation}: a rank has failed without a message")
 
     def extent(self, rows, cols, dtype, first, n, arguments, error=None):
