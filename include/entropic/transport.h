@@ -182,7 +182,7 @@ struct TransportResult {
 // For each problem the plan P >= 0 with row sums a and column sums b of least cost <P, C>, and potentials f and g with f_i +
 // g_j <= C_ij that prove this up to the gap, centred to <a, f> = <b, g>. b is scaled to the sum of a if the sums differ by at
 // most the tolerance. C_ij = +inf forbids the entry; masses may be 0, costs negative. An infeasible problem has NaN in its plan
-// and potentials.
+// and potentials. Mass that only forbidden entries could move is left out if it is no more than rounding in float64.
 //
 // Shapes, for k problems of n x m: a is k x n, b k x m; cost is n x m, the same for all, or (k n) x m, one below the other;
 // plan (k n) x m, or of no rows if it is not wanted; f k x n, g k x m; result k.

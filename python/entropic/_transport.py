@@ -118,8 +118,8 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
     Raises
     ------
     ValueError
-        A problem is infeasible: every plan needs a forbidden arc. A mass is negative, NaN or infinite, a cost NaN or
-        -inf, sums differ, shapes do not fit. The message names problem and entry.
+        A problem is infeasible: every plan needs a forbidden arc, for more mass than rounding in float64 explains. A mass is
+        negative, NaN or infinite, a cost NaN or -inf, sums differ, shapes do not fit. The message names problem and entry.
     TypeError
         An array is masked, complex or not numeric, is on another device, or requires grad.
 
