@@ -20,7 +20,7 @@ __all__: list[str]
 def gumbel_softmax(
     x: Tensor,
     *,
-    temperature: float = 1.0,
+    temperature: float | Tensor = 1.0,
     hard: bool = False,
     seed: int,
     stream: int | Tensor = 0,

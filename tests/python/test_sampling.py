@@ -4,6 +4,7 @@ import copy
 import doctest
 import importlib
 import inspect
+import math
 import pickle
 
 import numpy as np
@@ -292,7 +293,22 @@ def test_torch():
     assert isinstance(drawn, torch.Tensor) and drawn.dtype == torch.int64 and drawn.shape == (4,)
     assert drawn.tolist() == entropic.sample(x.numpy(), seed=3).tolist()
     p = entropic.torch.gumbel_softmax(x, temperature=0.7, seed=3)
-    np.testing.assert_allclose(p.numpy(), entropic.gumbel_softmax(x.numpy(), temperature=0.7, seed=3), atol=1e-14)
+    np.testing.assert_array_equal(p.numpy(), entropic.gumbel_softmax(x.numpy(), temperature=0.7, seed=3))
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        scores = (x * 8 + 3).to(dtype)
+        got = entropic.torch.gumbel_softmax(scores, temperature=0.7, seed=3)
+        want = torch.from_numpy(entropic.gumbel_softmax(scores.float().numpy(), temperature=0.7, seed=3))
+        assert got.dtype is dtype and torch.equal(got, want.to(dtype))
+    for wrong in (-1, 0, math.inf, math.nan):
+        with pytest.raises(ValueError, match=f"gumbel_softmax: temperature must be above 0 and finite, got {wrong}"):
+            entropic.torch.gumbel_softmax(x, temperature=wrong, seed=3)
+    with pytest.raises(TypeError, match="gumbel_softmax: temperature must be a number or a tensor, got str"):
+        entropic.torch.gumbel_softmax(x, temperature="1", seed=3)
+    with pytest.raises(ValueError, match=r"gumbel_softmax: temperature must be .* broadcasts to \(4, 1\), .* got shape \(3,\)"):
+        entropic.torch.gumbel_softmax(x, temperature=torch.ones(3), seed=3)
+    of_rows = torch.tensor([0.2, 0.7, 1.0, 3.0], dtype=torch.float64)[:, None]
+    rows = entropic.torch.gumbel_softmax(x, temperature=of_rows, seed=3)
+    assert torch.equal(rows[1], p[1]) and not torch.equal(rows[2], p[2])
 
     x.requires_grad_()
     assert torch.autograd.gradcheck(lambda x: entropic.torch.gumbel_softmax(x, temperature=0.7, seed=3, dim=0), x)

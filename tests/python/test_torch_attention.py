@@ -249,6 +249,18 @@ def test_refused():
         ValueError, match=r"alpha must be a number or a tensor that broadcasts to \(2, 4, 1\), .* got shape \(3, 1, 1\)"
     ):
         et.attention(q, k, v, map="entmax", alpha=torch.ones(3, 1, 1))
+    for scale in (torch.ones(3), torch.ones(2, 4), torch.ones(5, 1, 1)):
+        for function in (et.attention, et.linear_attention):
+            message = f"{function.__name__}: scale must be .* that broadcasts to (2, 4, 1), .* got shape {tuple(scale.shape)}"
+            with pytest.raises(ValueError, match=message.replace("(", r"\(").replace(")", r"\)")):
+                function(q, k, v, scale=scale)
+    heads = tensors((2, 3, 4, 3), (2, 3, 5, 3), (2, 3, 5, 2))
+    with pytest.raises(ValueError, match=r"sinks must be one for each of 3 heads, got shape \(2,\)"):
+        et.scaled_dot_product_attention(*heads, sinks=torch.zeros(2))
+    with pytest.raises(ValueError, match=r"sinks must be .* that broadcasts to \(2, 3, 4, 1\), .* got shape \(3, 4\)"):
+        et.scaled_dot_product_attention(*heads, sinks=torch.zeros(3, 4))
+    with pytest.raises(ValueError, match="linear_attention: k must have the last axis of q, 3, got shape"):
+        et.linear_attention(q, v, v)
     with pytest.raises(TypeError, match="attention: return_entropy must be a bool, got str"):
         et.attention(q, k, v, return_entropy="no")
     with pytest.raises(TypeError, match="map 'softmax' has no parameter 'alpha'"):

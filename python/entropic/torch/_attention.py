@@ -265,11 +265,7 @@ def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_len
         key = param["name"]
         value = from_array(function, key, params[key]) if param["per_row"] else params[key]
         if isinstance(value, Tensor) and param["per_row"]:
-            wanted = (*shape.lead, shape.queries, 1)
-            try:
-                value = numbers_near(function, key, value, "q", q).expand(wanted)
-            except RuntimeError:
-                raise misfit(function, key, wanted, "(..., m, 1)", value) from None
+            value = _for_queries(function, key, numbers_near(function, key, value, "q", q), shape)
             rows.append(value)
         elif value is not None and param["kind"] in ("float", "optional float"):
             no_gradient(function, key, value)
@@ -282,7 +278,7 @@ def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_len
     _check_mask(function, mask)
     no_gradient(function, "train_length", train_length)
     no_gradient(function, "kappa", kappa)
-    q, scale = _scaled(function, q, scale)
+    q, scale = _scaled(function, q, scale, shape)
     scale, number, train_length, kappa = scale_values(function, scale, train_length, kappa)
     call = (
         scale,
@@ -392,7 +388,16 @@ def _may_move(mask):
     return wants_gradient(mask) or (not torch.compiler.is_compiling() and (in_transform() or in_forward_mode()))
 
 
-def _scaled(function, q, scale):
+def _for_queries(function, argument, value, shape):
+    """A tensor with a number for each query: (..., m, 1)."""
+    wanted = (*shape.lead, shape.queries, 1)
+    try:
+        return value.expand(wanted)
+    except RuntimeError:
+        raise misfit(function, argument, wanted, "(..., m, 1)", value) from None
+
+
+def _scaled(function, q, scale, shape):
     """(q, scale); a scale that is a tensor is multiplied into q, so that it gets its gradient."""
     if isinstance(scale, Tensor) and scale.is_complex():
         raise TypeError(f"{function}: scale must be a tensor of real numbers, got dtype {scale.dtype}")
@@ -401,6 +406,7 @@ def _scaled(function, q, scale):
     compiling = torch.compiler.is_compiling()
     if scale.dim() == 0 and not is_differentiated(scale) and (compiling or not stands_for_several(scale)):
         return q, scale
+    _for_queries(function, "scale", scale, shape)
     return (q * scale).to(q.dtype), 1.0
 
 
@@ -507,7 +513,10 @@ def scaled_dot_product_attention(
     if sinks is not None:
         if not isinstance(sinks, Tensor):
             raise TypeError(f"{function}: sinks must be a torch.Tensor, got {type(sinks).__name__}")
-        further["sinks"] = sinks[:, None, None] if sinks.dim() == 1 and query.dim() > 2 else sinks
+        of_heads = sinks.dim() == 1 and query.dim() > 2
+        if of_heads and len(sinks) not in (1, shape.heads):
+            raise ValueError(f"{function}: sinks must be one for each of {shape.heads} heads, got shape {tuple(sinks.shape)}")
+        further["sinks"] = _for_queries(function, "sinks", sinks[:, None, None] if of_heads else sinks, shape)
     m, n, causal = shape.queries, shape.keys, bool(is_causal)
     # With dropout there must be as many weights as in torch, so that the same ones are dropped.
     if window is not None or (causal and (m > n or "dropout_p" in further)):
@@ -542,7 +551,7 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     The backward pass is linear in the length too; a second derivative is that of attention with map="taylor_softmax".
     """
     q, k, v = _check("linear_attention", q=q, k=k, v=v)
-    q, scale = _scaled("linear_attention", q, scale)
+    q, scale = _scaled("linear_attention", q, scale, shape_of("linear_attention", q.shape, k.shape, v.shape))
     tensors, back = _with_equal_axes(q, k, v)
     (number,), causal = linear_values("linear_attention", scale), _checks.flag("linear_attention", "causal", causal)
     return back(_attend_linearly(*tensors, number, causal))

@@ -7,7 +7,7 @@ import torch
 
 from entropic import _checks
 from entropic._sampling import natural, signed
-from entropic.torch._arguments import checked_dim, one_dim, readable
+from entropic.torch._arguments import checked_dim, one_dim, readable, spread
 from entropic.torch._builder import Operator
 from entropic.torch._generated import softmax
 from entropic.torch._spec import OpSpec, Tensor
@@ -21,7 +21,7 @@ def _operator(name, result):
     return Operator(OpSpec(name=name, tensors=("x", "streams"), params=params, outputs=(result,), shapes=shapes))
 
 
-_noise = _operator("gumbel_noise", "noise")  # of x's shape, in float64 or float32
+_noise = _operator("gumbel_noise", "noise")  # of x's shape and type, float64 or float32
 _one_hot = _operator("gumbel_hard", "hard")  # of x's shape, 1 at the drawn index
 
 
@@ -57,8 +57,8 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     ----------
     x : torch.Tensor
         Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis and any strides.
-    temperature : float, above 0 and finite, default 1.0
-        T, divides the noisy scores.
+    temperature : float or tensor, above 0 and finite, default 1.0
+        T, divides the noisy scores. A tensor broadcasts with x's shape with 1 for dim, and gets a gradient.
     hard : bool, default False
         Give 1 at the index that entropic.sample(x, seed=seed, stream=stream) draws and 0 elsewhere, with the gradient of the
         relaxed draw (straight through).
@@ -92,13 +92,19 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
     key = streams_of(name, stream, x, dim), signed(natural(name, "seed", seed)), dim
     hard = _checks.flag(name, "hard", hard)
+    if isinstance(temperature, Tensor):
+        temperature = spread(name, "temperature", temperature, "x", x, dim)
+    elif not 0 < _checks.number(name, "temperature", temperature, "a number or a tensor") < math.inf:
+        raise ValueError(f"{name}: temperature must be above 0 and finite, got {temperature}")
 
     # +inf scores are equally likely, and the others impossible.
     infinite = x == math.inf
-    scores = torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -math.inf), x)
+    scores = torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -math.inf), x).double()
     if x.shape[dim] > 0:
         scores = scores - scores.amax(dim, keepdim=True).detach()
-    p = softmax((scores + _noise(x, *key)), temperature=temperature, dim=dim).to(x.dtype)
+    # As the library does it: in float64, rounded once before softmax. In float32, each of the three roundings would show in p.
+    noisy = (scores + _noise(scores, *key)).to(torch.float64 if x.dtype is torch.float64 else torch.float32)
+    p = softmax(noisy, temperature=temperature, dim=dim).to(x.dtype)
     return with_gradient_of(_one_hot(x, *key).to(x.dtype), p) if hard else p
 
 
