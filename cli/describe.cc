@@ -183,7 +183,7 @@ void add_describe(CLI::App& app, Program& program) {
   command
       .add_option_function<std::string>(
           "--keep", [&program](const std::string& text) { program.files.reading.keep = text; },
-          "Columns of a .csv or .tsv to keep as they are, as in a,c-f; labels are kept anyway")
+          "Columns of a .csv or .tsv to keep as they are, which then are no scores, as in a,c-f; labels are kept anyway")
       ->option_text("COLUMNS");
   add_choice(command, "--input", options->input, {"probs", "log_probs", "scores"},
              "What FILE holds (default probs; with --format-in logprobs: log_probs, normalized)");

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "families.h"
 #include "files/file.h"
 #include "files/system.h"
 #include "files/text.h"
@@ -115,6 +116,13 @@ class Formatter : public CLI::Formatter {
     if (rest[0].find('.') != rest[0].npos) {
       bad_input("there is no command '{}'; the command comes before the file, as in entropic softmax {}", rest[0], rest[0]);
     }
+    for (const entropic::FamilyInfo& family : entropic::families()) {
+      for (const entropic::OperationInfo& one : family.operations) {
+        if (one.name != rest[0]) continue;
+        if (!is_command(one)) bad_input("there is no command '{}', only a function in C++ and Python", one.name);
+        bad_input("there is no command '{}'; it is entropic {}", one.name, command_name(one));
+      }
+    }
     std::vector<std::string> names;
     for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
       names.push_back(command->get_name());
@@ -129,6 +137,9 @@ class Formatter : public CLI::Formatter {
       }
     }
     const CLI::Option* const file = commands[0]->get_option_no_throw("FILE");
+    if (file != nullptr && file->count() == 0 && rest[0].starts_with('-') && !is_option(rest[0])) {
+      bad_input("{}: unexpected argument '{}'; a file of that name is ./{}", commands[0]->get_name(), rest[0], rest[0]);
+    }
     if (!is_option(rest[0]) && file != nullptr && file->count() == 0) {
       bad_input("the command comes before the file: entropic {} {}", commands[0]->get_name(), rest[0]);
     }

@@ -261,11 +261,21 @@ void check_names(const Files& files, const files::Format& to, bool made, Table& 
   });
 }
 
+// The format of the result. Bytes of arrays would spoil a terminal.
+const files::Format& result_format(const Files& files) {
+  const files::Format& to = files::output_format(files.out, files.out_format);
+  const bool shown = files::is_standard(files.out) && files::sys::is_terminal(files::sys::standard_output);
+  if (shown && to.encode == files::encode_binary) {
+    bad_input("--format-out {}: standard output is a terminal; -o writes a file", to.name);
+  }
+  return to;
+}
+
 }  // namespace
 
 void stream_rows(const Files& files, const std::function<Table(Table)>& result,
                  const std::function<void(std::size_t rows)>& at_end) {
-  const files::Format& to = files::output_format(files.out, files.out_format);
+  const files::Format& to = result_format(files);
   const Source from = source_of(files);
   Progress progress(from.position, from.size,
                     !files.quiet && !(files::is_standard(files.out) && files::sys::is_terminal(files::sys::standard_output)));
@@ -327,7 +337,7 @@ std::vector<double> as_distributions(const Table& table) {
 
 void write_table(const Files& files, Table table) {
   table.digits = table.whole ? 0 : files.digits;
-  const files::Format& to = files::output_format(files.out, files.out_format);
+  const files::Format& to = result_format(files);
   check_names(files, to, true, table);
   bool read = false;
   files::Reader from;

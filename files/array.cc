@@ -204,7 +204,7 @@ Reader array_reader(Array array, std::string name, ReadBytes read, std::optional
 }
 
 void refuse_columns(const ReadOptions& options, std::string_view name, std::string_view what) {
-  if (options.labels > 0 || !options.label.empty()) bad_input("{}: {} has no label column", name, what);
+  if (!options.label.empty()) bad_input("{}: {} has no label column", name, what);
   if (options.header) bad_input("{}: {} has no header", name, what);
   if (options.delimiter != 0) bad_input("{}: --delimiter is not for {}", name, what);
   const std::string_view option = !options.columns.empty() ? "columns" : !options.exclude.empty() ? "exclude" : "keep";

@@ -2,6 +2,7 @@
 //
 // A header is a first line without a number (except in the cell above the labels), or one that begins with an empty cell. A
 // label column is one under an empty or missing corner, one without a number in any data row, or the one that the caller names.
+// A number in quotes beside numbers without is a word: so are labels and names written that look like numbers.
 // If a line or column may be either, the error says which option decides. Positions in messages are line:cell, both counted
 // from 1.
 
@@ -37,7 +38,6 @@ class CsvReader {
         separator_(separator),
         options_(options) {
     if (!options.key.empty()) bad_input("{}: only .npz, .jsonl and .safetensors files have a key", name_);
-    if (options_.label.empty() && options.labels > 0) options_.label = fmt::format("{}", options.labels);
   }
 
   bool take(Piece& piece, std::size_t numbers) {
@@ -52,6 +52,7 @@ class CsvReader {
     table.header = header_;
     table.label_column = label_place_;
     table.label_header = label_header_;
+    table.quoted_words = quoted_words_;
     table.kept.clear();
     for (const std::string& name : kept_) table.kept.push_back({name, {}, {}});
     return true;
@@ -176,8 +177,8 @@ class CsvReader {
 
     Piece more;
     // A first line that settles everything is parsed at once: the next line may be the reply to its result.
-    const bool alone =
-        options_.header != true && without_number(first).empty() && (options_.header == false || counted(first) < 2);
+    const bool alone = options_.header != true && without_number(first).empty() &&
+                       (options_.header == false || counted(first) < 2) && std::ranges::none_of(first, &Cell::quoted);
     if (piece.table.rows == 1 && !alone && text_.next(more, 1)) {
       piece.text += more.text;
       piece.table.rows += more.table.rows;
@@ -185,7 +186,7 @@ class CsvReader {
     }
     const bool has_second = piece.table.rows > 1;
     if (has_second) Lines(std::string_view(piece.text).substr(header_size), second_line, separator_, name_).next(second);
-    check_separator(std::string_view(piece.text).substr(0, header_size));
+    check_separator(std::string_view(piece.text).substr(0, header_size), second);
     check_line_end(std::string_view(piece.text).substr(0, header_size), piece.line);
 
     if (options_.shared || !options_.first_label.empty()) {
@@ -199,7 +200,7 @@ class CsvReader {
     comment_ = piece.text.starts_with('#');
     const bool named = counted_label() == 0;  // by the caller, who may have any labels
     no_corner_ = has_second && first.size() + 1 == second.size() && options_.header != false &&
-                 (options_.header == true || without_number(first).size() == first.size()) && !comment_ &&
+                 (options_.header == true || words_of(first, second).size() == first.size()) && !comment_ &&
                  (named || names_row(second[0]));
     if (no_corner_) {
       first.insert(first.begin(), Cell());
@@ -209,7 +210,7 @@ class CsvReader {
     roles_.assign(first.size(), Role::number);
     const bool corner =
         has_second && options_.header != false && first.size() > 1 && first[0].text().empty() && !second[0].text().empty();
-    const bool has_header = options_.header ? *options_.header : corner || find_header(first, has_second ? &second : nullptr);
+    const bool has_header = options_.header ? *options_.header : corner || find_header(first, second);
     if (!has_header && has_second && !options_.header) check_first_line(first);
 
     std::vector<std::string> names;
@@ -218,6 +219,9 @@ class CsvReader {
     }
     const std::vector<Cell>& first_data = has_header ? second : first;
     choose_columns(names, first_data, corner, !has_header || has_second, has_second);
+    const auto is_quoted_number = [&](const Cell& cell) { return cell.quoted && is_number(cell.text()); };
+    quoted_words_ = (has_header && std::ranges::any_of(first, is_quoted_number)) ||
+                    (found_label_ && !no_corner_ && is_quoted_number(first_data[*label_column_]));
     if (has_header) {
       for (std::size_t c = 0; c < roles_.size(); ++c) {
         if (roles_[c] != Role::number) continue;
@@ -238,17 +242,23 @@ class CsvReader {
   }
 
   // With the wrong separator a whole line would be one word, and a word would be taken for a label.
-  void check_separator(std::string_view first_line) const {
+  void check_separator(std::string_view first_line, const std::vector<Cell>& second) const {
     if (options_.delimiter != 0) return;
-    for (const char other : {';', '\t', ','}) {
+    // A name may have a semicolon: then the next line has none.
+    const std::size_t separators = count_outside_quotes(first_line, separator_);
+    const bool agree = separators > 0 && second.size() == separators + 1 && std::ranges::none_of(second, [](const Cell& cell) {
+                         return cell.text().find(';') != std::string::npos;
+                       });
+    for (const char other : {';', '\t', ',', '|'}) {
       if (other == separator_ || count_outside_quotes(first_line, other) == 0) continue;
-      if (other != ';' && count_outside_quotes(first_line, separator_) > 0) continue;
-      const std::string_view others = other == ';' ? "semicolons" : other == ',' ? "commas" : "tabs";
+      if (other == ';' ? agree : separators > 0) continue;
+      const std::string_view others = other == ';' ? "semicolons" : other == ',' ? "commas" : other == '|' ? "'|'" : "tabs";
       if (!options_.advised.delimiter) {
         bad_input("{}:1: the cells look separated by {} instead of {}", name_, others, separator_ == ',' ? "commas" : "tabs");
       }
-      bad_input("{}:1: the cells look separated by {}; if they are, give --delimiter {}{}", name_, others,
-                separator_name(other), other == ';' ? " (numbers may have decimal commas then)" : "");
+      bad_input("{}:1: the cells look separated by {}; if they are, give --delimiter {}{}, otherwise --delimiter {}", name_,
+                others, separator_name(other), other == ';' ? " (numbers may have decimal commas then)" : "",
+                separator_name(separator_));
     }
   }
 
@@ -276,18 +286,7 @@ class CsvReader {
         first_label_ = first_data[*label_column_].text();
         label_hint_ = names.empty() ? "; a header holds no numbers" : "";
       }
-      // A column of row numbers holds no scores.
-      if (!names.empty() && chosen.empty() && width > 1 && roles_[0] == Role::number && label_column_ != 0 &&
-          names_rows(names[0]) && is_number(first_data[0].text())) {
-        if (!options_.advised.columns) {
-          bad_input("{}:1:1: column {} may be numbers or the rows' names; leave it out of the file", name_,
-                    in_quotes(names[0]));
-        }
-        bad_input(
-            "{}:1:1: column {} may be scores or the rows' names: --labels 1 takes it as names, --exclude 1 leaves it out, "
-            "--columns 1-{} takes it as scores",
-            name_, in_quotes(names[0]), width);
-      }
+      if (!names.empty() && chosen.empty() && width > 1) check_numbered_names(names, first_data);
     }
     if (label_column_) {
       roles_[*label_column_] = Role::label;
@@ -307,12 +306,52 @@ class CsvReader {
     plain_ = separator_ != ';' && std::all_of(roles_.begin(), roles_.end(), is_plain);
   }
 
+  // A column of row numbers or classes holds no scores.
+  void check_numbered_names(const std::vector<std::string>& names, const std::vector<Cell>& first_data) const {
+    for (std::size_t c = 0; c < names.size(); ++c) {
+      if (roles_[c] != Role::number || c == label_column_ || !is_number(first_data[c].text())) continue;
+      const bool labels = names_labels(names[c]) && options_.advised.columns;  // a file of targets may be of classes
+      if (!labels && !(c == 0 && names_rows(names[c]))) continue;
+      if (!options_.advised.columns) {
+        bad_input("{}:1:{}: column {} may be numbers or the rows' names; leave it out of the file", name_, c + 1,
+                  in_quotes(names[c]));
+      }
+      bad_input(
+          "{}:1:{}: column {} may be scores or the rows' names: --labels {} takes it as names, --exclude {} leaves it out, "
+          "--columns 1-{} takes it as scores",
+          name_, c + 1, in_quotes(names[c]), c + 1, c + 1, names.size());
+    }
+  }
+
+  static bool names_labels(std::string_view header) {
+    for (const std::string_view known : {"label", "labels", "class", "target", "token"}) {
+      if (header == known) return true;
+    }
+    return false;
+  }
+
   std::vector<std::size_t> without_number(const std::vector<Cell>& cells) const {
     std::vector<std::size_t> found;
     for (std::size_t c = 0; c < cells.size(); ++c) {
       if (!is_number(cells[c].text())) found.push_back(c);
     }
     return found;
+  }
+
+  // Whether some number of the row is not in quotes. Beside it, one in quotes is a word.
+  bool has_bare_number(const std::vector<Cell>& cells) const {
+    return std::ranges::any_of(cells, [&](const Cell& cell) { return !cell.quoted && is_number(cell.text()); });
+  }
+
+  // The cells of the first row that are words: those that are no numbers and, if all words or the only one among numbers are
+  // found so, those in quotes above or beside numbers without.
+  std::vector<std::size_t> words_of(const std::vector<Cell>& first, const std::vector<Cell>& second) const {
+    std::vector<std::size_t> words = without_number(first), quoted;
+    if (!has_bare_number(second) && !has_bare_number(first)) return words;
+    for (std::size_t c = 0; c < first.size(); ++c) {
+      if (first[c].quoted || !is_number(first[c].text())) quoted.push_back(c);
+    }
+    return quoted.size() == first.size() || quoted.size() == 1 ? quoted : words;
   }
 
   // Whether a cell may be a label below a header without a corner. R's are in quotes, or count the rows. Below a title, a
@@ -332,13 +371,16 @@ class CsvReader {
     return number - 1;
   }
 
-  bool find_header(const std::vector<Cell>& first, const std::vector<Cell>* second) const {
+  bool find_header(const std::vector<Cell>& first, const std::vector<Cell>& second) const {
     const auto is_label = [&](const Cell& cell) { return cell.text() == options_.label; };
     const std::optional<std::size_t> label = counted_label();
     if (!options_.label.empty() && !label && std::any_of(first.begin(), first.end(), is_label)) return true;
-    std::vector<std::size_t> words = without_number(first);
+    std::vector<std::size_t> words = words_of(first, second);
     // A row whose numbers are all missing, with or without a label, is not a header: as one it would be lost silently.
-    const auto lacks = [](const Cell& cell) { return !cell.text().empty() && is_missing(cell.text()); };
+    const bool bare = has_bare_number(second);
+    const auto lacks = [&](const Cell& cell) {
+      return !cell.text().empty() && is_missing(cell.text()) && !(cell.quoted && bare);
+    };
     const auto lacking = static_cast<std::size_t>(std::ranges::count_if(first, lacks));
     if (lacking > 0 && lacking + 1 >= first.size()) return false;
     if (options_.missing != Missing::error && words.size() < first.size()) {
@@ -350,10 +392,19 @@ class CsvReader {
       --width;
     }
     if (words.size() == width) {
-      // Of numbers with a typeset minus sign or space, it is a row.
+      // Of mistyped numbers or in another format, it is a row, and would be lost as a header.
       for (const std::size_t c : words) {
-        if (!is_number(without_typesetting(first[c].text()))) continue;
-        not_a_number(first[c], c, options_.advised.header ? " (if it is a name: --header)" : "");
+        const std::string_view text = first[c].text();
+        if (!first[c].quoted && (text.starts_with('{') || text.starts_with('['))) {
+          bad_input("{}:{}:{}: {} looks like JSON{}{}", name_, first[c].line, c + 1, in_quotes(text),
+                    options_.advised.format ? "; --format-in jsonl reads lines of it" : "",
+                    options_.advised.header ? " (if it is a name: --header)" : "");
+        }
+        if (is_number(text) || !resembles_number(text)) continue;
+        const bool spaced = width == 1 && text.find(' ') != text.npos && options_.advised.delimiter;
+        std::string hint = spaced ? "--delimiter space separates cells at blanks" : "";
+        if (options_.advised.header) hint += spaced ? "; if it is a name: --header" : "if it is a name: --header";
+        not_a_number(first[c], c, hint.empty() ? "" : fmt::format(" ({})", hint));
       }
       return true;
     }
@@ -361,8 +412,8 @@ class CsvReader {
     if (options_.label.empty()) {
       if (words.size() == 1) return false;  // the only word is the label
       // The cell above the labels may be a number, such as a year.
-      if (words.size() + 1 == width && second != nullptr && second->size() == first.size()) {
-        const std::vector<std::size_t> labels = without_number(*second);
+      if (words.size() + 1 == width && second.size() == first.size()) {
+        const std::vector<std::size_t> labels = without_number(second);
         if (labels.size() == 1 && is_number(first[labels[0]].text())) return true;
       }
     }
@@ -378,7 +429,7 @@ class CsvReader {
     const std::optional<std::size_t> label = counted_label();
     std::size_t count = 0;
     for (std::size_t c = 0; c < first.size(); ++c) {
-      if (c == label || (c == 0 && !is_number(first[c].text()))) continue;
+      if (c == label || (c == 0 && (first[c].quoted || !is_number(first[c].text())))) continue;
       if (first[c].text() != fmt::format("{}", count)) return 0;
       ++count;
     }
@@ -400,6 +451,19 @@ class CsvReader {
     while (c < first_data.size() &&
            (excluded[c] || kept[c] || (!chosen.empty() && chosen[c]) || is_value(first_data[c].text()))) {
       ++c;
+    }
+    if (has_bare_number(first_data)) {  // then a word in quotes is one, whatever it looks like
+      const auto quoted = [&](std::size_t i) {
+        const std::string_view text = first_data[i].text();
+        return first_data[i].quoted && (is_number(text) || !resembles_number(text)) && !excluded[i] && !kept[i] &&
+               (chosen.empty() || !chosen[i]);
+      };
+      if (c < first_data.size() && quoted(c)) return c;
+      std::vector<std::size_t> all;
+      for (std::size_t i = 0; i < first_data.size(); ++i) {
+        if (quoted(i)) all.push_back(i);
+      }
+      if (c == first_data.size() && all.size() == 1) return all[0];
     }
     if (c == first_data.size()) return std::nullopt;
     const Cell& cell = first_data[c];
@@ -450,7 +514,7 @@ class CsvReader {
         }
         case Role::label:
           // A typing error in the first row or a header with numbers must not turn a column of scores into labels.
-          if (found_label_ && is_number(cell.text())) {
+          if (found_label_ && !cell.quoted && is_number(cell.text())) {
             const std::string advice =
                 options_.advised.columns ? fmt::format(" (if these are labels: --labels {}{})", c + 1, label_hint_) : "";
             bad_input("{}:{}:{}: {} is not a number, but line {} has one there{}", name_, first_label_line_, c + 1,
@@ -497,6 +561,7 @@ class CsvReader {
   std::size_t first_label_line_ = 0;
   std::string first_label_;
   std::string_view label_hint_;
+  bool quoted_words_ = false;  // a label or name that looks like a number is in quotes
 };
 
 Reader open_separated(std::shared_ptr<Input> input, char separator, const ReadOptions& options) {
@@ -506,12 +571,19 @@ Reader open_separated(std::shared_ptr<Input> input, char separator, const ReadOp
           .parse = [reader](Piece& piece) { reader->parse(piece); }};
 }
 
-void append_text(fmt::memory_buffer& out, std::string_view text, char separator) {
+// Whether a name or label without quotes would be read as a number or a missing one.
+bool needs_quotes(std::string_view text) {
+  double number = 0;
+  return read_number(text, number) != Reading::not_number || is_missing(text);
+}
+
+// `word`: of a name or label, which is to be read as one again.
+void append_text(fmt::memory_buffer& out, std::string_view text, char separator, bool word = false) {
   // Some bytes at the start of a file mean another format.
   const bool magic = static_cast<unsigned char>(text.empty() ? 0 : text[0]) >= 0xEF || text.starts_with('\x93') ||
                      text.starts_with('\x1F') || text.starts_with("\x28\xB5") || text.starts_with("PK\x03\x04");
   const bool plain = !text.empty() && text == trimmed(text) && text.find_first_of("\"\r\n") == text.npos &&
-                     text.find(separator) == text.npos && !magic;
+                     text.find(separator) == text.npos && !magic && !(word && needs_quotes(text));
   if (plain) {
     out.append(text);
     return;
@@ -536,7 +608,7 @@ void append_line(fmt::memory_buffer& out, const Table& table, const std::string*
     // A result of one number per row may have fewer columns than the old place needs.
     if (label && c == std::min(*table.label_column, table.cols)) {
       separate();
-      append_text(out, *label, separator);
+      append_text(out, *label, separator, table.quoted_words);
     }
     if (c == 0 && !table.header.empty()) {  // without a name it would look like a score
       for (const Table::Kept& column : table.kept) {
@@ -580,7 +652,7 @@ Writer create_separated(Output& output, const Table& first, char separator) {
         out, first, first.label_column ? &first.label_header : nullptr,
         first.note_header.empty() ? nullptr : &first.note_header, separator,
         [](const Table::Kept& column) -> std::string_view { return column.name; },
-        [&](std::size_t c) { append_text(out, first.header[c], separator); });
+        [&](std::size_t c) { append_text(out, first.header[c], separator, first.quoted_words); });
     output.write({out.data(), out.size()});
   }
   return {.append = [&output](std::string_view encoded) { output.write(encoded); }};

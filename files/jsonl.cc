@@ -29,9 +29,6 @@ class JsonlReader {
  public:
   JsonlReader(std::shared_ptr<Input> input, const ReadOptions& options)
       : text_(std::move(input), " \t\r", first_line, options, true), options_(options) {
-    if (options_.label.empty() && options.labels > 0) {
-      bad_input("{}: the labels of a .jsonl are a field; name it with --labels NAME", text_.name());
-    }
     if (options.header || options.delimiter != 0) refuse_columns(options, text_.name(), "a .jsonl file");
   }
 

@@ -294,6 +294,7 @@ Reader open_logprobs(std::shared_ptr<Input> input, const ReadOptions& options) {
   table->values = std::move(values);
   table->shape = {table->rows, table->cols};
   table->label_column = 0;
+  table->quoted_words = true;  // a token may be a number
   table->label_header = "token";
   for (std::size_t c = 0; c < table->cols; ++c) table->header.push_back(fmt::format("top{}", c + 1));
   return {.counted = true, .take = [table, given = false](Piece& piece, std::size_t) mutable {

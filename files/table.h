@@ -63,6 +63,7 @@ struct Table {
   std::string label_header;
   std::vector<std::string> labels;
   bool number_labels = false;  // labels that are numbers are written as numbers where formats distinguish them from words
+  bool quoted_words = false;   // names and labels that look like numbers are written to a .csv in quotes, to be read as words
 
   // Other columns that are kept beside the rows: the texts, and which of them formats that distinguish words from numbers write
   // as words.

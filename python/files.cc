@@ -73,12 +73,12 @@ Bytes bytes_of(const void* data, std::size_t size, std::shared_ptr<Owner> owner)
 }
 
 // (bytes, type, shape, names of the columns, labels or None).
-nb::tuple read_file(const std::string& path, const std::string& format, const std::string& key, std::size_t labels) {
+nb::tuple read_file(const std::string& path, const std::string& format, const files::ReadOptions& options) {
   const auto table = std::make_shared<files::Table>();
   {
     const nb::gil_scoped_release release;
     const files::Format& from = files::input_format(path, format);
-    *table = files::read_all(from.open(std::make_shared<files::Input>(path), {.labels = labels, .key = key}));
+    *table = files::read_all(files::open(from, std::make_shared<files::Input>(path), options));
   }
   const auto [data, size] = std::visit(
       [](const auto& values) { return std::pair<const void*, std::size_t>(values.data(), values.size() * sizeof(values[0])); },
@@ -109,6 +109,7 @@ void write_file(const std::string& path, const std::string& format, nb::ndarray<
   table.shape = std::move(shape);
   table.header = std::move(header);
   table.key = std::move(key);
+  table.quoted_words = true;
   if (labels) {
     table.labels = std::move(*labels);
     table.label_column = 0;
@@ -238,7 +239,17 @@ void bind_files(nb::module_& m) {
       PyErr_SetString(PyExc_ValueError, error.what());
     }
   });
-  m.def("read_file", &read_file, nb::arg("path"), nb::arg("format"), nb::arg("key"), nb::arg("labels"));
+  m.def(
+      "read_file",
+      [](const std::string& path, const std::string& format, const std::string& key, const std::string& labels,
+         std::optional<bool> header, const std::string& columns, const std::string& exclude, char delimiter, int missing) {
+        files::ReadOptions options = {.key = key, .label = labels, .header = header, .columns = columns, .exclude = exclude};
+        options.delimiter = delimiter;
+        options.missing = static_cast<files::Missing>(missing);
+        return read_file(path, format, options);
+      },
+      nb::arg("path"), nb::arg("format"), nb::arg("key"), nb::arg("labels"), nb::arg("header").none(), nb::arg("columns"),
+      nb::arg("exclude"), nb::arg("delimiter"), nb::arg("missing"));
   m.def("write_file", &write_file, nb::arg("path"), nb::arg("format"), nb::arg("bytes"), nb::arg("type"), nb::arg("shape"),
         nb::arg("rows"), nb::arg("cols"), nb::arg("header"), nb::arg("labels").none(), nb::arg("key"));
   m.def("from_arrow", &from_arrow, nb::arg("schema"), nb::arg("array"));

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import sys
 from typing import Any, NamedTuple
 
@@ -13,6 +14,9 @@ ARROW = ("parquet", "arrow", "feather")
 
 # The endings of packed files, which the library packs and unpacks.
 PACKED = (".gz", ".zst")
+
+# What an empty cell is, in the order of the library.
+MISSING = ("error", "nan", "skip")
 
 # The formats without a place for names, and those without one for the name of an array.
 UNNAMED = ("npy", "npz", "safetensors")
@@ -27,7 +31,19 @@ class Table(NamedTuple):
     labels: list[str] | None
 
 
-def read(path, *, key=None, labels=None, format=None, names=False):
+def read(
+    path,
+    *,
+    key=None,
+    labels=None,
+    header=None,
+    columns=None,
+    exclude=None,
+    delimiter=None,
+    missing="error",
+    format=None,
+    names=False,
+):
     """Read the array in a file, as the command line reads it.
 
     Parameters
@@ -37,8 +53,17 @@ def read(path, *, key=None, labels=None, format=None, names=False):
         A name of the former may also end in .gz or .zst.
     key : str, optional
         Which array, if a file has several.
-    labels : int, optional
-        The column of labels in a .csv or .tsv, counted from 1. A column of words is found automatically.
+    labels : str or int, optional
+        The column of labels, by name or counted from 1; of a .jsonl, the field. A column of words is found automatically.
+    header : bool, optional
+        Whether the first line holds names. A first line without a number does.
+    columns, exclude : str or sequence of str or int, optional
+        The columns of scores, or those to leave out, by name or counted from 1: "a,c-f", ["a", "c"], [1, 2]. All but the labels
+        are scores otherwise.
+    delimiter : str, optional
+        The character between cells, such as "\t" or " ". With ";" numbers may have decimal commas.
+    missing : {"error", "nan", "skip"}
+        What an empty cell, NA or null is: an error, NaN, or a reason to leave out its row.
     format : str, optional
         The format of the file, if its name does not say it: "csv", "npy" and so on.
     names : bool
@@ -57,13 +82,26 @@ def read(path, *, key=None, labels=None, format=None, names=False):
         The content of the file is wrong. The message names the place: "scores.csv:17:4: 'abc' is not a number".
     """
     path = _path("read", path)
-    if labels is not None:
-        labels = _column("read", labels)
-    if _format("read", path, format) in ARROW:
-        table = _read_arrow(path, _format("read", path, format), key)
+    form = _format("read", path, format)
+    given = {"header": header, "columns": columns, "exclude": exclude, "delimiter": delimiter}
+    if missing not in MISSING:
+        raise ValueError(f"read: missing must be one of {', '.join(MISSING)}, got {missing!r}")
+    options = (
+        "" if labels is None else _column("read", "labels", labels),
+        None if header is None else _checks.flag("read", "header", header),
+        _columns("read", "columns", columns),
+        _columns("read", "exclude", exclude),
+        _delimiter("read", delimiter),
+        MISSING.index(missing),
+    )
+    if form in ARROW:
+        for argument, value in (given | {"labels": labels}).items():
+            if value is not None:
+                raise ValueError(f"read: {argument} must be None for .{form}, whose columns have names and types")
+        table = _read_arrow(path, form, key)
         return table if names else table.array
     try:
-        data, kind, shape, columns, row_labels = _core.read_file(path, format or "", key or "", labels or 0)
+        data, kind, shape, columns, row_labels = _core.read_file(path, format or "", key or "", *options)
     except ValueError as error:
         raise ValueError(_in_python(error)) from None
     if kind == "bfloat16":
@@ -114,6 +152,10 @@ def write(path, array, *, columns=None, labels=None, key=None, format=None):
     for argument, given, wanted in (("columns", columns or None, cols), ("labels", labels, rows)):
         if given is not None and len(given) != wanted:
             raise ValueError(f"write: {argument} must be {wanted} names, one for each, got {len(given)}")
+    if "" in columns and form in ("csv", "tsv"):
+        raise ValueError(
+            f"write: columns must not have an empty name in a .{form}, which is the place above labels, got {columns}"
+        )
     if form in ARROW:
         return _write_arrow(path, form, values.reshape(rows, cols), columns, labels, key)
     data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
@@ -127,13 +169,39 @@ def _path(function, path):
         raise TypeError(f"{function}: path must be a string or a path, got {type(path).__name__}") from None
 
 
-def _column(function, labels):
-    """The number of a column, from 1."""
-    wanted = "the number of a column, counted from 1"
-    number = _checks.integer(function, "labels", labels, wanted)
-    if not 0 < number < 1 << 63:
-        raise ValueError(f"{function}: labels must be {wanted}, got {number}")
-    return number
+def _column(function, argument, column):
+    """The name or number of a column, as text."""
+    wanted = "the name of a column, or its number counted from 1"
+    if not isinstance(column, str):
+        column = _checks.integer(function, argument, column, wanted)
+    if column == "" or (not isinstance(column, str) and not 0 < column < 1 << 63):
+        raise ValueError(f"{function}: {argument} must be {wanted}, got {column!r}")
+    return str(column)
+
+
+def _columns(function, argument, columns):
+    """A list of columns as text, "a,c-f"."""
+    if columns is None or isinstance(columns, str):
+        if columns == "":
+            raise ValueError(f"{function}: {argument} must not be empty")
+        return columns or ""
+    given = [_column(function, argument, column) for column in columns]
+    for name in given:
+        if "," in name:
+            raise ValueError(f"{function}: {argument} must be names without commas, or numbers, got {name!r}")
+    if not given:
+        raise ValueError(f"{function}: {argument} must not be empty")
+    return ",".join(given)
+
+
+def _delimiter(function, delimiter):
+    if delimiter is None:
+        return "\0"
+    if not isinstance(delimiter, str):
+        raise TypeError(f"{function}: delimiter must be a character, got {type(delimiter).__name__}")
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '0123456789.+-"\r\n\0':
+        raise ValueError(f"{function}: delimiter must be one character that is in no number, got {delimiter!r}")
+    return delimiter
 
 
 def _format(function, path, format):
@@ -154,10 +222,28 @@ def _format(function, path, format):
 
 
 def _in_python(error):
+    """The message with arguments in place of the command line's options."""
     message = str(error)
-    for option, argument in (("--format-in ", "format="), ("--key", "key="), ("--labels ", "labels=")):
-        message = message.replace(option, argument)
+    for option, argument in _ARGUMENTS:
+        message = re.sub(option, argument, message)
     return message
+
+
+# Options that have a value, those without, and those that stand for themselves in a sentence, with their arguments.
+_ARGUMENTS = (
+    ("--format-in (\\w+)", r"format='\1'"),
+    ("--key(?= |$)", "key="),
+    ("--labels NAME", "labels=NAME"),
+    ("--(labels|exclude|columns) (\\d+)(?![\\w-])", r"\1=\2"),
+    ("--(labels|exclude|columns) (\\d[\\d-]*)", r"\1='\2'"),
+    ("--delimiter tab", r"delimiter='\\t'"),
+    ("--delimiter space", "delimiter=' '"),
+    ("--delimiter ('.')", r"delimiter=\1"),
+    ("--missing (nan|skip)", r"missing='\1'"),
+    ("--no-header", "header=False"),
+    ("--header", "header=True"),
+    ("--(labels|exclude|columns|delimiter|missing)", r"\1"),
+)
 
 
 def _numbers(array):

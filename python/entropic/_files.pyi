@@ -14,11 +14,31 @@ class Table(NamedTuple):
 
 @overload
 def read(
-    path: _Path, *, key: str | None = None, labels: int | None = None, format: str | None = None, names: Literal[False] = False
+    path: _Path,
+    *,
+    key: str | None = None,
+    labels: str | int | None = None,
+    header: bool | None = None,
+    columns: str | Sequence[str | int] | None = None,
+    exclude: str | Sequence[str | int] | None = None,
+    delimiter: str | None = None,
+    missing: Literal["error", "nan", "skip"] = "error",
+    format: str | None = None,
+    names: Literal[False] = False,
 ) -> NDArray[np.floating[Any]]: ...
 @overload
 def read(
-    path: _Path, *, key: str | None = None, labels: int | None = None, format: str | None = None, names: Literal[True]
+    path: _Path,
+    *,
+    key: str | None = None,
+    labels: str | int | None = None,
+    header: bool | None = None,
+    columns: str | Sequence[str | int] | None = None,
+    exclude: str | Sequence[str | int] | None = None,
+    delimiter: str | None = None,
+    missing: Literal["error", "nan", "skip"] = "error",
+    format: str | None = None,
+    names: Literal[True],
 ) -> Table: ...
 def write(
     path: _Path,

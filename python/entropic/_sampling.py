@@ -363,15 +363,25 @@ def _device_stream(function, stream):
     return signed(natural(function, "stream", stream))
 
 
+def integers(function, name, given):
+    """An array of integers; of a list NumPy makes floats if it has integers on both sides of 2**63."""
+    array = np.asarray(given)
+    if array.dtype.kind in "fO" and isinstance(given, (list, tuple)):
+        each = np.array(given, dtype=object)
+        if all(isinstance(one, (int, np.integer)) and not isinstance(one, bool) for one in each.flat):
+            return np.array([natural(function, name, one) for one in each.flat], np.uint64).reshape(each.shape)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{function}: {name} must be of integers, got dtype {array.dtype}")
+    return array
+
+
 def streams_of_rows(function, rows, stream):
     """A stream for each row."""
     count = math.prod(rows.lead)
     if not isinstance(stream, (np.ndarray, list, tuple)) and not hasattr(stream, "__dlpack__"):
         first = natural(function, "stream", stream)
         return np.uint64(first) + np.arange(count, dtype=np.uint64)  # modulo 2**64
-    given = np.asarray(stream)
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"{function}: stream must be of integers, got dtype {given.dtype}")
+    given = integers(function, "stream", stream)
     if given.dtype.kind == "i" and given.size and given.min() < 0:
         raise ValueError(f"{function}: stream must be at least 0, got {given.min()}")
     if given.ndim == 0:

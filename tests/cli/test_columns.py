@@ -120,7 +120,7 @@ def test_delimiters(cli):
     cli.write("x.csv", text)
     assert cli.error("softmax", "x.csv") == (
         "x.csv:1: the cells look separated by semicolons; if they are, give --delimiter ';' "
-        "(numbers may have decimal commas then)"
+        "(numbers may have decimal commas then), otherwise --delimiter ','"
     )
     for content in (text, text.replace(".", ",")):
         cli.write("x.csv", content)
@@ -131,7 +131,10 @@ def test_delimiters(cli):
     cli.write("x.txt", table([], separator="|"))
     np.testing.assert_allclose(parsed(cli.output("softmax", "x.txt", "--format-in", "csv", "--delimiter", "|")), P)
     cli.write("x.csv", table([], separator="\t"))
-    assert cli.error("softmax", "x.csv") == "x.csv:1: the cells look separated by tabs; if they are, give --delimiter tab"
+    assert (
+        cli.error("softmax", "x.csv")
+        == "x.csv:1: the cells look separated by tabs; if they are, give --delimiter tab, otherwise --delimiter ','"
+    )
     np.testing.assert_allclose(parsed(cli.output("softmax", "x.csv", "--delimiter", "tab")), P)
     assert cli.error("softmax", "x.csv", "--delimiter", "7").startswith("--delimiter must be tab or one character")
 
@@ -545,3 +548,53 @@ def test_two_arrays_have_their_rows_along_the_same_axes(cli):
         cli.output(command, "p.npy", "one.npy", "-o", "r.npy")
     # A part of an array is a list of rows.
     assert len(cli.output("kl_divergence", "p.npy", "q.npy", "--rows", "1:3").splitlines()) == 2
+
+
+def test_numbers_in_quotes_beside_numbers_are_words(cli):
+    cli.write("x.csv", 'name,a,b\n"17",1,1\n"NA",2,2\n"0.5",3,3\n')
+    want = 'name,a,b\n"17",0.5,0.5\n"NA",0.5,0.5\n"0.5",0.5,0.5\n'
+    assert cli.output("softmax", "x.csv") == want
+    assert cli.output("softmax", stdin=want.encode()) == want
+    cli.write("x.csv", 'name,"2019","2020"\nu,1,1\n')
+    assert cli.output("softmax", "x.csv") == 'name,"2019","2020"\nu,0.5,0.5\n'
+    cli.write("x.csv", '"2019","2020"\n1,1\n')
+    assert cli.output("softmax", "x.csv") == '"2019","2020"\n0.5,0.5\n'
+    # All in quotes are numbers, and so is one of several.
+    cli.write("x.csv", '"1","1"\n"2","2"\n')
+    assert cli.output("softmax", "x.csv") == "0.5,0.5\n0.5,0.5\n"
+    cli.write("x.csv", '"1","1",1\n"2","2",2\n')
+    np.testing.assert_allclose(parsed(cli.output("softmax", "x.csv")), np.full((2, 3), 1 / 3))
+
+
+@pytest.mark.parametrize("name", ["label", "labels", "class", "target", "token"])
+@pytest.mark.parametrize("place", [1, 3])
+def test_a_column_of_classes_is_no_score(cli, name, place):
+    cells = ["a", "b"]
+    cells.insert(place - 1, name)
+    cli.write("x.csv", ",".join(cells) + "\n1,2,0\n")
+    assert cli.error("softmax", "x.csv") == (
+        f"x.csv:1:{place}: column '{name}' may be scores or the rows' names: --labels {place} takes it as names, "
+        f"--exclude {place} leaves it out, --columns 1-3 takes it as scores"
+    )
+    assert len(cli.output("softmax", "x.csv", "--columns", "1-3").splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 2 3\n", "1:1: '1 2 3' is not a number (--delimiter space separates cells at blanks; if it is a name: --header)"),
+        ("10%,20%\n0.3,0.4\n", "1:1: '10%' is not a number (if it is a name: --header)"),
+        ('"1,5","2,5"\n1,2\n', "1:1: '1,5' is not a number (if it is a name: --header)"),
+        ("(5),x\n", "1:1: '(5)' is not a number (if it is a name: --header)"),
+        ("[1,2]\n", "1:1: '[1' looks like JSON; --format-in jsonl reads lines of it (if it is a name: --header)"),
+        ('{"x":[1,2]}\n', "1:1: '{\"x\":[1' looks like JSON; --format-in jsonl reads lines of it (if it is a name: --header)"),
+        ("1|2|3\n", "1: the cells look separated by '|'; if they are, give --delimiter '|', otherwise --delimiter ','"),
+    ],
+)
+def test_rows_in_another_form_are_no_header(cli, text, said):
+    assert cli.error("softmax", stdin=text.encode()) == f"standard input:{said}"
+
+
+def test_a_name_may_have_a_semicolon(cli):
+    cli.write("x.csv", "name,b;c,d\nr,1,1\n")
+    assert cli.output("softmax", "x.csv") == "name,b;c,d\nr,0.5,0.5\n"

@@ -117,7 +117,7 @@ def test_ignored_classes(cli, targets):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["softmax_loss", "x.csv"], "softmax_loss: x.csv has no labels; give a file of targets as TARGET"),
+        (["softmax_loss", "x.csv"], "softmax_loss: x.csv has no labels; give a file of targets as TARGET, or --labels COLUMN"),
         (
             ["distillation_loss", "x.csv"],
             "distillation_loss: TARGET is missing; it is a file with a row of the teacher's scores for each row",

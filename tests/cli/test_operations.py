@@ -118,6 +118,10 @@ def test_parameter_out_of_range(cli, name, value):
             "there is no command 'topk'; did you mean top_k_softmax or top_k_softmax_loss? See entropic --help",
         ),
         (["zebra"], "there is no command 'zebra'; see entropic --help"),
+        (["optimal_transport"], "there is no command 'optimal_transport'; it is entropic transport"),
+        (["sinkhorn", "x.csv"], "there is no command 'sinkhorn'; it is entropic transport --epsilon"),
+        (["gumbel_softmax"], "there is no command 'gumbel_softmax', only a function in C++ and Python"),
+        (["softmax", "-x.csv"], "softmax: unexpected argument '-x.csv'; a file of that name is ./-x.csv"),
         (["x.csv"], "there is no command 'x.csv'; the command comes before the file, as in entropic softmax x.csv"),
         (
             ["sample", "x.csv", "--seed", "1", "--temperature", "2"],

@@ -138,12 +138,82 @@ def test_a_failed_write_keeps_the_old_file(tmp_path):
 
 @pytest.mark.parametrize(
     ("labels", "error", "got"),
-    [(0, ValueError, "0"), (-1, ValueError, "-1"), ("a", TypeError, "str"), (1.5, TypeError, "float")],
+    [(0, ValueError, "0"), (-1, ValueError, "-1"), ("", ValueError, "''"), (1.5, TypeError, "float")],
 )
-def test_labels_are_the_number_of_a_column(tmp_path, labels, error, got):
+def test_labels_are_a_column(tmp_path, labels, error, got):
     (tmp_path / "x.csv").write_text("1,2\n3,4\n")
-    with pytest.raises(error, match=f"^read: labels must be the number of a column, counted from 1, got {got}$"):
+    wanted = "the name of a column, or its number counted from 1"
+    with pytest.raises(error, match=f"^read: labels must be {wanted}, got {got}$"):
         entropic.read(tmp_path / "x.csv", labels=labels)
+    with pytest.raises(
+        ValueError, match=r"labels: there is no column called 'a', as the file has no header \(header=True says"
+    ):
+        entropic.read(tmp_path / "x.csv", labels="a")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        (
+            "a;b\n1,5;2\n",
+            {"delimiter": ";"},
+            "give delimiter=';' (numbers may have decimal commas then), otherwise delimiter=','",
+        ),
+        ("1 2\n3 4\n", {"delimiter": " "}, "'1 2' is not a number (delimiter=' ' separates cells at blanks; "),
+        ("0,1\n3,4\n", {"header": True}, "may be names or scores: header=True takes it as names, header=False as scores"),
+        ("0,1\n3,4\n", {"header": False}, "may be names or scores: header=True takes it as names, header=False as scores"),
+        ("id,a,b\n7,1,2\n", {"labels": "id"}, "labels=1 takes it as names, exclude=1 leaves it out, columns='1-3' takes it as"),
+        ("id,a,b\n7,1,2\n", {"exclude": ["id"]}, "labels=1 takes it as names"),
+        ("id,a,b\n7,1,2\n", {"columns": [2, "b"]}, "labels=1 takes it as names"),
+        ("id,a,b\n7,1,2\n", {"columns": "a-b"}, "labels=1 takes it as names"),
+        ("a,b\n1,NA\n3,4\n", {"missing": "nan"}, "(missing='nan' reads it as NaN, missing='skip' leaves out the row)"),
+        ("a,b\n1,NA\n3,4\n", {"missing": "skip"}, "(missing='nan' reads it as NaN, missing='skip' leaves out the row)"),
+        ("[1,2]\n", {"format": "jsonl"}, "looks like JSON; format='jsonl' reads lines of it (if it is a name: header=True)"),
+    ],
+)
+def test_options_of_text(tmp_path, text, options, said):
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError) as error:
+        entropic.read(path)
+    assert said in str(error.value) and "--" not in str(error.value)
+    array = entropic.read(path, **options)
+    numbers = {"a;b": [[1.5, 2]], "1 2": [[1, 2], [3, 4]], "id,": [[1, 2]], "[1,": [[1, 2]]}
+    numbers |= {"0,1": [[3, 4]] if options.get("header") else [[0, 1], [3, 4]]}
+    numbers |= {"a,b": [[1, np.nan], [3, 4]] if options.get("missing") == "nan" else [[3, 4]]}
+    np.testing.assert_array_equal(array, numbers[text[:3]])
+    assert entropic.read(path, names=True, **options).labels == (["7"] if "labels" in options else None)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"header": 1}, TypeError, "header must be a bool, got int"),
+        ({"columns": []}, ValueError, "columns must not be empty"),
+        ({"exclude": [0]}, ValueError, "exclude must be the name of a column, or its number counted from 1, got 0"),
+        ({"columns": ["a,b"]}, ValueError, "columns must be names without commas, or numbers, got 'a,b'"),
+        ({"delimiter": "::"}, ValueError, "delimiter must be one character that is in no number, got '::'"),
+        ({"delimiter": 5}, TypeError, "delimiter must be a character, got int"),
+        ({"missing": None}, ValueError, "missing must be one of error, nan, skip, got None"),
+    ],
+)
+def test_options_that_are_none(tmp_path, options, error, said):
+    (tmp_path / "x.csv").write_text("1,2\n")
+    with pytest.raises(error, match=f"^read: {said}$"):
+        entropic.read(tmp_path / "x.csv", **options)
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_names_that_look_like_numbers(tmp_path, ending):
+    path = tmp_path / f"x.{ending}"
+    for columns in (None, ["a", "b"], ["2019", "2020"], ["NA", "0"], ["0", "1"]):
+        for labels in (None, ["3", "4"], ["NA", "x"], ["0.5", ""], ["nan", "-1e5"]):
+            entropic.write(path, np.eye(2), columns=columns, labels=labels)
+            array, found, rows = entropic.read(path, names=True)
+            np.testing.assert_array_equal(array, np.eye(2))
+            assert (found, rows) == (columns or [], labels)
+    with pytest.raises(ValueError, match="write: columns must not have an empty name"):
+        entropic.write(path, np.eye(2), columns=["", "a"])
 
 
 @pytest.mark.parametrize("ending", [*BINARY, *TEXT])

@@ -253,6 +253,12 @@ def test_refusals():
     refuses(ValueError, "sample: size must be at least 0 and below 2**62, got -1",
             lambda: entropic.sample(x, seed=1, size=-1))  # fmt: skip
     refuses(ValueError, "sample: stream must be at least 0, got -2", lambda: entropic.sample(x, seed=1, stream=[1, -2]))
+    both_sides = [2**63, 0]  # of which NumPy makes floats
+    assert entropic.sample(x, seed=1, stream=both_sides).tolist() == [
+        entropic.sample(x[r], seed=1, stream=one) for r, one in enumerate(both_sides)
+    ]
+    big = "sample: stream must be at least 0 and below 2**64, got 18446744073709551616"
+    refuses(ValueError, big, lambda: entropic.sample(x, seed=1, stream=[2**64, 0]))
     refuses(
         ValueError,
         "sample: stream must be an integer or an array that broadcasts to (2,), x's shape without axis 1, got shape (3,)",
@@ -309,6 +315,13 @@ def test_torch():
     of_rows = torch.tensor([0.2, 0.7, 1.0, 3.0], dtype=torch.float64)[:, None]
     rows = entropic.torch.gumbel_softmax(x, temperature=of_rows, seed=3)
     assert torch.equal(rows[1], p[1]) and not torch.equal(rows[2], p[2])
+
+    with pytest.raises(ValueError, match="gumbel_softmax: temperature must be above 0 and finite, got 0"):
+        entropic.torch.gumbel_softmax(x, temperature=torch.tensor(0.0), seed=3)
+    for special in ([0.0, math.nan, math.inf], [0.0, math.nan, 1.0], [math.inf, 0.0, math.inf], [-math.inf] * 3):
+        scores = torch.tensor(special)
+        got = entropic.torch.gumbel_softmax(scores, seed=1).numpy()
+        np.testing.assert_array_equal(got, entropic.gumbel_softmax(scores.numpy(), seed=1))
 
     x.requires_grad_()
     assert torch.autograd.gradcheck(lambda x: entropic.torch.gumbel_softmax(x, temperature=0.7, seed=3, dim=0), x)

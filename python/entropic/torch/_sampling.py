@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from entropic import _checks
-from entropic._sampling import natural, signed
+from entropic._sampling import integers, natural, signed
 from entropic.torch._arguments import checked_dim, one_dim, readable, spread
 from entropic.torch._builder import Operator
 from entropic.torch._generated import softmax
@@ -94,12 +94,16 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     hard = _checks.flag(name, "hard", hard)
     if isinstance(temperature, Tensor):
         temperature = spread(name, "temperature", temperature, "x", x, dim)
+        if readable(temperature):
+            for wrong in temperature[~((temperature > 0) & (temperature < math.inf))][:1].tolist():
+                raise ValueError(f"{name}: temperature must be above 0 and finite, got {wrong}")
     elif not 0 < _checks.number(name, "temperature", temperature, "a number or a tensor") < math.inf:
         raise ValueError(f"{name}: temperature must be above 0 and finite, got {temperature}")
 
-    # +inf scores are equally likely, and the others impossible.
+    # +inf scores are equally likely, and the others impossible, but NaN stays NaN.
     infinite = x == math.inf
-    scores = torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -math.inf), x).double()
+    among = torch.where(infinite, 0.0, torch.where(x.isnan(), x, -math.inf))
+    scores = torch.where(infinite.any(dim, keepdim=True), among, x).double()
     if x.shape[dim] > 0:
         scores = scores - scores.amax(dim, keepdim=True).detach()
     # As the library does it: in float64, rounded once before softmax. In float32, each of the three roundings would show in p.
@@ -113,9 +117,7 @@ def streams_of(name, stream, x, dim):
     lead = (*x.shape[:dim], *x.shape[dim + 1 :])
     count = math.prod(lead)
     if isinstance(stream, (np.ndarray, list, tuple)):
-        given = np.asarray(stream)
-        if given.dtype.kind not in "iu":
-            raise TypeError(f"{name}: stream must be of integers, got dtype {given.dtype}")
+        given = integers(name, "stream", stream)
         stream = torch.from_numpy(np.array(given, np.int64 if given.dtype.kind == "i" else np.uint64)).to(x.device)
     if not isinstance(stream, Tensor):
         first = signed(natural(name, "stream", stream))
