@@ -3,6 +3,7 @@
 import functools
 import inspect
 import itertools
+import math
 import warnings
 
 import pytest
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 
 import torch.autograd.forward_ad as fw  # noqa: E402
 
+import entropic  # noqa: E402
 import entropic.torch as et  # noqa: E402
 from entropic.torch import _descriptions  # noqa: E402
 
@@ -350,6 +352,60 @@ def test_derivatives_of_far_scores(name):
         assert got[0].isfinite().all()
         for one, other in zip(got[normalized:], want[normalized:], strict=True):
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in IN_PARAMETERS if name.split()[1] in ("temperature", "scale")])
+def test_mixed_second_derivatives_where_one_score_has_all_mass(name):
+    """Both orders give the same."""
+    function, _ = OF_ROWS[name]
+    x = torch.tensor([800.0, 0.0, 1.0], dtype=torch.float64).requires_grad_()
+    value = torch.tensor(1.0, dtype=torch.float64).requires_grad_()
+    y = function(0.9 * (x / 900 if "margin" in name else x), X[0, :3], value)
+    back = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)[: y.numel()].reshape(y.shape)
+    dx, dvalue = torch.autograd.grad(y, (x, value), back, create_graph=True)
+    want = torch.stack([torch.autograd.grad(one, value, retain_graph=True)[0] for one in dx])
+    torch.testing.assert_close(torch.autograd.grad(dvalue, x)[0], want, rtol=1e-8, atol=1e-9)
+
+
+CLAMPED = {
+    "normalize": lambda x, target: et.entropy_normalize(x, entropy=target),
+    "log_probs": lambda x, target: et.entropy_normalize(x.log_softmax(-1), entropy=target, input="log_probs"),
+    "perplexity": lambda x, target: et.entropy_normalize(x, perplexity=target.exp()),
+    "clip": lambda x, target: et.entropy_clip(x, min_entropy=target),
+}
+
+
+@pytest.mark.parametrize("function", CLAMPED.values(), ids=CLAMPED)
+def test_rows_at_a_clamped_target_have_no_derivatives(function):
+    for n in range(2, 9):
+        x = random(n, seed=n).requires_grad_()
+        for target in (math.log(n), math.log(n) + 1):
+            target = torch.tensor(target, dtype=torch.float64).requires_grad_()
+            found = [*torch.func.jacfwd(function, (0, 1))(x, target), *torch.func.jacrev(function, (0, 1))(x, target)]
+            first = torch.autograd.grad(function(x, target) @ x.detach(), (x, target), create_graph=True)
+            found += torch.autograd.grad(first[0].sin().sum() + first[1].sin(), (x, target), retain_graph=True)
+            assert not any(bool(one.any()) for one in found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("low, high", [(0.0, 0.0), (-0.1, 0.0), (0.0, 0.1), (-0.1, 0.1), (0.1, 0.2), (-0.2, -0.1)])
+def test_clip_at_a_bound(low, high, dtype):
+    """Forward and backward mode agree, and with NumPy's door."""
+    for x in (torch.full((3,), 2.0, dtype=dtype), random(4, seed=1).to(dtype)):
+        p = x.double().softmax(-1)
+        ends = tuple(-(p * p.log()).sum() + away for away in (low, high))
+
+        def clip(x, low, high):
+            return et.entropy_clip(x, min_entropy=low, max_entropy=high)
+
+        forward, reverse = (how(clip, (0, 1, 2))(x, *ends) for how in (torch.func.jacfwd, torch.func.jacrev))
+        for one, other in zip(forward, reverse, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4, check_dtype=False)
+        numbers = {"min_entropy": ends[0].item(), "max_entropy": ends[1].item()}
+        y = entropic.entropy_clip(x.numpy(), **numbers)
+        for row, unit in zip(forward[0], torch.eye(len(x), dtype=dtype), strict=True):
+            want = entropic.entropy_clip_vjp(x.numpy(), y, unit.numpy(), **numbers)
+            torch.testing.assert_close(row, torch.as_tensor(want), rtol=1e-4, atol=1e-5)
 
 
 @twice

@@ -21,6 +21,7 @@ from entropic.torch.backends.reference.rows import (
     dot,
     finite,
     has_none,
+    in_float64,
     largest,
     working,
     xlogy,
@@ -374,8 +375,9 @@ def _entropy_parts(x, y, grad, dim):
     z = z / reach
     u = p * (z - dot(p, z, dim))
     variance = dot(u, z, dim)
-    # Uniform rows do not change.
-    fixed = (variance <= 1e-300) | (dot(u, log_p, dim) <= 0)
+    # Uniform rows do not change, though rounding may leave a little of <u, log p>.
+    uniform = largest(y, dim) <= -largest(torch.where(y > 0, -y, -INF), dim)
+    fixed = uniform | (variance <= 1e-300) | (dot(u, log_p, dim) <= 0)
     variance = torch.where(fixed, 1.0, variance)
     gamma = torch.where(fixed, 1.0, dot(u, log_p, dim) / variance)
     slope = dot(u, grad, dim) / variance
@@ -395,25 +397,34 @@ def entropy_normalize_perplexity(x, y, grad, dx, dim, params):
     return entropy_normalize_entropy(x, y, grad, dx, dim, params) / params["perplexity"]
 
 
-def _entropy_of(scores, dim):
-    p = softmax(scores, dim, {"temperature": 1.0})
-    return -xlogy(p.double()).sum(dim, keepdim=True)
+def _held(scores, dim, params):
+    """The rows at each bound, by its name: their entropy is the bound's, within the kernels' tolerance. No row is at both."""
+    p = softmax(scores.double(), dim, {"temperature": 1.0})
+    entropy, tolerance = -xlogy(p).sum(dim, keepdim=True), 1e-12 if scores.dtype == torch.float64 else 1e-6
+    low, high = (None if params[name] is None else in_float64(params[name], scores) for name in _BEYOND)
+    found = {}
+    if high is not None:
+        entropy = torch.minimum(entropy, high)
+        found["max_entropy"] = entropy >= high - tolerance * high.clamp(min=1.0)
+    if low is not None:
+        found["min_entropy"] = entropy <= low + tolerance * low.clamp(min=1.0)
+        if high is not None:
+            found["max_entropy"] = found["max_entropy"] & ~found["min_entropy"]
+    return found
 
 
 def entropy_clip_vjp(x, y, grad, dim, params):
     scores = _scores(x, params)
-    entropy = _entropy_of(scores, dim)
     dx = softmax_vjp(scores, y, grad, dim, {"temperature": 1.0}).double()
-    held, _ = _entropy_parts(scores, y, grad, dim)
-    for name, beyond in _BEYOND.items():
-        if params[name] is not None:
-            dx = torch.where(beyond(entropy, params[name]), held, dx)
+    at_bound, _ = _entropy_parts(scores, y, grad, dim)
+    for rows in _held(scores, dim, params).values():
+        dx = torch.where(rows, at_bound, dx)
     return _in_input(dx, x, params)
 
 
 def _entropy_clip_end(name, x, y, grad, dx, dim, params):
     scores = _scores(x, params)
-    held = _BEYOND[name](_entropy_of(scores, dim), params[name])
+    held = _held(scores, dim, params)[name]
     grad = torch.where(held, grad, 0.0)  # other rows have no derivative, those that are NaN neither
     return torch.where(held, _entropy_parts(scores, y, grad, dim)[1], 0.0)
 
@@ -449,6 +460,11 @@ def _divisor(name, x, y, grad, dx, dim, params):
     return -dot(dx.double(), x, dim) / params[name]
 
 
+def log_softmax_temperature(x, y, grad, dx, dim, params):
+    """y is log p: every finite score has a part."""
+    return _divisor("temperature", x, torch.ones_like(y), grad, dx, dim, params)
+
+
 def logsumexp_temperature(x, y, grad, dx, dim, params):
     """The gradient in T of T f(x/T), which is the same if x and y move together."""
     value = y.double() - largest(x.double(), dim)
@@ -457,6 +473,7 @@ def logsumexp_temperature(x, y, grad, dx, dim, params):
 
 
 SLOPES = {
+    ("log_softmax", "temperature"): log_softmax_temperature,
     ("logsumexp", "temperature"): logsumexp_temperature,
     ("entmax", "alpha"): entmax_alpha,
     ("entropy_normalize", "entropy"): entropy_normalize_entropy,
