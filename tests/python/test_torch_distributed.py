@@ -606,6 +606,37 @@ def test_rows_with_their_own_temperature_after_many_rounds():
     np.testing.assert_allclose(found, et.top_p_softmax(x, p=0.8, temperature=temperature), rtol=1e-12)
 
 
+def far_rows(rank, size, dtype):
+    """Losses and a divergence of two of three parts; of entropic.torch, if size is 0. A difference of scores may overflow."""
+    most = 1.7e308 if dtype is torch.float64 else 3e38
+    x = torch.tensor([[top, -least, -1.0] for least in (10.0, 1e13, 1e15, most) for top in (0.0, least)], dtype=dtype)
+    q = torch.tensor([0.9, 0.1, 0.0], dtype=dtype).expand_as(x)
+    near = x[:7]  # of greater differences that of one machine is not right either
+    p = torch.tensor([0.0, -1.0, -1.0], dtype=dtype).expand_as(near)
+    masked = torch.where(torch.arange(3) == 1, -torch.inf, x)
+    cuts = (0, 2, 2, 3)
+    x, q, p, near, masked = (one[:, cuts[rank] : cuts[rank + 1]] if size else one for one in (x, q, p, near, masked))
+    library, where = (D, {"group": _groups[size]}) if size else (et, {})
+    return [
+        library.softmax_loss(x, q, **where),
+        library.sparsemax_loss(x, q, **where),
+        library.entmax_loss(x, q, **where),
+        library.softmax_loss(masked, q, **where),
+        library.kl_divergence(p, near, input="scores", **where),
+        library.kl_divergence(p, masked[: len(p)], input="scores", **where),
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_losses_of_far_scores(ranks, dtype):
+    """They are finite where those of one machine are, also if terms of a sum are large."""
+    want, eps = far_rows(0, 0, dtype), torch.finfo(dtype).eps
+    assert all(one.isfinite().all() == (k not in (3, 5)) for k, one in enumerate(want))
+    for answer in all_of(ranks("far_rows", 3, dtype)):
+        for found, one in zip(answer, want, strict=True):
+            torch.testing.assert_close(found, one, rtol=max(2 * eps, 1e-12), atol=2 * eps)
+
+
 def test_divergence_of_masked_scores():
     """A score of -inf has no gradient, also in the second distribution."""
     p, q = torch.tensor([[0.3, 1.0, 0.2]]), torch.tensor([[0.3, 1.0, -float("inf")]], requires_grad=True)

@@ -83,10 +83,14 @@ class Call:
         hot[rows, at[rows]] = 1
         return hot
 
+    def below(self, x, top, temperature):
+        """(x - top) / temperature; beside +inf all others are as -inf."""
+        return np.where(np.isinf(top), np.where(x == np.inf, 0.0, -np.inf), relative(x, top, temperature))
+
     def log_p(self, x, top, total, temperature):
         """log softmax of scores in float64, from a maximum and a sum."""
-        z = np.where(np.isinf(top), np.where(x == np.inf, 0.0, -np.inf), relative(x, top, temperature))
-        return np.where(np.isnan(top) | (top == -np.inf), np.nan, z - logarithm(total))
+        log_p = self.below(x, top, temperature) - logarithm(total)
+        return np.where(np.isnan(top) | (top == -np.inf), np.nan, log_p)
 
 
 def _map_forward(call):
@@ -325,9 +329,8 @@ def _loss_forward(call):
     q = call.other.astype(np.float64) if soft else call.chosen()
     # Beside +inf all finite scores are as -inf.
     x = np.where(top == np.inf, np.where(x == np.inf, 0.0, -np.inf), x)
-    # A difference that leaves the range is as one from an absent score.
-    with np.errstate(over="ignore"):
-        z = x - np.where(np.isfinite(top), top, 0.0)
+    # Halves of differences, which stay in the range, until they are weighted.
+    z = relative(x, np.where(np.isfinite(top), top, 0.0), 2.0)
     live = np.isfinite(z)
     z = np.where(live, z, 0.0)
 
@@ -341,7 +344,8 @@ def _loss_forward(call):
     terms = [(p - q) * z, omega(q) - omega(p)]
     first, second = call.sums(*[np.where(np.isnan(t), 0.0, t) for t in terms])
     (lost,) = call.sums(masked(~live & (q > 0), q), bounded=True)
-    loss = np.where(lost > 0, np.inf, np.maximum(first + second, 0.0))
+    with np.errstate(over="ignore"):
+        loss = np.where(lost > 0, np.inf, np.maximum(2 * first + second, 0.0))
     loss = np.where(np.isnan(top) | (top == -np.inf), np.nan, loss)
     ignored = call.target < 0 if len(call.target) else np.zeros(call.rows, bool)
     return p.astype(call.x.dtype), np.concatenate([np.where(ignored[:, None], 0.0, loss), top], 1)
@@ -360,9 +364,11 @@ def _soft_forward(call):
     part = call.statistics(call.x, 1.0, True)
     values = values_of(part, call.rows)
     q = call.other.astype(np.float64)
-    log_p = call.log_p(call.x, values[:, 0:1], values[:, 1:2], 1.0)
-    (loss,) = call.sums(masked(q > 0, q * np.where(q > 0, -log_p, 0.0)), bounded=True)
-    top = values[:, 0:1]
+    top, on = values[:, 0:1], q > 0
+    half = np.where(on, call.below(call.x, top, 2.0), 0.0)  # a difference of scores may leave the range, before it is weighted
+    with np.errstate(over="ignore", invalid="ignore"):
+        terms = q * logarithm(values[:, 1:2]) - 2 * (q * half)
+    (loss,) = call.sums(masked(on, terms), bounded=True)
     loss = np.where(np.isnan(top) | (top == -np.inf), np.nan, loss)
     return call.none.astype(call.x.dtype), np.concatenate([loss, values[:, :2]], 1)
 
