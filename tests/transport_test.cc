@@ -374,6 +374,36 @@ TEST(OptimalTransport, EqualMassesGiveAPermutation) {
   }
 }
 
+// On a line the plan in the order of the points is optimal for convex costs. Without arcs that are too expensive for any
+// optimal plan, costs of 1e30 do not hide those of 1.
+TEST(OptimalTransport, CostsOfManySizes) {
+  for (const unsigned seed : {1, 2, 3, 4, 5, 6}) {
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<double> uniform;
+    const std::size_t n = 20 + 5 * seed;
+    std::vector<double> u(n), v(n);
+    for (std::size_t i = 0; i < n; ++i) u[i] = 1000 * uniform(random), v[i] = u[i] + uniform(random);
+    const std::vector<double> masses(n, 1.0 / static_cast<double>(n));
+    std::vector<double> cost(n * n), f(n), g(n), plan(n * n);
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < n; ++j) cost[i * n + j] = std::pow(std::abs(u[i] - v[j]), 10);
+    }
+    TransportResult result;
+    optimal_transport<double>({}, {masses.data(), 1, n}, {masses.data(), 1, n}, {cost.data(), n, n}, {plan.data(), n, n},
+                              {f.data(), 1, n}, {g.data(), 1, n}, {&result, 1});
+    std::sort(u.begin(), u.end());
+    std::sort(v.begin(), v.end());
+    double best = 0, largest = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double own = std::pow(std::abs(u[i] - v[i]), 10);
+      best += own / static_cast<double>(n), largest = std::max(largest, own);
+    }
+    EXPECT_EQ(result.status, TransportStatus::optimal);
+    EXPECT_NEAR(result.cost, best, 1e-12 * best);
+    EXPECT_LE(result.gap, 1e-9 * largest);
+  }
+}
+
 TEST(OptimalTransport, OrderOfRowsAndColumnsChangesTheCostNotAtAll) {
   std::mt19937 random(9);
   const auto p = points_problem<double>(random, 40, 55, false, 1);

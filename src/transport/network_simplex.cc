@@ -7,6 +7,8 @@
 #include <limits>
 #include <numeric>
 
+#include "src/transport/compensated_sum.h"
+
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
@@ -491,7 +493,6 @@ std::vector<double> NetworkSimplex<T>::cost_gaps() const {
 // Potentials with f_i + g_j <= c_ij for all rows and columns, also those without mass.
 template <class T>
 void NetworkSimplex<T>::finish() {
-  const auto n = static_cast<std::size_t>(rows_), m = static_cast<std::size_t>(columns_);
   recompute_potentials();
   if (rule_.kind == Pricing::Kind::masked) {
     // Arcs from a lower level to a higher one were kept out because they cannot have flow. Adding one multiple of the levels,
@@ -508,6 +509,13 @@ void NetworkSimplex<T>::finish() {
     for (const int i : row_list_) potential_[i] += factor * levels_[i];
     for (const int j : column_list_) potential_[rows_ + j] += factor * levels_[rows_ + j];
   }
+  complete_potentials();
+}
+
+// f and g of all rows and columns, from the potentials of those with mass.
+template <class T>
+void NetworkSimplex<T>::complete_potentials() {
+  const auto n = static_cast<std::size_t>(rows_), m = static_cast<std::size_t>(columns_);
   const double* const p = potential_.data() + rows_;
   g_.assign(m, kInfinity);
   if (static_cast<std::size_t>(nodes_) < n + m) {
@@ -552,33 +560,111 @@ typename NetworkSimplex<T>::Status NetworkSimplex<T>::solve(MatrixView<const T> 
     if (row_masses[i] == 0) potential_[i] = -kInfinity;  // its arcs have reduced cost +inf, like those of a column without mass
   }
 
-  const auto dear = [&](double limit) {
+  const std::vector<double> limits = cost_gaps();
+  const auto carries = [&](double limit) { return restrict_to(limit, false); };
+  if (std::none_of(limits.begin(), limits.end(), carries)) return Status::infeasible;
+  set_shortlist_costs(false);
+  bool optimal = optimize();
+  finish();
+  if (optimal && !is_exact(row_masses, column_masses)) optimal = refine();
+  return optimal ? Status::optimal : Status::pivot_limit;
+}
+
+// Whether the potentials prove that the plan is optimal up to a part of the largest cost that is paid. Costs of very different
+// size may prevent that: the tree joins the nodes by arcs without flow too, and rounding of expensive ones hides the others.
+template <class T>
+bool NetworkSimplex<T>::is_exact(std::span<const Mass> row_masses, std::span<const Mass> column_masses) const {
+  constexpr double kGap = 0x1p-34, kLargestPotential = 0x1p+18;
+  CompensatedSum gap;
+  double used = 0, total = 0, largest = 0;
+  for_each_flow([&](std::size_t i, std::size_t j, Mass flow) {
+    const double cost = cost_.row(i)[j], amount = static_cast<double>(flow);
+    gap.add_product(amount, cost);
+    total += amount;
+    used = std::max(used, std::abs(cost));
+  });
+  const auto prove = [&](Mass mass, double potential) {
+    if (mass == 0) return;
+    gap.add_product(-static_cast<double>(mass), potential);
+    largest = std::max(largest, std::abs(potential));
+  };
+  for (std::size_t i = 0; i < f_.size(); ++i) prove(row_masses[i], f_[i]);
+  for (std::size_t j = 0; j < g_.size(); ++j) prove(column_masses[j], g_[j]);
+  return gap.value() <= kGap * used * total && largest <= kLargestPotential * used;
+}
+
+// Whether arcs of cost up to the limit can carry the masses. Then the rule and the tree are those to go on with, without the
+// more expensive arcs if the tree has some, or always.
+template <class T>
+bool NetworkSimplex<T>::restrict_to(double limit, bool strictly) {
+  const auto dear = [&] {
     return std::any_of(order_.begin(), order_.end(), [&](int v) {
       const int up = parent_[v];
       return up >= 0 && row(v < rows_ ? v : up)[(v < rows_ ? up : v) - rows_] > limit;
     });
   };
-  const std::vector<double> limits = cost_gaps();
-  for (std::size_t k = 0; k < limits.size(); ++k) {
-    rule_ = {Pricing::Kind::cost, limits[k], nullptr, 0};
-    if (!dear(rule_.limit)) break;
-    // First without the expensive arcs, if they are not needed. Running out of pivots here would look like infeasibility.
-    rule_.kind = Pricing::Kind::feasibility;
-    set_shortlist_costs(true);
-    optimize();
-    bool feasible = true;
-    for_each_flow([&](std::size_t i, std::size_t j, Mass) { feasible &= static_cast<double>(cost_.row(i)[j]) <= limits[k]; });
-    if (feasible) {
-      rule_.kind = dear(rule_.limit) ? Pricing::Kind::masked : Pricing::Kind::cost;
-      levels_ = potential_;
-      break;
-    }
-    if (k + 1 == limits.size()) return Status::infeasible;
+  rule_ = {strictly ? Pricing::Kind::masked : Pricing::Kind::cost, limit, nullptr, 0};
+  if (!dear()) {
+    levels_.assign(potential_.size(), 0);
+    return true;
   }
-  set_shortlist_costs(false);
-  const bool optimal = optimize();
-  finish();
-  return optimal ? Status::optimal : Status::pivot_limit;
+  // First without the expensive arcs, if they are not needed. Running out of pivots here would look like infeasibility.
+  rule_.kind = Pricing::Kind::feasibility;
+  set_shortlist_costs(true);
+  optimize();
+  bool feasible = true;
+  for_each_flow([&](std::size_t i, std::size_t j, Mass) { feasible &= static_cast<double>(cost_.row(i)[j]) <= limit; });
+  rule_.kind = strictly || dear() ? Pricing::Kind::masked : Pricing::Kind::cost;
+  levels_ = potential_;
+  return feasible;
+}
+
+// If some plan pays at most u for a unit, no optimal plan has an arc dearer than (u + u') (rows + columns), where -u' is the
+// least cost below 0: on a cycle of the difference of both plans the arcs that lose flow cost at least as much as those that
+// gain it. Without these arcs the optimum has a lower u, and so on. Returns false if that takes too many pivots.
+template <class T>
+bool NetworkSimplex<T>::refine() {
+  double least = 0, limit = kInfinity;
+  for (const int i : row_list_) {
+    for (const int j : column_list_) least = std::min(least, static_cast<double>(row(i)[j]));
+  }
+  bool narrowed = false;
+  while (true) {
+    double used = 0;
+    for_each_flow(
+        [&](std::size_t i, std::size_t j, Mass) { used = std::max(used, std::abs(static_cast<double>(cost_.row(i)[j]))); });
+    const double next = (used - least) * nodes_;
+    pivots_left_ = std::int64_t{1000} * nodes_ + std::int64_t{rows_} * columns_;
+    if (!(next < limit / 2) || !restrict_to(next, true)) break;
+    narrowed = true;
+    limit = next;
+    set_shortlist_costs(false);
+    if (!optimize()) return false;
+  }
+  if (narrowed) shortest_potentials();
+  return true;
+}
+
+// Potentials for the flows as they are, which may be optimal: the greatest f and -g up to 0 with f_i + g_j <= c_ij, and = on
+// arcs with flow, by Bellman and Ford. They are sums of costs that are paid, however large the others are.
+template <class T>
+void NetworkSimplex<T>::shortest_potentials() {
+  double* const p = potential_.data() + rows_;
+  for (const int i : row_list_) potential_[i] = 0;
+  for (const int j : column_list_) p[j] = 0;
+  bool changed = true;
+  for (int round = 0; changed && round < nodes_; ++round) {
+    changed = false;
+    for (const int i : row_list_) {
+      const double least = kernels_.least({}, row(i), p, static_cast<std::size_t>(columns_));
+      if (least < potential_[i] - tolerance_) potential_[i] = least, changed = true;
+    }
+    for_each_flow([&](std::size_t i, std::size_t j, Mass) {
+      const double least = potential_[i] - static_cast<double>(cost_.row(i)[j]);
+      if (least < p[j] - tolerance_) p[j] = least, changed = true;
+    });
+  }
+  complete_potentials();
 }
 
 template class NetworkSimplex<float>;

@@ -73,7 +73,12 @@ class NetworkSimplex {
   void pivot(int i, int j, double reduced);
   bool optimize();
   bool scan_all();
+  bool restrict_to(double limit, bool strictly);
   void finish();
+  void complete_potentials();
+  void shortest_potentials();
+  bool is_exact(std::span<const Mass> row_masses, std::span<const Mass> column_masses) const;
+  bool refine();
   int find(std::vector<int>& sets, int v);
   void join(int before, int after) {
     next_[before] = after;

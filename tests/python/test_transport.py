@@ -72,6 +72,26 @@ def test_costs_of_any_scale_that_are_near_each_other(n, m, seed, scale):
     assert (scaled.plan / scaled.plan.sum() * (cost)).sum() == pytest.approx(found.cost, rel=1e-12)
 
 
+def test_costs_of_many_sizes():
+    """On a line, the plan in the order of the points is optimal for every convex cost, and costs are as large as 1e70."""
+    random = rng(7)
+    for order in (2, 6, 10, 20) * 10:
+        n, spread = int(random.integers(2, 50)), 10.0 ** random.uniform(-2, 1)
+        u = random.random(n) * 1000
+        v = u + spread * random.normal(size=n)
+        cost, weights = np.abs(u[:, None] - v) ** order, np.full(n, 1 / n)
+        best = cost[np.argsort(u), np.argsort(v)]
+        found = entropic.optimal_transport(weights, weights, cost)
+        assert found.status == "optimal" and found.cost == pytest.approx(best.mean(), rel=1e-12)
+        assert found.gap <= 1e-9 * best.max()
+        # Potentials prove it for all costs, those that are not paid too.
+        assert (found.f[:, None] + found.g - cost).max() <= 1e-9 * best.max()
+        part = entropic.partial_transport(weights, weights, cost, mass=0.9)
+        assert part.gap <= 1e-9 * best.max()
+        points = (np.stack([x, np.zeros(n)], axis=1) for x in (u, v))
+        assert entropic.wasserstein(*points, order=order) == pytest.approx(best.mean() ** (1 / order), rel=1e-12)
+
+
 def test_blocks_whose_sums_are_equal_up_to_rounding():
     for seed in range(60):
         random = rng(seed)
