@@ -198,6 +198,41 @@ def test_weights_of_rows_and_z_loss(loss, reduction, small_parts):
     assert not any(slope.isnan().any() for slope in slopes[1:])
 
 
+@each
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("way", ["ignored", "sample_weight"])
+def test_rows_without_a_part_are_not_read(loss, params, reduction, way, small_parts):
+    """Whatever they hold, value and derivatives are those of finite numbers there, and theirs are 0."""
+    hidden, weight, bias, target = problem(loss, lead=(7,))
+    if way == "ignored" and target.dim() == 2:
+        pytest.skip("it ignores no row")
+    row = 1 if way == "ignored" else 2
+    shares = torch.tensor([1.0, 2.0, 0.0, 0.5, 3.0, 1.0, 1.5]) if way == "sample_weight" else None
+    found = []
+    for content in (0.5, torch.nan, torch.inf):
+        own = hidden.detach().clone()
+        own[row] = content
+        moving = own.requires_grad_(), weight, bias
+        more = {"loss": loss, "reduction": reduction, "sample_weight": shares, "z_loss": 0.3, **params}
+        value = et.linear_loss(own, weight, target, bias=bias, **more)
+        slopes = torch.autograd.grad(value.sum(), moving, create_graph=True)
+        second = torch.autograd.grad(sum(slope.sin().sum() for slope in slopes), moving)
+        assert not slopes[0][row].any() and not second[0][row].any()
+        found.append((value, *slopes, *second))
+    for others in found[1:]:
+        for got, want in zip(others, found[0], strict=True):
+            torch.testing.assert_close(got, want)
+
+
+def test_learned_parameters_do_not_read_rows_of_weight_0():
+    hidden, weight, _, teacher = problem("distillation_loss", lead=(3,))
+    teacher[1] = torch.nan
+    temperature = torch.full((3, 1), 2.0, requires_grad=True)
+    shares = torch.tensor([1.0, 0.0, 2.0])
+    et.linear_loss(hidden, weight, teacher, loss="distillation_loss", temperature=temperature, sample_weight=shares).backward()
+    assert temperature.grad.isfinite().all() and hidden.grad.isfinite().all() and weight.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("frozen", ["hidden", "weight", None])
 def test_backward_again_and_without_one(frozen, small_parts):
     """Gradients kept from the forward pass can be used again, and frozen tensors have none."""

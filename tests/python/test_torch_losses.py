@@ -607,3 +607,99 @@ def test_rows_that_are_all_ignored(mean, dtype):
         (first,) = torch.autograd.grad(mean(x, ignored), x, create_graph=True)
         (second,) = torch.autograd.grad(first.sum(), x, allow_unused=True)
         assert second is None or (second == 0).all()
+
+
+def _with_options(class_names):
+    """(class, options) for all options that the class has."""
+    all_options = ({}, {"z_loss": 0.1}, {"label_smoothing": 0.3}, {"z_loss": 0.1, "label_smoothing": 0.3})
+    known = {name: inspect.signature(getattr(et, name)).parameters for name in class_names}
+    return [(name, options) for name in class_names for options in all_options if set(options) <= set(known[name])]
+
+
+WITH_CLASSES = _with_options([name for name in MODULES if getattr(et, name)._takes_classes])
+
+
+@pytest.mark.parametrize("ignore_index", [-100, 255])
+@pytest.mark.parametrize(("class_name", "options"), WITH_CLASSES)
+def test_weights_take_integers_of_every_type(class_name, options, ignore_index):
+    module_class = getattr(et, class_name)
+    generator = torch.Generator().manual_seed(1)
+    x, target = torch.rand(200, 4, generator=generator), torch.tensor([1, 2, 1, 0, 2]).repeat(40)
+    given = NEEDED.get(class_name, {})
+    weight = torch.rand(given.get("num_classes", 4), generator=generator)
+    for reduction in ("mean", "none"):
+        module = module_class(weight=weight, **given, **options, ignore_index=ignore_index, reduction=reduction)
+        for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint32, torch.uint64):
+            classes = target.clone()
+            if ignore_index in range(torch.iinfo(dtype).min, torch.iinfo(dtype).max + 1):
+                classes[3] = ignore_index
+            assert torch.equal(module(x, classes.to(dtype)), module(x, classes)), dtype
+
+
+def test_a_class_of_one_byte_is_not_ignored():
+    """torch reads -100 as 156 beside a uint8."""
+    x, target = torch.zeros(2, 200), torch.tensor([156, 0])
+    for options in ({}, {"z_loss": 0.1}, {"weight": torch.ones(200)}, {"dtype": torch.float64}):
+        module = et.SoftmaxLoss(**options)
+        assert torch.equal(module(x, target.to(torch.uint8)), module(x, target))
+
+
+def _weightless(way, module_class, given, classes):
+    """(a module, its sample_weight) in which row 2, of class 1, has no part."""
+    sample_weight = torch.tensor([1.0, 2.0, 0.0, 1.5], dtype=torch.float64) if way == "sample_weight" else None
+    if way == "weight":
+        given = {**given, "weight": torch.tensor([1.0, 0.0, 2.0, 0.5], dtype=torch.float64)[:classes]}
+    if way == "ignored":
+        given = {**given, "ignore_index": 1}
+    return module_class(**given), sample_weight
+
+
+WITHOUT_A_PART = [
+    *((name, options, "sample_weight") for name, options in _with_options(MODULES)),
+    *((name, options, "ignored") for name, options in WITH_CLASSES),
+    # Smoothing gives rows a part at other classes.
+    *((name, options, "weight") for name, options in WITH_CLASSES if "label_smoothing" not in options),
+]
+
+
+@pytest.mark.parametrize("content", [np.nan, np.inf])
+@pytest.mark.parametrize(("class_name", "options", "way"), WITHOUT_A_PART)
+def test_rows_without_a_part_are_not_read(class_name, options, way, content):
+    """Whatever they hold, value and derivatives are those of finite scores there, and theirs are 0."""
+    module_class, given = getattr(et, class_name), {**NEEDED.get(class_name, {}), **options}
+    margin = "in_features" in given
+    if margin:
+        given["dtype"] = torch.float64
+    for reduction in ("mean", "sum", "none"):
+        module, sample_weight = _weightless(way, module_class, {**given, "reduction": reduction}, 3 if margin else 4)
+        target = torch.tensor([0, 2, 1, 2]) if module._takes_classes else (scores("", 4, 4, seed=1) > 0).double()
+        x = scores("", 4, 4)
+        found = []
+        for third in (x[2], torch.tensor([0.0, 1.0, content, 0.0], dtype=torch.float64)):
+            given_x = torch.stack([x[0], x[1], third, x[3]]).requires_grad_()
+            moving = given_x, *module.parameters()
+            value = module(given_x, target, sample_weight)
+            slopes = torch.autograd.grad(value.sum(), moving, create_graph=True)
+            second = torch.autograd.grad(sum(slope[:2].sin().sum() for slope in slopes), moving, allow_unused=True)
+            found.append((value, *slopes, *(one for one in second if one is not None)))
+            assert not slopes[0][2].any()
+        for got, want in zip(*found, strict=True):
+            torch.testing.assert_close(got, want)
+
+
+def test_learned_parameters_do_not_read_rows_of_weight_0():
+    temperature = torch.nn.Parameter(torch.tensor(2.0))
+    student, teacher = torch.randn(3, 4), torch.randn(3, 4)
+    for scores_ in (student, teacher):
+        scores_[1] = torch.nan
+        et.DistillationLoss(temperature=temperature)(student, teacher, torch.tensor([1.0, 0.0, 2.0])).backward()
+        assert temperature.grad.isfinite()
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_smoothed_rows_of_a_class_of_weight_0_are_read(soft):
+    x, target = torch.tensor([[0.0, 1.0], [torch.nan, 0.0]]), torch.tensor([1, 0])
+    target = torch.nn.functional.one_hot(target, 2).float() if soft else target
+    for smoothing in (0.0, 0.5):
+        value = et.SoftmaxLoss(torch.tensor([0.0, 1.0]), label_smoothing=smoothing, reduction="none")(x, target)
+        assert value[0].isfinite() and value[1].isnan() == (smoothing > 0)

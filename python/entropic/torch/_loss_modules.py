@@ -5,7 +5,7 @@ import torch
 
 from entropic.torch import _generated
 from entropic.torch._compat import without_autocast
-from entropic.torch._modules import Loss
+from entropic.torch._modules import Loss, weight_of_classes
 
 _COMMON = """\
 ignore_index : int, default -100
@@ -64,6 +64,22 @@ def _cosines(module, x, classes):
         return unit @ classes.T
 
 
+@torch.fx.wrap
+def _read(x, target, sample_weight, weight, ignore_index):
+    """The embeddings; those of rows without a part in the loss are 0, because a NaN times their gradient, 0, would be NaN."""
+    of_rows = (target,) if sample_weight is None else (target, sample_weight)
+    tensors = all(isinstance(one, torch.Tensor) for one in (x, *of_rows))
+    if not tensors or any(one.shape != x.shape[:-1] for one in of_rows) or target.is_floating_point():
+        return x  # refused by what follows
+    target = target.long()
+    out = target == ignore_index
+    if weight is not None:
+        out = out | (weight_of_classes(weight, target) == 0)
+    if sample_weight is not None:
+        out = out | (sample_weight == 0)
+    return torch.where(out.unsqueeze(-1), 0.0, x)
+
+
 class _MarginLoss(Loss):
     """margin_softmax_loss of the cosines between embeddings and one learned direction for each class."""
 
@@ -99,6 +115,7 @@ class _MarginLoss(Loss):
         return _cosines(type(self).__name__, x, self.classes)
 
     def forward(self, x, target, sample_weight=None):
+        x = _read(x, target, sample_weight, self.weight, self.ignore_index)
         return self._reduced(self.cosines(x), target, sample_weight, {"kind": self._kind, **self._values()})
 
     def extra_repr(self):

@@ -6,8 +6,10 @@ import sys
 import torch
 
 from entropic import _checks
-from entropic.torch._arguments import from_array, integer_dim, no_gradient, one_device, spread
-from entropic.torch._losses import mean_of_rows
+from entropic.torch._arguments import checked_dim, from_array, integer_dim, no_gradient, one_device, spread
+from entropic.torch._losses import DESCRIPTIONS, checked_target, mean_of_rows
+from entropic.torch._reductions import widened
+from entropic.torch._spec import result_type
 
 
 def _public(name):
@@ -49,85 +51,117 @@ def _part_of(share, value):
     return share * torch.where((share == 0) & value.isinf(), 0.0, value)
 
 
-def _weighted_cross_entropy(x, target, weight, smoothing, ignored, dim):
-    """torch's cross-entropy with weights of classes: every term has its class's weight, those of smoothing too. Also gives the
-    weight of each row's target."""
-    if ignored is not None:
-        x = torch.where(ignored.unsqueeze(dim), 0.0, x)  # first, so that no NaN meets their gradient
-    along = [1] * x.dim()
-    along[dim] = -1
-    weight = weight.to(x.dtype)
-    of_class, present = weight.reshape(along), x != -math.inf
+def _along(weight, x, dim):
+    """The weights of classes, to be multiplied with scores."""
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    return weight.reshape(shape)
+
+
+def weight_of_classes(weight, target):
+    """The weight of each row's class."""
+    known = (target >= 0) & (target < len(weight))  # the function refuses others, or they are ignored
+    return torch.where(known, weight[torch.where(known, target, 0)], 1.0)
+
+
+def _weighted_cross_entropy(x, target, weight, of_target, smoothing, ignored, dim):
+    """torch's cross-entropy with weights of classes: every term has its class's weight, those of smoothing too."""
+    of_class, present = _along(weight, x, dim), x != -math.inf
     log_p = _public("log_softmax")(x, dim=dim)
 
     def loss(terms):
         return -torch.where(terms == 0, 0.0, terms * log_p).sum(dim)
 
     if ignored is None:
-        terms = of_class * target.to(x.dtype)
-        of_row, value = terms.sum(dim), loss(terms)
+        value = loss(of_class * target.to(x.dtype))
     else:
-        target = torch.where(ignored, 0, target)
-        of_row = torch.where(ignored, 0.0, weight[target])
-        value = _part_of(of_row, -log_p.gather(dim, target.unsqueeze(dim)).squeeze(dim))
+        own = torch.where(ignored, 0, target).unsqueeze(dim)
+        value = _part_of(of_target, -log_p.gather(dim, own).squeeze(dim))
     smoothing = from_array("softmax_loss", "label_smoothing", smoothing)
     if isinstance(smoothing, torch.Tensor):
         smoothing = spread("softmax_loss", "label_smoothing", smoothing, "x", x, dim).squeeze(dim).to(x.dtype)
     smooth = loss(present * of_class / present.sum(dim, keepdim=True).clamp(min=1))
     value = _part_of(1 - smoothing, value) + _part_of(smoothing, smooth)
-    return (value if ignored is None else torch.where(ignored, 0.0, value)), of_row
+    return value if ignored is None else torch.where(ignored, 0.0, value)
 
 
-@torch.fx.wrap
-def _reduced(module, function, x, target, values, weight, sample_weight, z_loss, reduction, dim, dtype):
-    """A loss of rows, reduced."""
-    if reduction == "mean" and dtype is None and weight is None and sample_weight is None and not z_loss:
-        mean = mean_of_rows(function, x, target, values, dim) if "ignore_index" in values else None
-        if mean is not None:
-            return mean
-    # The type for sums over rows; halves are too coarse for them.
-    wide = None if dtype in (torch.float16, torch.bfloat16) else dtype
-    classes = "ignore_index" in values and isinstance(target, torch.Tensor) and not target.is_floating_point()
-    # There smoothing gives rows mass at other classes, and distributions at several, each with its own weight.
-    by_terms = weight is not None and function == "softmax_loss"
-    if by_terms and classes:
-        by_terms = not isinstance(values["label_smoothing"], (int, float)) or values["label_smoothing"] != 0
-    # If by_terms, this only checks the arguments.
-    each = _public(function)(x.detach() if by_terms else x, target, **values, dim=dim, dtype=wide)
+def _weighted(module, function, x, target, values, weight, sample_weight, z_loss, dim, dtype):
+    """(the loss of each row with z_loss and times its weights, these weights or None, by which the mean divides)."""
+    description = DESCRIPTIONS[function]
+    dim = checked_dim(function, description["arguments"][0], x, dim)
+    (x,) = widened(function, dtype, x)
+    target = checked_target(function, description, x, target, dim)
+    number = result_type(x) if dtype is None else dtype
+    classes = "ignore_index" in values and not target.is_floating_point()
     ignored = target == values["ignore_index"] if classes else None
+    smooth = values.get("label_smoothing", 0)
+    smooth = not isinstance(smooth, (int, float)) or smooth != 0
+    # Smoothing gives rows mass at other classes, and distributions at several, each with its own weight.
+    by_terms = weight is not None and function == "softmax_loss" and (smooth or not classes)
+    of_target = own = None
     if weight is not None:
         if not (classes or by_terms):
             raise ValueError(f"{module}: weight is for targets that are classes, got {target.dtype}")
         if len(weight) != x.shape[dim]:
             raise ValueError(f"{module}: weight must have one factor for each of {x.shape[dim]} classes, got {len(weight)}")
-    penalty = factors = divisors = None
-    if z_loss:
-        log_z = _public("logsumexp")(x.to(each.dtype), dim=dim)
-        penalty = z_loss * (log_z if ignored is None else torch.where(ignored, 0.0, log_z)).square()
-    if by_terms:
-        given = x.to(each.dtype), target, weight, values["label_smoothing"], ignored, dim
-        each, of_row = _weighted_cross_entropy(*given)
-        each = each if penalty is None else each + of_row * penalty
-        divisors = of_row if classes else None
-    else:
-        each = each if penalty is None else each + penalty
-        if weight is not None:
-            divisors = factors = torch.where(ignored, 0.0, weight[torch.where(ignored, 0, target)]).to(each.dtype)
+        weight = weight.to(number)
+        of_target = weight_of_classes(weight, target) if classes else (_along(weight, x, dim) * target.to(number)).sum(dim)
     if sample_weight is not None:
-        own = checked_sample_weight(module, sample_weight, "x", x, each.shape).to(each.dtype)
-        own = own if ignored is None else torch.where(ignored, 0.0, own)
-        factors = own if factors is None else factors * own
-        divisors = own if divisors is None else divisors * own
+        lead = (*x.shape[:dim], *x.shape[dim + 1 :])
+        own = checked_sample_weight(module, sample_weight, "x", x, lead).to(number)
+    if ignored is not None:
+        of_target, own = (one if one is None else torch.where(ignored, 0.0, one) for one in (of_target, own))
+
+    # Rows without a part in the result are not read: a NaN times their gradient, 0, would be NaN.
+    out = ignored
+    for factor in (own, None if by_terms and smooth else of_target):
+        if factor is not None:
+            out = factor == 0 if out is None else out | (factor == 0)
+    if classes and not (by_terms or z_loss):
+        target = torch.where(out, values["ignore_index"], target)  # needs no copy of x
+    elif out is not None:
+        x = torch.where(out.unsqueeze(dim), 0.0, x)
+        if description["target"] == "scores":
+            target = torch.where(out.unsqueeze(dim), 0.0, target)
+    # If by_terms, this only checks the arguments.
+    each = _public(function)(x.detach() if by_terms else x, target, **values, dim=dim, dtype=dtype)
+
+    if by_terms:
+        smoothing = values["label_smoothing"]
+        each = _weighted_cross_entropy(x.to(number), target, weight, of_target, smoothing, ignored, dim)
+    if z_loss:
+        log_z = _public("logsumexp")(x.to(number), dim=dim)
+        penalty = z_loss * (log_z if ignored is None else torch.where(ignored, 0.0, log_z)).square()
+        each = each + (of_target * penalty if by_terms else penalty)
+    factors = own if by_terms or of_target is None else of_target if own is None else of_target * own
     if factors is not None:
         each = torch.where(factors == 0, 0.0, each * factors)
+    divisors = own if of_target is None or not classes else of_target if own is None else of_target * own
+    return each, ~ignored if classes and divisors is None else divisors
+
+
+@torch.fx.wrap
+def _reduced(module, function, x, target, values, weight, sample_weight, z_loss, reduction, dim, dtype):
+    """A loss of rows, reduced."""
+    plain = weight is None and sample_weight is None and not z_loss
+    if reduction == "mean" and dtype is None and plain:
+        mean = mean_of_rows(function, x, target, values, dim) if "ignore_index" in values else None
+        if mean is not None:
+            return mean
+    # The type for sums over rows; halves are too coarse for them.
+    wide = None if dtype in (torch.float16, torch.bfloat16) else dtype
+    if plain:
+        each, divisors = _public(function)(x, target, **values, dim=dim, dtype=wide), None
+        if "ignore_index" in values and not target.is_floating_point():
+            divisors = target.long() != values["ignore_index"]
+    else:
+        each, divisors = _weighted(module, function, x, target, values, weight, sample_weight, z_loss, dim, wide)
     if reduction == "none":
         result = each
     elif reduction == "sum":
         result = each.sum()
     elif divisors is not None:
         result = _quotient(each.sum(), divisors.sum())
-    elif ignored is not None:
-        result = _quotient(each.sum(), (~ignored).sum())
     else:
         result = each.mean()
     return result if dtype is None else result.to(dtype)

@@ -64,6 +64,11 @@ def _factors(hidden, target, sample_weight, loss, options, reduction):
     return factors / torch.where(total == 0, 1, total)
 
 
+def _read(hidden, counted):
+    """Rows of hidden; those without a part in the result are 0, because a NaN times their gradient, 0, would be NaN."""
+    return torch.where(counted, hidden, 0.0)
+
+
 def _row_parts(hidden, weight):
     step = max(1, _PART // max(1, weight.shape[0]))
     return [slice(begin, begin + step) for begin in range(0, len(hidden), step)]
@@ -101,9 +106,8 @@ def _value(parts, hidden, weight, target, bias, rows, sample_weight, loss, optio
     values = [hidden.new_empty(0, dtype=factors.dtype)]
     for part in parts(hidden, weight):
         some = None if rows is None else rows[part]
-        values.append(
-            _loss(loss, options, z_loss, _scores(hidden[part], weight, bias), target[part], some, row_names, False)[0]
-        )
+        own = _read(hidden[part], factors[part, None] != 0)
+        values.append(_loss(loss, options, z_loss, _scores(own, weight, bias), target[part], some, row_names, False)[0])
     return _reduced(torch.cat(values), factors, reduction)
 
 
@@ -127,23 +131,24 @@ def _vjp(
     of_bias = None if bias is None else torch.zeros_like(bias, dtype=result_type(hidden))
     for part in parts(hidden, weight):
         some, factor, counted = None if rows is None else rows[part], factors[part], counts[part]
-        scores = _scores(hidden[part], weight, bias)
+        own = _read(hidden[part], counted)
+        scores = _scores(own, weight, bias)
         value, d, slopes = _loss(loss, options, z_loss, scores, target[part], some, row_names, True)
         del scores
         values.append(value)
-        d = torch.where(counted, d, 0.0) if sample_weight is not None else d  # a row of weight 0 may be NaN
+        d = torch.where(counted, d, 0.0) if sample_weight is not None else d  # a teacher's row of weight 0 may be NaN
         # It multiplies rows of hidden, which have fewer numbers than d.
         with without_autocast(hidden):
             if of[0]:
                 of_hidden.append(((d @ weight) * factor).to(hidden.dtype))
-            by = torch.where(counted, hidden[part] * factor, 0.0).to(hidden.dtype)
+            by = torch.where(counted, own * factor, 0.0).to(hidden.dtype)
             if of[1] and (parts is _whole or of_weight.dtype != d.dtype):
                 of_weight = of_weight + d.mT @ by
             elif of[1]:
                 of_weight.addmm_(d.mT, by)
         if bias is not None:
             of_bias = of_bias + (d.to(of_bias.dtype).mT @ factor.to(of_bias.dtype)).squeeze(1)
-        of_rows += [torch.cat(slopes, 1) * factor] if slopes else []
+        of_rows += [torch.where(counted, torch.cat(slopes, 1) * factor, 0.0)] if slopes else []
     gradients = (
         torch.cat(of_hidden) if of[0] else absent(hidden),
         of_weight.to(weight.dtype) if of[1] else absent(hidden),
