@@ -1117,6 +1117,28 @@ def test_errors_name_the_argument(call, said):
         jax.block_until_ready(call(jnp.ones((3, 4))))
 
 
+LOSSES = [one["name"] for one in entropic._core.losses()]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_take_the_keywords_that_numpys_take(name):
+    x, one = np.full((2, 3), 0.5, np.float32), {"top_k_softmax_loss": {"k": 2}, "top_p_softmax_loss": {"p": 0.5}}.get(name, {})
+    targets = np.zeros(2, int), np.zeros((2, 3), np.float32)
+
+    def outcome(module, keywords):
+        kinds = set()
+        for target in targets:
+            try:
+                getattr(module, name)(x, target, **one, **keywords)
+                kinds.add("value")
+            except Exception as error:
+                kinds.add(type(error))
+        return "value" if "value" in kinds else TypeError if TypeError in kinds else kinds
+
+    for keywords in ({"ignore_index": 0}, {"ignore_index": None}, {"ignore_index": 0.5}, {"bogus": 1}, {"axis": 1}):
+        assert outcome(ej, keywords) == outcome(entropic, keywords), keywords
+
+
 def test_a_wrong_axis_is_numpys_error():
     x = np.ones((3, 4))
     for call in (

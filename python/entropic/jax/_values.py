@@ -6,6 +6,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from entropic._losses import index_or_none, takes_classes
 from entropic.jax._call import array, call, like, normalized, wide
 from entropic.jax._maps import mapped
 from entropic.jax._parameters import split, with_map
@@ -130,13 +131,15 @@ _TWICE = {
 def make_loss(info):
     name, (first, second) = info["name"], info["arguments"]
 
-    def function(x, target, /, *, axis=-1, ignore_index=None, **parameters):
+    def function(x, target, /, *, axis=-1, **parameters):
         x = array(name, first, x)
         axis = normalized(name, axis, x.ndim)
         moved = jnp.moveaxis(x, axis, -1)
+        # Losses without classes have no such parameter.
+        ignored = index_or_none(name, parameters.pop("ignore_index", None)) if takes_classes(info) else None
         static, rows = split(info, with_map(info, parameters), moved, axis)
-        if ignore_index is not None:
-            static = (*static, ("ignore_index", int(ignore_index)))
+        if ignored is not None:
+            static = (*static, ("ignore_index", ignored))
         target = jnp.asarray(target)
         if jnp.issubdtype(target.dtype, jnp.integer) and info["target"] in ("class", "class or distribution"):
             if target.shape != moved.shape[:-1]:
