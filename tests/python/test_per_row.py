@@ -321,5 +321,14 @@ def test_losses_of_maps_have_gradients_in_the_parameters_of_the_map():
     np.testing.assert_array_equal(value, entropic.smooth_accuracy_loss(x, target, map="entmax", alpha=alpha))
     with pytest.raises(ValueError, match="surrogate_loss: there is no gradient in alpha, because the value means nothing"):
         entropic.surrogate_loss(x, target, map="entmax", param_grad=True)
-    with pytest.raises(ValueError, match="margin_softmax_loss: there is no gradient in margin of kind sphere"):
-        entropic.margin_softmax_loss(x, target, kind="sphere", margin=3, param_grad=True)
+
+
+def test_a_margin_that_is_whole_has_no_gradient():
+    """Of kind sphere param_grad is that in scale alone, as where no margin is given."""
+    x, target = np.array([[0.5, 0.25, -1.0], [0.25, 0.5, 0.0]]), np.array([1, 0])
+    for margin in (4, np.array([[4.0], [4.0]])):
+        for return_grad in (False, True):
+            given = {"kind": "sphere", "return_grad": return_grad, "param_grad": True}
+            found = entropic.margin_softmax_loss(x, target, margin=margin, **given)
+            for got, want in zip(found, entropic.margin_softmax_loss(x, target, **given), strict=True):
+                np.testing.assert_array_equal(got, want)
