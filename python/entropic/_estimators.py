@@ -9,7 +9,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
     validate_data,
 )
 
-from entropic import _calibration, _convert, _core, _generated
+from entropic import _calibration, _convert, _core, _generated, _vector_scaling
 
 
 class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
@@ -187,7 +187,7 @@ class VectorScaler(_Scaler):
         return super().fit(X, y, sample_weight)
 
     def _fit(self, X, labels, sample_weight):
-        found = _calibration.fit_vector_scaling(X, labels, ridge=self.ridge, sample_weight=sample_weight)
+        found = _vector_scaling.fit_vector_scaling(X, labels, ridge=self.ridge, sample_weight=sample_weight)
         self.scale_, self.bias_ = found
 
     def transform(self, X):

@@ -8,11 +8,9 @@ import importlib.util
 
 from entropic._calibration import (
     TemperatureClampedWarning,
-    VectorScaling,
     entropy_invariant_scale,
     fit_target_entropy,
     fit_temperature,
-    fit_vector_scaling,
     match_entropy,
 )
 from entropic._calibration_scores import (
@@ -22,6 +20,7 @@ from entropic._calibration_scores import (
     reliability_bins,
     reliability_diagram,
 )
+from entropic._vector_scaling import VectorScaling, fit_vector_scaling
 
 __all__ = [
     "ReliabilityBins",

@@ -727,6 +727,14 @@ def test_vector_scaling_in_any_unit(size):
     np.testing.assert_allclose(got.bias, want.bias, atol=1e-6)
 
 
+def test_vector_scaling_of_scores_that_are_too_small():
+    x, labels = drawn(np.random.default_rng(3), (300, 4))
+    with pytest.raises(
+        ValueError, match=r"fit_vector_scaling: x must be large enough .*, got scores of at most .*e-309 in size"
+    ):
+        entropic.fit_vector_scaling(x / np.abs(x).max() * 5e-309, labels)
+
+
 def test_vector_scaling_leaves_absent_classes_out():
     x, labels = drawn(np.random.default_rng(3), (2000, 4))
     x[::3, 3] = -INF
