@@ -25,7 +25,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kStageError = 0.05;  // of the marginals, at which a stage ends
 
 // If sweeps are slow, as they are at an epsilon that leaves few entries in the plan, Newton's method takes over.
-constexpr double kDamping = 1e-15;  // relative to the columns' masses
+constexpr double kDamping = 1e-15;   // relative to the columns' masses
+constexpr double kLeastGain = 1e-6;  // of epsilon for each unit of mass, in a step of Newton's method that is no standstill
 
 template <class T>
 class Solver {
@@ -41,6 +42,11 @@ class Solver {
     f_.assign(n, 0);
     g_.assign(m, 0);
     p_.resize(m);
+    closed_.assign(n, false);
+    for (std::size_t i = 0; i < n; ++i) {
+      closed_[i] = a_[i] == 0;
+      for (std::size_t j = 0; closed_[i] && j < m; ++j) closed_[i] = b_[j] == 0 || cost.row(i)[j] == kInfinity;
+    }
     symmetric_ = a_ == b_;
     for (std::size_t i = 0; symmetric_ && i < n; ++i) {
       for (std::size_t j = 0; symmetric_ && j < i; ++j) symmetric_ = cost.row(i)[j] == cost.row(j)[i];
@@ -70,11 +76,24 @@ class Solver {
       }
       if (result.iterations >= options.max_iterations) break;
       if (++in_stage > sweeps_before_newton(cost_.cols) && (last_stage || error > kStageError) && stalled < kStalled) {
-        const double before = error;
-        newton();
+        const double before = error, value_before = dual_value();
+        const bool damped = newton();
         error = sweep();
         ++result.iterations;
-        stalled = error < least_error ? 0 : stalled + 1;
+        // A damped step may be far too short. It is doubled as long as the dual value still rises, which is concave along it.
+        for (double factor = 1; damped && slope() > 0 && result.iterations < options.max_iterations; factor *= 2) {
+          move(factor);
+          error = sweep();
+          ++result.iterations;
+          if (slope() >= 0) continue;
+          move(-factor);
+          error = sweep();
+          ++result.iterations;
+          break;
+        }
+        // Where no entry joins parts of the plan that lack and have mass, their potentials must first meet: the error stays.
+        const bool nearer = dual_value() - value_before > kLeastGain * epsilon * mass_;
+        stalled = error < least_error || nearer ? 0 : stalled + 1;
         least_error = std::min({least_error, before, error});
         known = true;
         continue;
@@ -113,6 +132,10 @@ class Solver {
     CompensatedSum cost, kept, spread;
     for (std::size_t i = 0; i < n; ++i) {
       const T* const c = cost_.row(i);
+      if (closed_[i]) {
+        if (plan.rows != 0) std::fill(plan.row(i), plan.row(i) + m, T(0));
+        continue;
+      }
       double sum;
       kernels_.exponentials(c, p_.data(), m, epsilon_, row.data(), &sum);
       const double factor = a_[i] / sum;
@@ -132,16 +155,10 @@ class Solver {
     }
     result.cost = cost.value();
     result.upper_bound = kept.value() + spread.value();
-    CompensatedSum value, lower;
-    for (std::size_t i = 0; i < n; ++i) {
-      if (a_[i] > 0) value.add_product(a_[i], f_[i]);
-    }
-    for (std::size_t j = 0; j < m; ++j) {
-      if (b_[j] > 0) value.add_product(b_[j], g_[j]);
-    }
-    result.value = value.value();
+    result.value = dual_value();
 
     // Potentials with f_i + g_j <= C_ij: g from f, and f from that g.
+    CompensatedSum lower;
     std::vector<double> g(m, kInfinity);
     for (std::size_t i = 0; i < n; ++i) {
       if (a_[i] > 0) kernels_.column_minima(cost_.row(i), f_[i], m, g.data());
@@ -169,6 +186,10 @@ class Solver {
     const std::size_t m = cost_.cols;
     for (std::size_t j = 0; j < m; ++j) p_[j] = b_[j] > 0 ? g_[j] + epsilon_ * std::log(b_[j]) : -kInfinity;
     column_sums_.compute([&](std::size_t i, double* e, double* sums) {
+      if (closed_[i]) {
+        f_[i] = kInfinity;
+        return;
+      }
       double sum;
       const double max = kernels_.exponentials(cost_.row(i), p_.data(), m, epsilon_, e, &sum);
       f_[i] = -(max + epsilon_ * std::log(sum));
@@ -179,11 +200,23 @@ class Solver {
     return error.value() / mass_;
   }
 
+  // The sum of a f and b g, which the solution maximises.
+  double dual_value() const {
+    CompensatedSum value;
+    for (std::size_t i = 0; i < a_.size(); ++i) {
+      if (a_[i] > 0) value.add_product(a_[i], f_[i]);
+    }
+    for (std::size_t j = 0; j < b_.size(); ++j) {
+      if (b_[j] > 0) value.add_product(b_[j], g_[j]);
+    }
+    return value.value();
+  }
+
   // One step of Newton's method for g after a sweep, where f makes the rows' sums exact. With q_ij the rows of the plan over
   // their sums, the columns' sums change by (diag(sums) - sum_i a_i q_i q_i^T) dg / epsilon. The method maximises the sum of g
   // b and of f, which is a logarithm of a sum of exponentials with a minus sign: a step whose entries have the range r, times
-  // log(1 + r) / r, increases it from any start (Sun and Tran-Dinh 2019).
-  void newton() {
+  // log(1 + r) / r, increases it from any start (Sun and Tran-Dinh 2019). Returns whether it is shorter so.
+  bool newton() {
     const std::size_t n = cost_.rows, m = cost_.cols;
     weights_.assign(m * m, 0);
     std::vector<double> q(m);
@@ -198,14 +231,29 @@ class Solver {
     for (std::size_t j = 0; j < m; ++j) lacks[j] = b_[j] > 0 ? b_[j] - column_sums_[j] : 0;
     std::vector<double> leak(m);
     for (std::size_t j = 0; j < m; ++j) leak[j] = kDamping * b_[j];
-    const std::vector<double> step = solve_laplacian(weights_, std::move(lacks), std::move(leak), true);
+    step_ = solve_laplacian(weights_, std::move(lacks), std::move(leak), true);
     double least = kInfinity, largest = -kInfinity;
     for (std::size_t j = 0; j < m; ++j) {
-      if (b_[j] > 0) least = std::min(least, step[j]), largest = std::max(largest, step[j]);
+      if (b_[j] > 0) least = std::min(least, step_[j]), largest = std::max(largest, step_[j]);
     }
     const double range = largest - least;
-    const double share = range > 0.5 ? std::log1p(range) / range : 1;
-    for (std::size_t j = 0; j < m; ++j) g_[j] += epsilon_ * share * step[j];
+    const bool damped = range > 0.5;
+    const double share = damped ? std::log1p(range) / range : 1;
+    for (double& one : step_) one *= epsilon_ * share;
+    move(1);
+    return damped;
+  }
+
+  // Moves g by a multiple of the last step, along which the dual value has this slope after a sweep.
+  void move(double factor) {
+    for (std::size_t j = 0; j < g_.size(); ++j) g_[j] += factor * step_[j];
+  }
+  double slope() const {
+    CompensatedSum slope;
+    for (std::size_t j = 0; j < b_.size(); ++j) {
+      if (b_[j] > 0) slope.add_product(b_[j] - column_sums_[j], step_[j]);
+    }
+    return slope.value();
   }
 
   void correct_columns() {
@@ -247,10 +295,12 @@ class Solver {
   TransportKernels<T> kernels_;
   MatrixView<const T> cost_;
   std::vector<double> a_, b_;
+  std::vector<char> closed_;  // rows without mass whose entries are all forbidden
   double mass_, epsilon_ = 0;
   ColumnSums column_sums_;
   std::vector<double> f_, g_, p_;
   std::vector<double> weights_;  // of the columns' Laplacian, below its diagonal
+  std::vector<double> step_;     // of Newton's method
   bool symmetric_;  // a = b and C is its own transpose, as in the terms of a divergence that compare a distribution with itself
 };
 
@@ -266,7 +316,9 @@ void check_arcs(std::string_view name, const MatrixView<const T>& cost, const T*
       any |= b[j] > 0;
       column[j] |= a[i] > 0;
     }
-    if (!any) fail("{}: cost must be below +inf somewhere in row {}{}", name, i, in_problem(problem, problems));
+    if (!any && a[i] > 0) {
+      fail("{}: cost must be below +inf somewhere in row {}, which has mass{}", name, i, in_problem(problem, problems));
+    }
   }
   for (std::size_t j = 0; j < cost.cols; ++j) {
     if (!column[j] && b[j] > 0) {

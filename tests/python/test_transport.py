@@ -92,6 +92,33 @@ def test_costs_of_many_sizes():
         assert entropic.wasserstein(*points, order=order) == pytest.approx(best.mean() ** (1 / order), rel=1e-12)
 
 
+@pytest.mark.parametrize("epsilon", [1e-2, 3e-4, 1e-4, 1e-5, 1e-6])
+def test_sinkhorn_where_mass_must_cross_dear_entries(epsilon):
+    """Nothing joins the parts of the plan at first: potentials have to move by the cost, 1/epsilon times the unit of a step."""
+    a, b, cost = np.array([0.4545, 0.5455]), np.array([0.4615, 0.5385]), np.array([[1.0, 1.0], [1.0, 0.0]])
+    for problem in ((a, b, cost), (b, a, cost.T)):
+        found = entropic.sinkhorn(*problem, epsilon=epsilon)
+        assert found.converged and found.iterations < 200
+        assert found.cost == pytest.approx(entropic.optimal_transport(*problem).cost, abs=max(1e-7, epsilon))
+    random = rng(3)
+    for k in range(200):
+        n, m = random.integers(2, 12, 2)
+        cost = random.integers(0, 4, (n, m)).astype(float) if k % 2 else random.random((n, m))
+        found = entropic.sinkhorn(masses(random, n), masses(random, m), cost, epsilon=max(epsilon, 1e-5))
+        assert found.converged and found.iterations < 1000
+
+
+def test_sinkhorn_of_rows_without_mass_that_are_forbidden():
+    cost = np.array([[1.0, 2.0], [np.inf, np.inf]])
+    a, b = np.array([1.0, 0.0]), np.array([0.25, 0.75])
+    rows, columns = entropic.sinkhorn(a, b, cost, epsilon=0.1), entropic.sinkhorn(b, a, cost.T, epsilon=0.1)
+    np.testing.assert_allclose(rows.plan, [[0.25, 0.75], [0, 0]])
+    np.testing.assert_allclose(columns.plan, rows.plan.T)
+    assert rows.f[1] == columns.g[1] == np.inf and rows.cost == pytest.approx(1.75)
+    with pytest.raises(ValueError, match="sinkhorn: cost must be below .inf somewhere in row 1, which has mass"):
+        entropic.sinkhorn([0.5, 0.5], b, cost, epsilon=0.1)
+
+
 def test_blocks_whose_sums_are_equal_up_to_rounding():
     for seed in range(60):
         random = rng(seed)
@@ -493,7 +520,7 @@ def test_sinkhorn_with_forbidden_arcs_batches_and_types():
     assert single.plan.dtype == np.float32
     np.testing.assert_allclose(single.plan, result.plan, atol=1e-5)
     cost[1, 2] = np.inf
-    with pytest.raises(ValueError, match=r"^sinkhorn: cost must be below \+inf somewhere in row 2 in problem 1$"):
+    with pytest.raises(ValueError, match=r"^sinkhorn: cost must be below \+inf somewhere in row 2, which has mass in problem 1$"):
         entropic.sinkhorn(a, b, cost, epsilon=0.1)
     with pytest.raises(ValueError, match=r"^sinkhorn: epsilon must be above 0 and finite, got 0$"):
         entropic.sinkhorn(a, b, cost, epsilon=0)
