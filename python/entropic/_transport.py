@@ -171,9 +171,9 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     Returns
     -------
     SinkhornResult
-        A named tuple. cost, <P, C>, without entropy; plan, P; f and g; marginal_error, the sum of errors of the column sums;
-        lower_bound and upper_bound of the cost of optimal_transport: the dual value of the potentials, and the cost of a plan
-        with exact marginals (inf if it needs forbidden arcs); iterations; converged.
+        A named tuple. cost, <P, C>, without entropy; plan, P; f and g; marginal_error, the sum of errors of the column sums
+        divided by the sum of a, as tolerance; lower_bound and upper_bound of the cost of optimal_transport: the dual value of
+        the potentials, and the cost of a plan with exact marginals (inf if it needs forbidden arcs); iterations; converged.
 
     Raises
     ------

@@ -150,7 +150,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
 
     The gradient is that of the exact plan, by the implicit function theorem: a linear system of n equations, so tolerance
     should be small. Those in a and b count up to a constant: for masses whose sum is fixed. A mass of 0 has the gradient of a
-    small one. f, g and the bounds have none.
+    small one. f, g and the bounds have none. marginal_error is relative to the sum of a, as tolerance.
     Where costs some 740 epsilon apart leave entries of 0 that alone join two parts of the plan, it is the gradient for changes
     that leave each part its mass.
 
