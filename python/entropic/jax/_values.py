@@ -272,9 +272,10 @@ def make_table(info):
 
     def function(pxy, /, **parameters):
         pxy = array(name, "pxy", pxy)
-        if pxy.ndim != 2:
-            raise ValueError(f"{name}: pxy must have two axes, x and y, got shape {pxy.shape}")
+        if pxy.ndim < 2:
+            raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {pxy.shape}")
         static, _ = split(info, parameters, pxy, 1)
-        return _table(name, static, pxy)[0, 0]
+        each = jax.vmap(lambda one: _table(name, static, one)[0, 0])
+        return each(pxy.reshape(math.prod(pxy.shape[:-2]), *pxy.shape[-2:])).reshape(pxy.shape[:-2])
 
     return function
