@@ -20,6 +20,15 @@ def place(what, index):
     return f" {what} {index[0] if len(index) == 1 else index}" if index else ""
 
 
+def points(operation, argument, shape):
+    """Refuses the shape of what are not points, and of none."""
+    if len(shape) not in (1, 2):
+        raise ValueError(f"{operation}: {argument} must have shape (points, coordinates) or (points,), got {tuple(shape)}")
+    if 0 in shape:
+        what = "coordinate" if shape[0] else "point"
+        raise ValueError(f"{operation}: {argument} must have at least one {what}, got shape {tuple(shape)}")
+
+
 def flag(operation, argument, value):
     """A bool. Other values that Python would convert are refused: "no" would be true."""
     if not isinstance(value, (bool, np.bool_)):

@@ -1,11 +1,12 @@
 """Distances of samples and of points that come from transport: on the line, in space, and with entropy."""
 
+import functools
 import math
 
 import numpy as np
 
 from entropic import _checks, _convert, _core, _layout
-from entropic._transport import Together
+from entropic._transport import Together, optimal_transport
 
 
 class _Pairs(Together):
@@ -196,9 +197,8 @@ def points_of(name, x, y, a, b):
     arrays = Together(name, {"a": a, "b": b}, x=x, y=y)
     for argument in ("x", "y"):
         points = arrays.given[argument]
-        if points.ndim not in (1, 2):
-            raise ValueError(f"{name}: {argument} must have shape (points, coordinates) or (points,), got {points.shape}")
-        arrays.given[argument] = points.reshape(len(points), -1) if points.ndim == 2 and points.size else points.reshape(-1, 1)
+        _checks.points(name, argument, points.shape)
+        arrays.given[argument] = points.reshape(len(points), -1)
     for argument in ("a", "b"):
         if argument in arrays.given and arrays.given[argument].ndim != 1:
             raise ValueError(f"{name}: {argument} must have one axis, got shape {arrays.given[argument].shape}")
@@ -331,6 +331,62 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     arrays, given = points_of("sinkhorn_divergence", x, y, a, b)
     value = _core.sinkhorn_divergence(*given, (epsilon, order, tolerance, max_iterations))
     return arrays.back(np.array(value), ())
+
+
+# For torch and JAX: plans and gradients of problems in float64, whose points are x and y and whose weights are a and b.
+
+
+def of_each(function, x, y, a, b):
+    """The results of function(x, y, a, b), a tuple of arrays, for each of several problems: their axes come first."""
+    given = [np.require(one, np.float64, ["C", "A"]) for one in (x, y, a, b)]
+    own = (2, 2, 1, 1)
+    lead = np.broadcast_shapes(*(one.shape[:-count] for one, count in zip(given, own, strict=True)))
+    spread = [np.broadcast_to(one, (*lead, *one.shape[-count:])) for one, count in zip(given, own, strict=True)]
+    found = []
+    for at in np.ndindex(lead):
+        try:
+            found.append(function(*(one[at] for one in spread)))
+        except ValueError as error:
+            raise ValueError(f"{error}{_checks.place('in problem', at)}") from None
+    return tuple(np.reshape(column, (*lead, *np.shape(column[0]))) for column in zip(*found, strict=True))
+
+
+def plan_of(order, *given):
+    """(wasserstein, the plan as parts of the whole)."""
+    plan = np.empty((len(given[0]), len(given[1])))
+    return _core.wasserstein(*given, plan, (order,)), plan
+
+
+def slopes_of(order, of_weights, x, y, a, b):
+    """(wasserstein, and its gradients in x, y, a and b). Those in weights take another solution and are 0 unless asked for.
+
+    It is m (sum P_ij (d_ij / m)^order)^(1/order), where m is the largest distance over which the plan P moves mass. Relative to
+    that no power overflows, and only those vanish that do not count.
+    """
+    value, plan = plan_of(order, x, y, a, b)
+    slopes = [np.zeros_like(one) for one in (x, y, a, b)]
+    i, j = np.nonzero(plan)
+    apart = x[i] - y[j]
+    distance = np.hypot.reduce(np.abs(apart), axis=-1)
+    largest = distance.max()
+    if largest == 0:
+        return value, *slopes
+    powers = (distance / largest) ** (order - 1)
+    total = (plan[i, j] * powers * (distance / largest)).sum()
+    change = total ** (1 / order - 1)  # of the root
+    direction = apart / np.where(distance > 0, distance, 1)[:, None]
+    pull = (plan[i, j] * powers * change)[:, None] * direction
+    np.add.at(slopes[0], i, pull)
+    np.subtract.at(slopes[1], j, pull)
+    if of_weights:
+        distances = functools.reduce(np.hypot, map(np.subtract.outer, x.T, y.T))
+        with np.errstate(over="ignore"):
+            cost = np.minimum(1e250, (np.abs(distances) / largest) ** order)
+        found = optimal_transport(a, b, cost, mass_tolerance=1)
+        for k, weights, potential in ((2, a, found.f), (3, b, found.g)):
+            share = weights / weights.sum()
+            slopes[k] = largest / order * change * (potential - share @ potential) / weights.sum()
+    return value, *slopes
 
 
 PUBLIC = (

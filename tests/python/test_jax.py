@@ -944,6 +944,46 @@ def test_points(order, weighted):
             ours = lambda x, y: getattr(ej, name)(x, y, order=order, **more, **weights)  # noqa: B023, E731
             np.testing.assert_allclose(ours(x, y), getattr(entropic, name)(x, y, order=order, **more, **weights), rtol=1e-12)
             differentiated(ours, x, y)
+            in_weights = lambda a, b: getattr(ej, name)(x, y, order=order, a=a, b=b, **more)  # noqa: B023, E731
+            differentiated(in_weights, a, b)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", [1, 5, 14, 100, 1e4])
+def test_distances_that_the_plan_does_not_use_do_not_count(order, dtype):
+    x, y = np.array([[0, 0], [1000, 0]], dtype), np.array([[0.5, 0], [1000.5, 0]], dtype)
+    distance, slope = jax.value_and_grad(ej.wasserstein)(x, y, order=order)
+    np.testing.assert_allclose(distance, 0.5, rtol=1e-6)
+    np.testing.assert_allclose(slope, [[-0.5, 0], [-0.5, 0]], rtol=1e-6)
+    assert distance.dtype == dtype
+
+
+def test_second_derivatives_in_points():
+    x, y, a, v = scores(5, 2), scores(4, 2, seed=1), masses(5), scores(5, 2, seed=2)
+    slope = jax.grad(lambda x: ej.wasserstein(x, y, order=3))
+    wanted = (slope(x + 1e-5 * v) - slope(x - 1e-5 * v)) / 2e-5
+    np.testing.assert_allclose(jax.jvp(slope, (x,), (v,))[1], wanted, atol=1e-8)
+    with pytest.raises(NotImplementedError, match="wasserstein has no second derivative in weights"):
+        jax.hessian(lambda a: ej.wasserstein(x, y, a=a))(a)
+
+
+@pytest.mark.parametrize(("name", "more"), [("wasserstein", {"order": 3}), ("sinkhorn_divergence", {"epsilon": 0.5})])
+def test_points_of_several_problems(name, more):
+    ours, theirs = getattr(ej, name), getattr(entropic, name)
+    for x, y, a in (
+        ((2, 3, 2), (4, 2), (3,)),
+        ((1, 3, 2), (5, 2, 4, 2), (2, 3)),
+        ((3, 2), (0, 4, 2), (3,)),
+        ((3, 2), (4, 2), (3,)),
+    ):
+        x, y, a = scores(*x), scores(*y, seed=1), np.exp(scores(*a, seed=2))
+        found = jax.jit(lambda x, y, a: ours(x, y, a=a, **more))(x, y, a)
+        np.testing.assert_allclose(found, theirs(x, y, a=a, **more), rtol=1e-9)
+    for wrong, said in (((0, 2), "x must have at least one point"), ((2, 2, 0), "x must have at least one coordinate")):
+        with pytest.raises(ValueError, match=f"^{name}: {said}, got shape"):
+            ours(np.zeros(wrong), np.zeros(wrong), **more)
+    with pytest.raises(ValueError, match=f"^{name}: x must have at least 2 axes"):
+        ours(scores(3), scores(2, 3, 1), **more)
 
 
 def test_duals():
@@ -1039,6 +1079,8 @@ def test_tables(name, params):
     np.testing.assert_array_equal(jax.grad(function)(tables[0]), slope)
     each = [getattr(entropic, name)(table, **params) for table in tables]
     np.testing.assert_array_equal(jax.vmap(function)(tables), each)
+    np.testing.assert_array_equal(function(tables[None]), [each])
+    assert function(tables[:0]).shape == (0,)
 
 
 def test_powers_and_targets():
@@ -1104,7 +1146,10 @@ def test_what_is_refused_when_it_runs():
         (lambda x: ej.softmax_loss(x, jnp.zeros(2, int)), "softmax_loss: target must have shape"),
         (lambda x: ej.softmax_loss(x, jnp.zeros(3, int) + 9), "softmax_loss: .*target.* 9"),
         (lambda x: ej.kl_divergence(x, x[0]), "kl_divergence: q must have the shape"),
-        (lambda x: ej.joint_entropy(x[0]), "joint_entropy: pxy must have two axes, x and y, got shape"),
+        (
+            lambda x: ej.joint_entropy(x[0]),
+            "joint_entropy: pxy must have at least two axes, x in rows and y in columns, got shape",
+        ),
         (lambda x: ej.optimal_transport(x[0], x[0], x), r"optimal_transport: cost must have shape \(\.\.\., 4, 4\), got"),
         (lambda x: ej.wasserstein_1d(x, x[:2]), "wasserstein_1d: the leading axes of u, v must broadcast"),
         (lambda x: ej.fit_temperature(x, x[:, 0]), "fit_temperature: labels must be of an integer type"),

@@ -102,6 +102,10 @@ ONCE = {
     "partial_transport": (lambda a, b, c: et.partial_transport(a.softmax(-1), b.softmax(-1), c, mass=0.6).cost, MASSES),
     "sinkhorn_divergence": (lambda x, y: et.sinkhorn_divergence(x, y, epsilon=0.5, tolerance=1e-12), (X, Y)),
     "wasserstein": (lambda x, y: et.wasserstein(x, y, order=2), (X, Y)),
+    "wasserstein's weights": (
+        lambda x, w: et.wasserstein(x, Y, a=w.exp(), b=w.exp()[:1].expand(len(Y)), order=2),
+        (X, X[:, 0]),
+    ),
 }
 twice = pytest.mark.parametrize(("function", "inputs"), CASES.values(), ids=CASES)
 once = pytest.mark.parametrize(("function", "inputs"), (CASES | ONCE).values(), ids=CASES | ONCE)

@@ -446,6 +446,27 @@ def test_integers_and_far_points():
         et.wasserstein(torch.zeros(1, 1), torch.ones(1, 1), order=0.5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("order", [1, 5, 14, 100, 1e4])
+def test_distances_that_the_plan_does_not_use_do_not_count(order, dtype):
+    """Each point moves by 0.5, and others are 2000 times as far away: the value and the gradient of every order."""
+    x = torch.tensor([[0.0, 0.0], [1000.0, 0.0]], dtype=dtype, requires_grad=True)
+    y = x.detach() + torch.tensor([0.5, 0.0], dtype=dtype)
+    distance = et.wasserstein(x, y, order=order)
+    assert distance.dtype is dtype
+    distance.backward()
+    torch.testing.assert_close(distance, torch.tensor(0.5, dtype=dtype), rtol=1e-15, atol=0)
+    torch.testing.assert_close(x.grad, torch.tensor([[-0.5, 0.0], [-0.5, 0.0]], dtype=dtype), rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("order", [1, 2.5, 60])
+def test_gradients_in_points_and_weights(order):
+    x, y, a, b = (one.requires_grad_() for one in tensors(63, (5, 3), (4, 3), (5,), (4,)))
+    torch.autograd.gradcheck(lambda x, y, a, b: et.wasserstein(x, y, order=order, a=a.exp(), b=b.exp()), (x, y, a, b))
+    given = (x.detach(), y.detach(), a.detach().exp(), b.detach().exp())
+    torch.library.opcheck(torch.ops.entropic.wasserstein.default, (*given, order, True))
+
+
 def test_gradient_of_a_plan_that_hardly_connects():
     """Two corners that mass rarely changes between: exactly the slope of the well connected ones."""
     half = torch.full((2,), 0.5, dtype=torch.float64, requires_grad=True)
@@ -481,6 +502,8 @@ REFUSED = [
     (lambda: et.wasserstein_histogram(T([-0.5, 1.5]), T([0.5, 0.5])), "wasserstein_histogram: p must be at least 0"),
     (lambda: et.wasserstein(T([[1.0]]), T([[4.0]]), a=T([-1.0])), "wasserstein: a must be finite, at least 0 and not all 0"),
     (lambda: et.wasserstein(T([[1.0]]), T([[4.0, 1.0]])), "wasserstein: y must have as many coordinates as x, 1, got 2"),
+    (lambda: et.wasserstein(T([]), T([[4.0]])), "wasserstein: x must have at least one point, got shape (0,)"),
+    (lambda: et.sinkhorn_divergence(torch.zeros(2, 0), torch.zeros(3, 0), epsilon=1), "x must have at least one coordinate"),
     (lambda: et.wasserstein_1d(T([1.0, 2.0]), T([3.0]), u_weights=T([1.0, -1.0])), "u_weights must be at least 0 and finite"),
     (lambda: et.wasserstein_1d(T([1.0]), T([3.0]), order=0.5), "order must be at least 1"),
     (lambda: et.lipschitz_constant(T([1.0, 2.0]), T([[0.0, -1.0], [-1.0, 0.0]])), "distance must be at least 0"),

@@ -663,6 +663,14 @@ def test_two_parallel_segments():
         ),
         (lambda: entropic.wasserstein([[np.nan]], [[0.0]]), "wasserstein: x must be finite, got nan at point 0, coordinate 0"),
         (
+            lambda: entropic.wasserstein(np.zeros((0, 2)), np.zeros((3, 2))),
+            "wasserstein: x must have at least one point, got shape (0, 2)",
+        ),
+        (
+            lambda: entropic.sinkhorn_divergence(np.zeros((2, 0)), np.zeros((3, 0)), epsilon=1),
+            "sinkhorn_divergence: x must have at least one coordinate, got shape (2, 0)",
+        ),
+        (
             lambda: entropic.wasserstein([[1.0, 2.0]], [[0.0]]),
             "wasserstein: y must have points of as many coordinates as x, 2, got 1",
         ),

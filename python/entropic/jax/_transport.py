@@ -9,6 +9,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 import entropic
+from entropic import _checks, _wasserstein
 from entropic.jax._call import array, call_hosted, hosted, normalized
 from entropic.jax._parameters import known
 
@@ -24,7 +25,7 @@ class TransportResult(NamedTuple):
 
 
 class SinkhornResult(NamedTuple):
-    """What sinkhorn gives; of these cost and plan have a derivative."""
+    """What sinkhorn gives; of these cost and plan have a derivative. marginal_error is relative to the sum of a."""
 
     cost: jax.Array
     plan: jax.Array
@@ -292,27 +293,36 @@ def _minimum_jvp(given, primals, tangents):
 
 
 def _points(name, x, y, a, b):
-    found = []
-    for argument, points, weights in (("x", x, a), ("y", y, b)):
-        points = array(name, argument, points)
-        if points.ndim not in (1, 2) or len(points) == 0:
-            raise ValueError(f"{name}: {argument} must have shape (points, coordinates) or (points,), got {points.shape}")
-        points = points[:, None] if points.ndim == 1 else points
-        weights = jnp.ones(len(points), points.dtype) if weights is None else array(name, "ab"[len(found)], weights)
-        if weights.shape != points.shape[:1]:
+    """Points and weights with leading axes, and the type of the results."""
+    given = {
+        argument: array(name, argument, one) for argument, one in (("x", x), ("y", y), ("a", a), ("b", b)) if one is not None
+    }
+    if max(given["x"].ndim, given["y"].ndim) <= 2:
+        for argument, weights in (("x", "a"), ("y", "b")):
+            points = given[argument]
+            _checks.points(name, argument, points.shape)
+            given[argument] = points[:, None] if points.ndim == 1 else points
+            if weights in given and given[weights].ndim != 1:
+                raise ValueError(f"{name}: {weights} must have one axis, got shape {given[weights].shape}")
+    spread, dtype = _together(name, [1 if argument in "ab" else 2 for argument in given], **given)
+    given = dict(zip(given, spread, strict=True))
+    x, y = given["x"], given["y"]
+    for argument, weights in (("x", "a"), ("y", "b")):
+        points = given[argument]
+        _checks.points(name, argument, points.shape[-2:])
+        if given.setdefault(weights, jnp.ones(points.shape[:-1], points.dtype)).shape != points.shape[:-1]:
+            count = points.shape[-2]
             raise ValueError(
-                f"{name}: {'ab'[len(found)]} must have shape ({len(points)},), one weight for each point, got {weights.shape}"
+                f"{name}: {weights} must have shape (..., {count}), one weight for each point, got {given[weights].shape}"
             )
-        found.append((points, weights / weights.sum()))
-    (x, a), (y, b) = found
-    if x.shape[1] != y.shape[1]:
-        raise ValueError(f"{name}: y must have as many coordinates as x, {x.shape[1]}, got {y.shape[1]}")
-    return x, y, a, b
+    if x.shape[-1] != y.shape[-1]:
+        raise ValueError(f"{name}: y must have as many coordinates as x, {x.shape[-1]}, got {y.shape[-1]}")
+    return x, y, given["a"], given["b"], dtype
 
 
 def _powers(x, y, order):
     """|x_i - y_j|^order, with a gradient of 0 where points coincide."""
-    square = ((x[:, None] - y) ** 2).sum(-1)
+    square = ((x[..., :, None, :] - y[..., None, :, :]) ** 2).sum(-1)
     return square if order == 2 else jnp.where(square > 0, jnp.where(square > 0, square, 1) ** (order / 2), 0 * square)
 
 
@@ -322,14 +332,59 @@ def _order(name, order):
         raise ValueError(f"{name}: order must be at least 1 and finite, got {order}")
 
 
+@hosted("wasserstein")
+def _plan_of(*given, order):
+    return _wasserstein.of_each(functools.partial(_wasserstein.plan_of, order), *given)[1:]
+
+
+@hosted("wasserstein's weights")
+def _slopes_in_weights(*given, order):
+    return _wasserstein.of_each(functools.partial(_wasserstein.slopes_of, order, True), *given)[3:]
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _by_weights(order, x, y, a, b):
+    """0, with wasserstein's derivative in the weights: another solution, only where it is asked for."""
+    return jnp.zeros(a.shape[:-1], a.dtype)
+
+
+@functools.partial(_by_weights.defjvp, symbolic_zeros=True)
+def _by_weights_jvp(order, primals, tangents):
+    value = _by_weights(order, *primals)
+    if all(isinstance(v, SymbolicZero) for v in tangents[2:]):
+        return value, jnp.zeros_like(value)
+    pairs = zip(_weight_slopes(order, *primals), tangents[2:], strict=True)
+    return value, sum((slope * v).sum(-1) for slope, v in pairs if not isinstance(v, SymbolicZero))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _weight_slopes(order, *given):
+    outputs = [_empty(*weights.shape, like=weights) for weights in given[2:]]
+    return call_hosted("wasserstein's weights", {"order": order}, given, outputs)
+
+
+@_weight_slopes.defjvp
+def _weight_slopes_jvp(order, primals, tangents):
+    raise NotImplementedError("entropic.jax: wasserstein has no second derivative in weights")
+
+
 def wasserstein(x, y, /, *, order=1.0, a=None, b=None):
     """The Wasserstein distance of weighted points, as entropic.wasserstein; differentiable in points and weights."""
     _order("wasserstein", order)
-    x, y, a, b = _points("wasserstein", x, y, a, b)
-    largest = jax.lax.stop_gradient(jnp.abs(x[:, None] - y).max())
-    largest = jnp.where(largest > 0, largest, 1)
-    total = optimal_transport(a, b, _powers(x / largest, y / largest, order)).cost
-    return largest * jnp.where(total > 0, jnp.where(total > 0, total, 1) ** (1 / order), 0 * total)
+    x, y, a, b, dtype = _points("wasserstein", x, y, a, b)
+    if 0 in a.shape[:-1]:
+        return jnp.zeros(a.shape[:-1], dtype)
+    order, fixed = float(order), [jax.lax.stop_gradient(one) for one in (x, y, a, b)]
+    (plan,) = call_hosted("wasserstein", {"order": order}, fixed, [_empty(*a.shape, b.shape[-1], like=x)])
+    # As in entropic._wasserstein.slopes_of: relative to the largest distance over which the plan moves mass.
+    apart = jnp.where(plan[..., None] > 0, x[..., :, None, :] - y[..., None, :, :], 0)
+    size = jax.lax.stop_gradient(jnp.abs(apart).max(-1))  # so that no square overflows or vanishes
+    largest = size.max((-2, -1), keepdims=True)
+    square = ((apart / jnp.where(size > 0, size, 1)[..., None]) ** 2).sum(-1)
+    distance = size / jnp.where(largest > 0, largest, 1) * jnp.sqrt(jnp.where(size > 0, square, 1))
+    total = (plan * jnp.where(size > 0, distance, 1) ** order * (size > 0)).sum((-2, -1))
+    root = jnp.where(total > 0, jnp.where(total > 0, total, 1) ** (1 / order), 0 * total)
+    return (largest[..., 0, 0] * root + _by_weights(order, *fixed[:2], a, b)).astype(dtype)
 
 
 def sinkhorn_divergence(x, y, /, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
@@ -339,14 +394,14 @@ def sinkhorn_divergence(x, y, /, *, epsilon, a=None, b=None, order=2, tolerance=
     """
     name = "sinkhorn_divergence"
     _order(name, order)
-    x, y, a, b = _points(name, x, y, a, b)
+    x, y, a, b, dtype = _points(name, x, y, a, b)
+    a, b = (weights / weights.sum(-1, keepdims=True) for weights in (a, b))
     given = _numbers(name, epsilon=epsilon, tolerance=tolerance, max_iterations=max_iterations, mass_tolerance=None)
 
     def minimum(u, v, from_, to):
-        one, other, cost, dtype = _problem(name, from_, to, _powers(u, v, order))
-        return _minimum(given, one, other, cost).astype(dtype)
+        return _minimum(given, from_, to, _powers(u, v, order))
 
-    return minimum(x, y, a, b) - 0.5 * (minimum(x, x, a, a) + minimum(y, y, b, b))
+    return (minimum(x, y, a, b) - 0.5 * (minimum(x, x, a, a) + minimum(y, y, b, b))).astype(dtype)
 
 
 # Duals.

@@ -1,14 +1,17 @@
 """Distances of samples on the line and of points in space, differentiable in both."""
 
+import functools
+
 import numpy as np
 import torch
 
 import entropic
 from entropic import _checks, _further_transport
 from entropic.torch._arguments import checked_dim, has_numbers, one_dim, readable
+from entropic.torch._builder import Operator
 from entropic.torch._compat import constants, is_differentiated
-from entropic.torch._spec import Tensor
-from entropic.torch._transport import floats, minimum, numbers, optimal_transport, refuse_as_numpy, solve
+from entropic.torch._spec import OpSpec, Tensor
+from entropic.torch._transport import floats, minimum, numbers, refuse_as_numpy, solve
 
 
 def _learned(name, argument, value):
@@ -166,7 +169,7 @@ def _norm(distance, mass, order, moves=()):
 
 
 def _arguments(name, order, x, y, a, b):
-    """The power of distances, points as matrices, and their weights, scaled to sum 1."""
+    """The power of distances, points as matrices, and their weights."""
     (order,) = numbers(name, order=order)
     if not 1 <= order < float("inf"):
         raise ValueError(f"{name}: order must be at least 1 and finite, got {order:g}")
@@ -174,10 +177,7 @@ def _arguments(name, order, x, y, a, b):
     found = []
     for argument, weights in (("x", "a"), ("y", "b")):
         points, w = given[argument], given.get(weights)
-        if points.ndim not in (1, 2) or len(points) == 0:
-            raise ValueError(
-                f"{name}: {argument} must have shape (points, coordinates) or (points,), got {tuple(points.shape)}"
-            )
+        _checks.points(name, argument, points.shape)
         points = points[:, None] if points.ndim == 1 else points
         if found and points.shape[1] != found[0][0].shape[1]:
             raise ValueError(f"{name}: y must have as many coordinates as x, {found[0][0].shape[1]}, got {points.shape[1]}")
@@ -189,7 +189,7 @@ def _arguments(name, order, x, y, a, b):
             )
         elif readable(w) and not (bool((w >= 0).all()) and 0 < w.sum() < float("inf")):
             raise ValueError(f"{name}: {weights} must be finite, at least 0 and not all 0")
-        found.append((points, w / w.sum()))
+        found.append((points, w))
     (x, a), (y, b) = found
     return order, x, y, a, b
 
@@ -267,6 +267,32 @@ def _powers(x, y, order):
     return torch.where(square > 0, torch.where(square > 0, square, 1) ** (order / 2), 0 * square)
 
 
+def _slopes_times(call, grads):
+    slopes = call.outputs[1:]
+    return [grads[0].reshape(*grads[0].shape, *[1] * own) * one for own, one in zip((2, 2, 1, 1), slopes, strict=True)]
+
+
+def _shapes(x, y, a, b, *_):
+    lead = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2], a.shape[:-1], b.shape[:-1])
+    return tuple(x.new_empty((*lead, *own)) for own in ((), x.shape[-2:], y.shape[-2:], a.shape[-1:], b.shape[-1:]))
+
+
+_of_points = Operator(
+    OpSpec(
+        name="wasserstein",
+        tensors=("x", "y", "a", "b"),
+        params={"order": "float", "of_weights": "bool"},
+        outputs=("distance", "dx", "dy", "da", "db"),
+        shapes=_shapes,
+        differentiable=("x", "y", "a", "b"),
+        keeps=("x", "y", "a", "b", "dx", "dy", "da", "db"),
+        derivative=_slopes_times,
+        moving=(0,),
+        once=True,
+    )
+)
+
+
 def wasserstein(x, y, *, order=1.0, a=None, b=None):
     """The Wasserstein distance of weighted points, differentiable in the points: see ``entropic.wasserstein``.
 
@@ -278,12 +304,10 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
     many = _of_problems("wasserstein", x, y, a, b, lambda *one: wasserstein(*one[:2], order=order, a=one[2], b=one[3]))
     if many is not None:
         return many
-    order, x, y, a, b = _arguments("wasserstein", order, x, y, a, b)
-    largest = (x.detach()[:, None] - y.detach()).abs().amax()
-    largest = torch.where(largest > 0, largest, 1)
-    cost = _powers(x / largest, y / largest, order)
-    total = optimal_transport(a, b, cost).cost
-    return largest * torch.where(total > 0, torch.where(total > 0, total, 1) ** (1 / order), 0 * total)
+    order, *given = _arguments("wasserstein", order, x, y, a, b)
+    of_weights = any(weights is not None and is_differentiated(weights) for weights in (a, b))
+    dtype = functools.reduce(torch.promote_types, (one.dtype for one in given))
+    return _of_points(*(one.to(torch.float64) for one in given), order, of_weights)[0].to(dtype)
 
 
 def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import entropic
-from entropic import _core, _entropy_control, _further_transport, _layout, _threads
+from entropic import _core, _entropy_control, _further_transport, _layout, _threads, _wasserstein
 from entropic._attention import shape_of
 from entropic.torch import _descriptions
 from entropic.torch._spec import absent, result_type
@@ -343,6 +343,12 @@ def _sinkhorn_barycenter(p, cost, weights, *params):
     return tuple(torch.from_numpy(x.reshape((*lead, *x.shape[1:]))) for x in (q, g, *numbers))
 
 
+def _points(x, y, a, b, order, of_weights):
+    given = (one.detach().resolve_neg().numpy() for one in (x, y, a, b))
+    solved = functools.partial(_wasserstein.slopes_of, order, of_weights)
+    return tuple(map(torch.from_numpy, _wasserstein.of_each(solved, *given)))
+
+
 # Noise.
 
 
@@ -428,6 +434,7 @@ IMPLEMENTATIONS |= {
     "unbalanced_sinkhorn": functools.partial(_problems, _unbalanced_sinkhorn, (None,) * 5 + (torch.int64, torch.bool)),
     "sinkhorn_barycenter": _sinkhorn_barycenter,
     "sinkhorn_minimum": functools.partial(_problems, _sinkhorn_minimum, (None,) * 4),
+    "wasserstein": _points,
     "sinkhorn": functools.partial(_problems, _sinkhorn, (None,) * 7 + (torch.int64, torch.bool)),
 }
 IMPLEMENTATIONS = {name: _with_threads(run) for name, run in IMPLEMENTATIONS.items()}
