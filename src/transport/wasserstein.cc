@@ -46,10 +46,11 @@ double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView
   double largest = *std::max_element(distance.begin(), distance.end());
   NetworkSimplex<double> simplex;
   double total = 0;
-  // Powers of distances are relative to the largest. If the relevant distances are too small for that, they become relative to
-  // the largest that a plan used; a plan of that cost never uses a cost beyond 1e250.
-  for (int attempt = 0; attempt < 8 && largest > 0; ++attempt) {
-    for (std::size_t k = 0; k < n * m; ++k) cost[k] = std::min(1e250, power(distance[k] / largest, options.order));
+  // Powers of distances are relative to the largest that a plan used; a plan of that cost never uses a cost beyond 1e250. A
+  // plan for a lower order finds it: with masses of at least m it uses no distance beyond m^(-1 / order) times the least
+  // possible largest one, whose power is then at least m^4 for four times that order.
+  for (double order = std::min(options.order, 32.0); largest > 0;) {
+    for (std::size_t k = 0; k < n * m; ++k) cost[k] = std::min(1e250, power(distance[k] / largest, order));
     simplex.solve({cost.data(), n, m}, masses.a, masses.b);
     double used = 0;
     CompensatedSum sum;
@@ -58,7 +59,11 @@ double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView
       sum.add_product(masses.number(flow) / sum_a, cost[i * m + j]);
     });
     total = sum.value();
-    if (used == 0 || power(used / largest, options.order) > 1e-150) break;
+    if (used == 0) break;
+    if (power(used / largest, order) > 1e-150) {  // otherwise again, relative to what this plan used, which is less
+      if (order == options.order) break;
+      order = used == largest ? options.order : std::min(4 * order, options.order);
+    }
     largest = used;
   }
   for (std::size_t i = 0; i < plan.rows; ++i) std::fill(plan.row(i), plan.row(i) + m, T(0));

@@ -92,6 +92,15 @@ def test_costs_of_many_sizes():
         assert entropic.wasserstein(*points, order=order) == pytest.approx(best.mean() ** (1 / order), rel=1e-12)
 
 
+@pytest.mark.parametrize("order", [1, 31, 33, 200, 1e4, 3e4, 1e5, 1e6, 1e15, 1e300])
+def test_wasserstein_of_any_order(order):
+    random = rng(5)
+    for n, m in ((5, 4), (2, 7), (12, 12)):
+        u, v = random.normal(size=n), random.normal(size=m)
+        points = (np.stack([x, np.zeros(len(x))], axis=1) for x in (u, v))
+        assert entropic.wasserstein(*points, order=order) == pytest.approx(entropic.wasserstein(u, v, order=order), rel=1e-12)
+
+
 @pytest.mark.parametrize("epsilon", [1e-2, 3e-4, 1e-4, 1e-5, 1e-6])
 def test_sinkhorn_where_mass_must_cross_dear_entries(epsilon):
     """Nothing joins the parts of the plan at first: potentials have to move by the cost, 1/epsilon times the unit of a step."""
