@@ -580,6 +580,22 @@ def test_the_scale_of_a_margin_is_learned(kind):
     torch.testing.assert_close(found, ((values[0] - values[1]) / (2 * step)).reshape(1), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("kind", [et.SurrogateLoss, et.SmoothAccuracyLoss])
+def test_a_parameter_beside_or_within_the_map(kind):
+    x, target = torch.randn(3, 5, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 4, 1])
+    values = []
+    for alpha in (torch.nn.Parameter(torch.tensor(1.5)), torch.tensor(1.5), 1.5):
+        for module in (kind(map="entmax", alpha=alpha), kind(map=("entmax", {"alpha": alpha}))):
+            learned = isinstance(alpha, torch.nn.Parameter)
+            assert dict(module.named_parameters()) == ({"alpha": alpha} if learned else {})
+            assert list(module.state_dict()) == (["alpha"] if isinstance(alpha, torch.Tensor) else [])
+            assert repr(module).startswith(f"{kind.__name__}(map='entmax', alpha=")
+            values.append(module(x, target) if kind is et.SmoothAccuracyLoss or not learned else None)
+    assert len({float(value.detach()) for value in values if value is not None}) == 1
+    with pytest.raises(TypeError, match=f"{kind.__name__}: map 'softmax' has no parameter 'alpha'"):
+        kind(alpha=1.5)
+
+
 MEANS = {
     "softmax": lambda x, t: et.SoftmaxLoss()(x, t),
     "smoothed": lambda x, t: et.SoftmaxLoss(label_smoothing=0.1)(x, t),

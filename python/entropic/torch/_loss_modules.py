@@ -3,6 +3,7 @@ classes."""
 
 import torch
 
+from entropic._maps import map_and_params
 from entropic.torch import _generated
 from entropic.torch._compat import without_autocast
 from entropic.torch._modules import Loss, weight_of_classes
@@ -34,8 +35,10 @@ class SurrogateLoss(Loss):
     _function = staticmethod(_generated.surrogate_loss)
 
     def __init__(self, weight=None, *, map="softmax", ignore_index=-100, reduction="mean", dim=-1, dtype=None, **params):
-        super().__init__(params, weight, ignore_index, reduction, dim, dtype)
-        self.map = map
+        name, values = map_and_params(type(self).__name__, map, params)
+        given = (*params, *(() if isinstance(map, str) else map[1]))
+        super().__init__({key: values[key] for key in given}, weight, ignore_index, reduction, dim, dtype)
+        self.map = name
 
     def forward(self, x, target, sample_weight=None):
         return self._reduced(x, target, sample_weight, {"map": self.map, **self._values()})
