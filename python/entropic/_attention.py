@@ -102,20 +102,28 @@ def _mask(function, mask, shape, dtype):
     if mask is None:
         return None, None
     mask = _convert.to_numpy(function, "mask", mask)
-    if mask.dtype.kind not in "bf":
+    whole = np.broadcast_to(mask, mask_shape(function, mask, mask.dtype.kind in "bf", shape))
+    whole = whole.reshape(math.prod(shape.batch), shape.heads, shape.queries, shape.keys)
+    if mask.dtype.kind == "b":
+        return whole, None
+    return None, whole.astype(dtype, copy=False)
+
+
+def mask_shape(function, mask, fits, shape):
+    """The shape (..., m, n) to which a mask broadcasts; `fits` says whether it is of bools or of floats."""
+    if not fits:
         raise TypeError(
             f"{function}: mask must be of bools (True: the key is seen) or of floats (added to the scores), "
             f"got dtype {mask.dtype}"
         )
     wanted = (*shape.lead, shape.queries, shape.keys)
     try:
-        whole = np.broadcast_to(mask, wanted)
+        fits = _broadcast(mask.shape, wanted) == wanted
     except ValueError:
-        raise ValueError(f"{function}: mask must broadcast to {wanted}, got shape {mask.shape}") from None
-    whole = whole.reshape(math.prod(shape.batch), shape.heads, shape.queries, shape.keys)
-    if mask.dtype.kind == "b":
-        return whole, None
-    return None, whole.astype(dtype, copy=False)
+        fits = False
+    if not fits:
+        raise ValueError(f"{function}: mask must broadcast to {wanted}, got shape {tuple(mask.shape)}")
+    return wanted
 
 
 class _Call:

@@ -595,6 +595,104 @@ def test_attention(options):
             np.testing.assert_allclose(one, other, atol=1e-11)
 
 
+def test_attention_with_special_numbers():
+    """The kernel's results and gradients, whatever is NaN, and whatever values are infinite."""
+    rng = np.random.default_rng(0)
+    for turn, name in enumerate(["softmax", "entmax", "sparsemax", "taylor_softmax"] * 3):
+        q, k, v, g = (rng.standard_normal((2, *shape)) for shape in ((4, 3), (5, 3), (5, 2), (4, 2)))
+        for x, share, special in ((q, 0.02, [np.nan]), (k, 0.05, [np.nan]), (v, 0.08, [np.nan, np.inf, -np.inf])):
+            there = rng.random(x.shape) < share
+            x[there] = rng.choice(special, there.sum())
+        mask = rng.random((2, 4, 5)) < 0.6
+        if turn % 2:
+            mask = np.where(mask, rng.standard_normal(mask.shape), -np.inf)
+            mask[0, 1, 2] = np.nan
+        options = {"map": name, "causal": turn % 5 == 0, "mask": mask}
+        returned = {"return_weights": True, "return_entropy": True, **options}
+        got, pull = jax.vjp(lambda q, k, v: ej.attention(q, k, v, **returned), q, k, v)  # noqa: B023
+        for one, other in zip(got, entropic.attention(q, k, v, **returned), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8)
+        gradients = pull((jnp.asarray(g), *map(jnp.zeros_like, got[1:])))
+        for x, one, other in zip((q, k, v), gradients, entropic.attention_vjp(q, k, v, g, **options), strict=True):
+            known, other = np.isfinite(x), np.where(np.isinf(other), np.nan, other)
+            np.testing.assert_allclose(np.asarray(one)[known], other[known], rtol=1e-8, atol=1e-8)
+
+
+def test_hidden_keys_change_no_second_derivative():
+    q, k, v = scores(4, 3), scores(5, 3, seed=1), scores(5, 2, seed=2)
+    spoilt = [np.where(np.arange(5)[:, None] == 2, np.nan, x) for x in (k, v)]
+    attend = lambda q, k, v: ej.attention(q, k, v, mask=np.arange(5) != 2)  # noqa: E731
+    hessian = jax.hessian(lambda q, k, v: (attend(q, k, v) ** 2).sum(), (0, 1, 2))
+    for one, other in zip(jax.tree.leaves(hessian(q, *spoilt)), jax.tree.leaves(hessian(q, k, v)), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+    mapped = jax.jit(jax.vmap(attend))(*(np.stack([x] * 2) for x in (q, *spoilt)))
+    np.testing.assert_allclose(mapped[1], attend(q, k, v), atol=1e-14)
+
+
+X = np.ones((2, 3, 4))
+REFUSED = [
+    ((X, X, X), {"mask": np.ones((3, 3), int)}),
+    ((X, X, X), {"mask": np.ones((2, 3), bool)}),
+    ((X, X, X), {"mask": np.zeros((5, 2, 3, 3))}),
+    ((X, X, X), {"map": "log_softmax"}),
+    ((X, X, X), {"map": "logsumexp"}),
+    ((X, X, X), {"alpha": 2.0}),
+    ((X, X, X), {"map": "entmax", "alpha": -1.0}),
+    ((X, X, X), {"scale": np.nan}),
+    ((X, X, X), {"scale": np.inf}),
+    ((X, X, X), {"scale": "linear"}),
+    ((X, X, X), {"train_length": 1}),
+    ((X, X, X), {"train_length": -2}),
+    ((X, X, X), {"kappa": 0}),
+    ((X, X, X), {"kappa": np.nan}),
+    ((X, X, X), {"causal": "no"}),
+    ((X[0, 0], X, X), {}),
+    ((X, X[..., :3], X), {}),
+    ((X, X, X[:, :2]), {}),
+    ((X, X[[0, 0, 0]], X[[0, 0, 0]]), {}),
+]
+
+
+@pytest.mark.parametrize(("arrays", "options"), REFUSED)
+def test_attention_refuses_what_numpys_refuses(arrays, options):
+    with pytest.raises((TypeError, ValueError)) as theirs:
+        entropic.attention(*arrays, **options)
+    with pytest.raises(type(theirs.value), match=f"^{re.escape(str(theirs.value))}$"):
+        ej.attention(*arrays, **options)
+    if options.keys() <= {"scale", "causal"}:
+        with pytest.raises(type(theirs.value), match=r"^linear_attention: "):
+            ej.linear_attention(*arrays, **options)
+
+
+def test_attention_takes_what_numpys_takes():
+    """Nested lists, halves, no columns, no keys, a scale for each query."""
+    lists = [[1.0, 2.0]], [[1, 2], [3, 4]], [[1.0], [2.0]]
+    for name in ("attention", "linear_attention"):
+        ours, theirs = getattr(ej, name), getattr(entropic, name)
+        np.testing.assert_allclose(ours(*lists), theirs(*lists), rtol=1e-12)
+        assert ours(*(scores(3, 4, dtype=np.float16) for _ in range(3))).dtype == np.float16
+        q, k, v = scores(3, 2), scores(4, 2, seed=1), scores(4, 2, seed=2)
+        for causal in (False, True):
+            for given in ((q[:, :0], k[:, :0], v), (q, k[:0], v[:0]), (q, k[:1], v[:1])):
+                np.testing.assert_allclose(ours(*given, causal=causal), theirs(*given, causal=causal), atol=1e-12)
+        scale = jnp.asarray([[0.5], [1.0], [2.0]])
+        each = [theirs(q[i : i + 1], k, v, scale=float(scale[i, 0]))[0] for i in range(3)]
+        np.testing.assert_allclose(ours(q, k, v, scale=scale), each, atol=1e-12)
+        with pytest.raises(ValueError, match=rf"^{name}: scale must be .* broadcasts to \(3, 1\), .* got shape \(2, 1\)"):
+            ours(q, k, v, scale=scale[:2])
+    mean = np.broadcast_to(v.mean(0), (3, 2))
+    np.testing.assert_allclose(ej.attention(q[:, :0], k[:, :0], v, scale="entropy_invariant"), mean, atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("spoilt", range(3))
+def test_linear_attention_with_a_nan(spoilt, causal):
+    given = [scores(3, 2), scores(3, 2, seed=1), scores(3, 2, seed=2)]
+    given[spoilt][1, 0] = np.nan
+    ours, theirs = (one.linear_attention(*given, causal=causal) for one in (ej, entropic))
+    np.testing.assert_allclose(ours, theirs, atol=1e-12)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_linear_attention(causal):
     q, k, v = scores(2, 4, 7, 3), scores(2, 2, 6, 3, seed=1), scores(2, 2, 6, 3, seed=2)
