@@ -75,15 +75,16 @@ inline HWY_NOINLINE double KlOfScores(const float* x, const float* y, size_t n, 
   const float x_max = RowMax(RowTag<float>(), x, n), y_max = RowMax(RowTag<float>(), y, n);
   if (!std::isfinite(x_max) || !std::isfinite(y_max)) return 0;
   const V64 x_top = hn::Set(d, static_cast<double>(x_max)), y_top = hn::Set(d, static_cast<double>(y_max));
-  const V64 lowest = hn::Set(d, -700.0);
+  const V64 lowest = hn::Set(d, -700.0), absent = hn::Set(d, -kInfinity<double>);
   const auto relative = [&](const float* scores, size_t i, size_t count, float max, V64 top)
                             HWY_ATTR { return hn::Sub(LoadWide(d, scores + i, count, max), top); };
-  auto cut = hn::Lt(lowest, lowest);  // where y is too small for its logarithm, and x is not
+  auto cut = hn::Lt(lowest, lowest);  // where y is too small for its logarithm, and x is not, or y is absent, and x is not
   double sums[3];
   Sums(d, n, sums, [&](size_t i, size_t count, V64* parts) HWY_ATTR {
     const V64 u = relative(x, i, count, x_max, x_top), v = relative(y, i, count, y_max, y_top);
     const V64 u_cut = MaxKeepNaN(lowest, u), v_cut = MaxKeepNaN(lowest, v);
-    cut = hn::Or(cut, hn::And(hn::Lt(v, lowest), hn::Gt(u, lowest)));
+    const V64 least = hn::IfThenElse(hn::Eq(v, absent), absent, lowest);
+    cut = hn::Or(cut, hn::And(hn::Lt(v, lowest), hn::Gt(u, least)));
     parts[0] = ExpOfNarrow(d, u_cut);
     parts[1] = ExpOfNarrow(d, v_cut);
     parts[2] = hn::Mul(parts[0], hn::Sub(u_cut, v_cut));

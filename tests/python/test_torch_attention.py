@@ -1,6 +1,7 @@
 """entropic.torch.attention: gradients, first and second; torch.compile, torch.func, modules, other devices' composition."""
 
 import copy
+import math
 import os
 
 import numpy as np
@@ -61,6 +62,79 @@ def test_second_gradient(name):
     q, k, v = tensors((2, 3, 3), (2, 4, 3), (2, 4, 2))
     mask = torch.tensor([True, False, True, True])
     torch.autograd.gradgradcheck(lambda *x: et.attention(*x, map=(name, MAPS[name]), mask=mask), (q, k, v), atol=1e-5)
+
+
+SPECIAL = [math.nan, math.inf, -math.inf]
+
+
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "taylor_softmax", "top_k_softmax"])
+def test_special_numbers_reach_only_who_sees_them(name):
+    """The composition has the kernel's results and gradients, whatever is NaN, and whatever values are infinite."""
+    rng = np.random.default_rng(0)
+    for turn in range(12):
+        arrays = [rng.standard_normal((2, *shape)) for shape in ((4, 3), (5, 3), (5, 2), (4, 2))]
+        for x, share, special in zip(arrays, (0.02, 0.05, 0.08), ([math.nan], [math.nan], SPECIAL), strict=False):
+            there = rng.random(x.shape) < share
+            x[there] = rng.choice(special, there.sum())
+        q, k, v, g = arrays
+        mask = rng.random((2, 4, 5)) < 0.6
+        if turn % 3 == 0:
+            mask = np.where(mask, rng.standard_normal(mask.shape), -np.inf)
+            mask[0, 1, 2] = np.nan
+        options = {"map": (name, MAPS[name]), "causal": turn % 5 == 0}
+        moving = [torch.from_numpy(x).requires_grad_() for x in (q, k, v)]
+        returned = {"return_weights": True, "return_entropy": True, **options}
+        got = et.attention(*moving, mask=torch.from_numpy(mask), **returned)
+        for a, b in zip(got, entropic.attention(q, k, v, mask=mask, **returned), strict=True):
+            torch.testing.assert_close(a.detach(), torch.from_numpy(b), equal_nan=True, atol=1e-8, rtol=1e-8)
+        gradients = torch.autograd.grad(got[0], moving, torch.from_numpy(g))
+        for x, a, b in zip((q, k, v), gradients, entropic.attention_vjp(q, k, v, g, mask=mask, **options), strict=True):
+            known, b = np.isfinite(x), np.where(np.isinf(b), np.nan, b)
+            np.testing.assert_allclose(a.numpy()[known], b[known], rtol=1e-8, atol=1e-8)
+
+
+HIDING = {
+    "plain": lambda q, k, v, b: et.attention(q, k, v, mask=b),
+    "weights": lambda q, k, v, b: et.attention(q, k, v, mask=b, return_weights=True)[0],
+    "learned mask": lambda q, k, v, b: et.attention(q, k, v, mask=torch.where(b, 0 * q[..., :1] + 0.3, -math.inf)),
+    "softcap": lambda q, k, v, b: et.scaled_dot_product_attention(q, k, v, b, softcap=2.0),
+    "sinks": lambda q, k, v, b: et.scaled_dot_product_attention(q, k, v, b, sinks=torch.zeros(3)),
+    "dropout": lambda q, k, v, b: et.scaled_dot_product_attention(q, k, v, b, 0.4),
+}
+
+
+@pytest.mark.parametrize("attend", HIDING.values(), ids=HIDING)
+def test_hidden_keys_change_nothing(attend):
+    """Neither the result nor first and second derivatives, also where no number can be read."""
+    q, k, v = (x.detach() for x in tensors((2, 3, 4, 4), (2, 3, 5, 4), (2, 3, 5, 4)))
+    mask = torch.tensor([[True, True, False, True, False], [False, True, False, False, True]]).repeat(2, 1)
+
+    def derivatives(*given):
+        torch.manual_seed(1)
+        moving = [x.clone().requires_grad_() for x in given]
+        out = attend(*moving, mask)
+        first = torch.autograd.grad((out * out).sum(), moving, create_graph=True)
+        return [out, *first, *torch.autograd.grad(sum((x * x).sum() for x in first), moving)]
+
+    spoilt = k.clone(), v.clone()
+    for x in spoilt:
+        x[..., 2, :] = math.nan
+    want, got = derivatives(q, k, v), derivatives(q, *spoilt)
+    torch.testing.assert_close(got, want)
+    if attend is not HIDING["dropout"]:
+        mapped = torch.func.vmap(attend, (0, 0, 0, None))(q, *spoilt, mask)
+        pushed = torch.func.jvp(lambda v: attend(q, spoilt[0], v, mask), (spoilt[1],), (v,))
+        compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")(q, *spoilt, mask)
+        torch.testing.assert_close([mapped, *pushed, compiled], [want[0].detach()] * 4)
+
+
+def test_without_columns():
+    """All scores are 0: the mean of the values."""
+    v = tensors((5, 2))[0]
+    for scale in ("sqrt", "entropy_invariant"):
+        out, weights = et.attention(v[:, :0], v[:, :0], v, scale=scale, return_weights=True)
+        torch.testing.assert_close(out, v.mean(0).expand(5, 2))
+        torch.testing.assert_close(weights, torch.full((5, 5), 0.2, dtype=v.dtype))
 
 
 def test_learned_alpha():

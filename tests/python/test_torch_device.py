@@ -125,6 +125,17 @@ def test_attention_gives_gradients_in_parameters(table, monkeypatch):
     expect_near(got, cpu.IMPLEMENTATIONS["attention_entropy_vjp"](*given, *grads, *call), 1e-9)
 
 
+@pytest.mark.parametrize("name", ["softmax", "sparsemax"])
+def test_only_minus_infinity_hides(name):
+    q, k, v = (torch.randn(1, 2, n, 4, generator=torch.Generator().manual_seed(n)) for n in (3, 5, 5))
+    mask = torch.zeros(3, 5)
+    mask[0, 1], mask[1, 1] = math.nan, -math.inf
+    with device():
+        out = et.attention(*map(to_device, (q, k, v)), map=name, mask=to_device(mask))
+    expect_near(to_host(out), et.attention(q, k, v, map=name, mask=mask), 1e-5)
+    assert to_host(out).isnan().sum() == 2 * 4
+
+
 def test_products_have_the_tensors_type_under_autocast(table):
     q, k, v = tensors(torch.float32, 5, 7)
     call = ("sparsemax", [], [], [], *SCALES[0], False)

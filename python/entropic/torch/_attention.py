@@ -317,14 +317,14 @@ def _by_torch(q, k, v, mask, temperature, scale, number, train_length, kappa, ca
     A scale for all queries is given to torch, so that q is not rounded.
     """
     shape = shape_of("attention", q.shape, k.shape, v.shape)
-    m, n, d = shape.queries, shape.keys, q.shape[-1]
+    m, n, d = shape.queries, shape.keys, q.shape[-1] or 1
 
     def four_axes(x, heads, rows=m):
         return x.expand(*shape.batch, heads, rows, x.shape[-1]).reshape(math.prod(shape.batch), heads, rows, x.shape[-1])
 
     q, k, v = four_axes(q, shape.heads), four_axes(k, shape.kv_heads, n), four_axes(v, shape.kv_heads, n)
     causal = causal and m > 1  # a single query sees all keys
-    seen = None if mask is None else mask if mask.dtype is torch.bool else mask > -math.inf
+    seen = None if mask is None else mask if mask.dtype is torch.bool else mask != -math.inf
     if causal and (mask is not None or m != n):
         before = torch.ones(m, n, dtype=torch.bool, device=q.device).tril(n - m)
         seen = before if seen is None else seen & before
@@ -355,7 +355,7 @@ def _by_torch(q, k, v, mask, temperature, scale, number, train_length, kappa, ca
             seen = seen | ~some
         else:
             # The map's temperature divides it too.
-            seen = torch.where(seen, torch.where(mask > -math.inf, mask, 0) / temperature, -math.inf)
+            seen = torch.where(seen, torch.where(mask != -math.inf, mask, 0) / temperature, -math.inf)
             seen = torch.where(some, seen, 0).to(q.dtype)
         seen, some = four_axes(seen, shape.heads), four_axes(some, shape.heads)
         # Kernels that take masks do not share heads.

@@ -4,7 +4,7 @@ import contextlib
 
 import torch
 from torch._functorch import pyfunctorch
-from torch._subclasses.fake_tensor import is_fake  # noqa: F401
+from torch._subclasses.fake_tensor import is_fake
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import get_proxy_mode  # noqa: F401
 from torch.fx.experimental.symbolic_shapes import guard_scalar
@@ -120,3 +120,10 @@ def stands_for_several(x):
             return True
         x = torch._C._functorch.get_unwrapped(x)
     return False
+
+
+def can_be_read(x):
+    """Whether Python may decide by its numbers: they are in this machine's memory, and no program is made of the operations."""
+    if torch.compiler.is_compiling() or tracing() is not None or dispatch_modes() or stands_for_several(x):
+        return False
+    return x.is_cpu and not is_fake(x)

@@ -155,7 +155,7 @@ def _by_heads(q, k, v, scale, causal, *queries):
     shape, kind, d = shape_of("linear_attention", q.shape, k.shape, v.shape), result_type(q), q.shape[-1]
     count, kv = math.prod(shape.batch) * shape.kv_heads, shape.kv_heads
     group = shape.heads // max(kv, 1)
-    factor = 1 / math.sqrt(d) if scale is None else scale
+    factor = 1 / math.sqrt(d or 1) if scale is None else scale
 
     def of_queries(x):
         return x.expand(*shape.batch, shape.heads, *x.shape[-2:]).reshape(count, group, *x.shape[-2:]).to(kind)

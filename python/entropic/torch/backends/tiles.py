@@ -110,7 +110,7 @@ class _Problem:
         if self.mask is not None:
             seen = self._part(self.mask, tile)
             if seen.dtype is not torch.bool:
-                seen, added = seen > -math.inf, seen.to(self.type)
+                seen, added = seen != -math.inf, seen.to(self.type)
         if self.causal and self.m > 1:
             last = torch.arange(tile.queries.start, tile.queries.stop, device=self.device) + (self.n - self.m)
             before = torch.arange(tile.keys, device=self.device) <= last[:, None]
@@ -118,9 +118,10 @@ class _Problem:
         return seen, added
 
     def _factor(self, tile, seen):
+        d = self.d or 1
         if self.scale != "entropy_invariant":
-            return 1 / math.sqrt(self.d) if self.scale == "sqrt" else self.number
-        unit = self.kappa / self.d if self.kappa is not None else 1 / (math.log(self.train_length) * math.sqrt(self.d))
+            return 1 / math.sqrt(d) if self.scale == "sqrt" else self.number
+        unit = self.kappa / d if self.kappa is not None else 1 / (math.log(self.train_length) * math.sqrt(d))
         if seen is None:
             return math.log(max(tile.keys, 1)) * unit
         # A mask may be the same for all keys.
