@@ -208,6 +208,17 @@ def test_near_equal_but_for_what_one_lacks():
         close(entropic.js_divergence(y, x, input="scores"), want, 1e-14)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("far", [-1, -60, -300, -699, -700, -701, -740, -1000, -1e30])
+def test_an_absent_class_of_q_is_infinitely_far_however_unlikely_in_p(dtype, far):
+    """Up to a probability of e^-745, which is 0 in float64, also of float32 scores."""
+    x, y = np.array([0, far, -200], dtype), np.array([-0.6, -np.inf, 0], dtype)
+    assert entropic.kl_divergence(x, y, input="scores") == np.inf
+    assert entropic.kl_divergence(x[:2], y[:2], input="scores") == np.inf
+    x[1] = -np.inf
+    assert entropic.kl_divergence(x, y, input="scores") < np.inf
+
+
 def test_exact_zero_and_bounds():
     for p in PROBS:
         for kind, x in (("probs", p), ("scores", 3 * p)):
