@@ -124,7 +124,7 @@ def test_sinkhorn_of_rows_without_mass_that_are_forbidden():
     np.testing.assert_allclose(rows.plan, [[0.25, 0.75], [0, 0]])
     np.testing.assert_allclose(columns.plan, rows.plan.T)
     assert rows.f[1] == columns.g[1] == np.inf and rows.cost == pytest.approx(1.75)
-    with pytest.raises(ValueError, match="sinkhorn: cost must be below .inf somewhere in row 1, which has mass"):
+    with pytest.raises(ValueError, match=r"sinkhorn: cost must be below \+inf somewhere in row 1, which has mass"):
         entropic.sinkhorn([0.5, 0.5], b, cost, epsilon=0.1)
 
 
@@ -529,7 +529,7 @@ def test_sinkhorn_with_forbidden_arcs_batches_and_types():
     assert single.plan.dtype == np.float32
     np.testing.assert_allclose(single.plan, result.plan, atol=1e-5)
     cost[1, 2] = np.inf
-    with pytest.raises(ValueError, match=r"^sinkhorn: cost must be below \+inf somewhere in row 2, which has mass in problem 1$"):
+    with pytest.raises(ValueError, match=r"^sinkhorn: cost must be .* in row 2, which has mass in problem 1$"):
         entropic.sinkhorn(a, b, cost, epsilon=0.1)
     with pytest.raises(ValueError, match=r"^sinkhorn: epsilon must be above 0 and finite, got 0$"):
         entropic.sinkhorn(a, b, cost, epsilon=0)
