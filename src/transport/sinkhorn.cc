@@ -26,6 +26,7 @@ constexpr double kStageError = 0.05;  // of the marginals, at which a stage ends
 
 // If sweeps are slow, as they are at an epsilon that leaves few entries in the plan, Newton's method takes over.
 constexpr double kDamping = 1e-15;   // relative to the columns' masses
+constexpr double kSeparate = 1e8;    // the range of a step, in units of epsilon
 constexpr double kLeastGain = 1e-6;  // of epsilon for each unit of mass, in a step of Newton's method that is no standstill
 
 template <class T>
@@ -77,11 +78,11 @@ class Solver {
       if (result.iterations >= options.max_iterations) break;
       if (++in_stage > sweeps_before_newton(cost_.cols) && (last_stage || error > kStageError) && stalled < kStalled) {
         const double before = error, value_before = dual_value();
-        const bool damped = newton();
+        const bool separate = newton();
         error = sweep();
         ++result.iterations;
-        // A damped step may be far too short. It is doubled as long as the dual value still rises, which is concave along it.
-        for (double factor = 1; damped && slope() > 0 && result.iterations < options.max_iterations; factor *= 2) {
+        // Then the shortened step may be far too short. It is doubled as long as the dual value, which is concave, still rises.
+        for (double factor = 1; separate && slope() > 0 && result.iterations < options.max_iterations; factor *= 2) {
           move(factor);
           error = sweep();
           ++result.iterations;
@@ -215,7 +216,8 @@ class Solver {
   // One step of Newton's method for g after a sweep, where f makes the rows' sums exact. With q_ij the rows of the plan over
   // their sums, the columns' sums change by (diag(sums) - sum_i a_i q_i q_i^T) dg / epsilon. The method maximises the sum of g
   // b and of f, which is a logarithm of a sum of exponentials with a minus sign: a step whose entries have the range r, times
-  // log(1 + r) / r, increases it from any start (Sun and Tran-Dinh 2019). Returns whether it is shorter so.
+  // log(1 + r) / r, increases it from any start (Sun and Tran-Dinh 2019). Returns whether the
+  // range says that parts of the plan are nearly separate.
   bool newton() {
     const std::size_t n = cost_.rows, m = cost_.cols;
     weights_.assign(m * m, 0);
@@ -237,11 +239,10 @@ class Solver {
       if (b_[j] > 0) least = std::min(least, step_[j]), largest = std::max(largest, step_[j]);
     }
     const double range = largest - least;
-    const bool damped = range > 0.5;
-    const double share = damped ? std::log1p(range) / range : 1;
+    const double share = range > 0.5 ? std::log1p(range) / range : 1;
     for (double& one : step_) one *= epsilon_ * share;
     move(1);
-    return damped;
+    return range > kSeparate;
   }
 
   // Moves g by a multiple of the last step, along which the dual value has this slope after a sweep.
