@@ -392,15 +392,18 @@ class CsvReader {
       --width;
     }
     if (words.size() == width) {
-      // Of mistyped numbers or in another format, it is a row, and would be lost as a header.
+      // Of mistyped numbers or in another format, it is a row, and would be lost as a header. The first cell may be above or of
+      // the labels. Some names look like numbers, such as 25% beside mean.
+      const auto mistyped = [&](std::size_t c) { return !is_number(first[c].text()) && resembles_number(first[c].text()); };
+      const bool row = std::all_of(words.begin() + (words.size() > 1 ? 1 : 0), words.end(), mistyped);
       for (const std::size_t c : words) {
         const std::string_view text = first[c].text();
-        if (!first[c].quoted && (text.starts_with('{') || text.starts_with('['))) {
+        if (c == words[0] && !first[c].quoted && (text.starts_with('{') || text.starts_with('['))) {
           bad_input("{}:{}:{}: {} looks like JSON{}{}", name_, first[c].line, c + 1, in_quotes(text),
                     options_.advised.format ? "; --format-in jsonl reads lines of it" : "",
                     options_.advised.header ? " (if it is a name: --header)" : "");
         }
-        if (is_number(text) || !resembles_number(text)) continue;
+        if (!mistyped(c) || !(row || is_number(without_typesetting(text)))) continue;
         const bool spaced = width == 1 && text.find(' ') != text.npos && options_.advised.delimiter;
         std::string hint = spaced ? "--delimiter space separates cells at blanks" : "";
         if (options_.advised.header) hint += spaced ? "; if it is a name: --header" : "if it is a name: --header";

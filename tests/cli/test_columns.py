@@ -585,7 +585,8 @@ def test_a_column_of_classes_is_no_score(cli, name, place):
         ("1 2 3\n", "1:1: '1 2 3' is not a number (--delimiter space separates cells at blanks; if it is a name: --header)"),
         ("10%,20%\n0.3,0.4\n", "1:1: '10%' is not a number (if it is a name: --header)"),
         ('"1,5","2,5"\n1,2\n', "1:1: '1,5' is not a number (if it is a name: --header)"),
-        ("(5),x\n", "1:1: '(5)' is not a number (if it is a name: --header)"),
+        ("(5),(6)\n", "1:1: '(5)' is not a number (if it is a name: --header)"),
+        ("u,10%,20%\nv,1,2\n", "1:2: '10%' is not a number (if it is a name: --header)"),
         ("[1,2]\n", "1:1: '[1' looks like JSON; --format-in jsonl reads lines of it (if it is a name: --header)"),
         ('{"x":[1,2]}\n', "1:1: '{\"x\":[1' looks like JSON; --format-in jsonl reads lines of it (if it is a name: --header)"),
         ("1|2|3\n", "1: the cells look separated by '|'; if they are, give --delimiter '|', otherwise --delimiter ','"),
@@ -593,6 +594,12 @@ def test_a_column_of_classes_is_no_score(cli, name, place):
 )
 def test_rows_in_another_form_are_no_header(cli, text, said):
     assert cli.error("softmax", stdin=text.encode()) == f"standard input:{said}"
+
+
+def test_some_names_look_like_numbers(cli):
+    for names in ("mean,25%,max", "(5),x,1_000", "name,25%,max"):
+        cli.write("x.csv", f"{names}\n{'u' if names.startswith('name') else 1},1,1\n")
+        assert cli.output("softmax", "x.csv").startswith(names + "\n")
 
 
 def test_a_name_may_have_a_semicolon(cli):
