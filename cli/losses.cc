@@ -61,7 +61,8 @@ std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, cons
   std::vector<std::int64_t> classes(scores.rows);
   if (targets.file.path.empty()) {
     if (!scores.label_column) {
-      bad_input("{}: {} has no labels; give a file of targets as TARGET, or --labels COLUMN", name, files::input_name(files.in));
+      bad_input("{}: {} has no labels; give a file of targets as TARGET, or --labels COLUMN", name,
+                files::input_name(files.in));
     }
     for (std::size_t r = 0; r < scores.rows; ++r) classes[r] = class_of(scores, r, files);
     return classes;

@@ -26,9 +26,9 @@ enum class Missing { error, nan, skip };
 // What a file does not say about itself. Columns are named as in the header, or counted from 1 with the labels; a list of them
 // is "a,c-f".
 struct ReadOptions {
-  std::string key;                         // the array to read if a file holds several; empty: the only one
-  std::string label = {};                  // the column or field that holds labels, by name or number; empty: the reader finds it
-  std::optional<bool> header = {};         // whether the first line holds names; nothing: the reader finds it
+  std::string key;                  // the array to read if a file holds several; empty: the only one
+  std::string label = {};           // the column or field that holds labels, by name or number; empty: the reader finds it
+  std::optional<bool> header = {};  // whether the first line holds names; nothing: the reader finds it
   std::string columns = {}, exclude = {};  // columns with scores, columns without; empty: the reader finds them
   std::string keep = {};                   // columns whose text is kept beside the rows
   // The rows to read, from the first up to the second (not included), counted from 0. Skipped rows are not counted.
