@@ -211,7 +211,7 @@ class CsvReader {
     const bool corner =
         has_second && options_.header != false && first.size() > 1 && first[0].text().empty() && !second[0].text().empty();
     const bool has_header = options_.header ? *options_.header : corner || find_header(first, second);
-    if (!has_header && has_second && !options_.header) check_first_line(first);
+    if (!has_header && has_second && !options_.header) check_first_line(first, second);
 
     std::vector<std::string> names;
     if (has_header) {
@@ -439,9 +439,14 @@ class CsvReader {
     return count;
   }
 
-  void check_first_line(const std::vector<Cell>& first) const {
+  // Above whole numbers it is one more row of them.
+  void check_first_line(const std::vector<Cell>& first, const std::vector<Cell>& second) const {
     const std::size_t count = counted(first);
-    if (count < 2) return;
+    const auto is_whole = [](const Cell& cell) {
+      const std::string_view digits = cell.text().substr(cell.text().starts_with('-') ? 1 : 0);
+      return !digits.empty() && digits.find_first_not_of("0123456789") == digits.npos;
+    };
+    if (count < 2 || std::ranges::all_of(second, is_whole)) return;
     bad_input("{}:1: the first line, 0 to {}, may be names or scores{}", name_, count - 1,
               options_.advised.header ? ": --header takes it as names, --no-header as scores" : "; names need a letter");
   }

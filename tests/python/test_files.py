@@ -160,8 +160,8 @@ def test_labels_are_a_column(tmp_path, labels, error, got):
             "give delimiter=';' (numbers may have decimal commas then), otherwise delimiter=','",
         ),
         ("1 2\n3 4\n", {"delimiter": " "}, "'1 2' is not a number (delimiter=' ' separates cells at blanks; "),
-        ("0,1\n3,4\n", {"header": True}, "may be names or scores: header=True takes it as names, header=False as scores"),
-        ("0,1\n3,4\n", {"header": False}, "may be names or scores: header=True takes it as names, header=False as scores"),
+        ("0,1\n3,4.5\n", {"header": True}, "may be names or scores: header=True takes it as names, header=False as scores"),
+        ("0,1\n3,4.5\n", {"header": False}, "may be names or scores: header=True takes it as names, header=False as scores"),
         ("id,a,b\n7,1,2\n", {"labels": "id"}, "labels=1 takes it as names, exclude=1 leaves it out, columns='1-3' takes it as"),
         ("id,a,b\n7,1,2\n", {"exclude": ["id"]}, "labels=1 takes it as names"),
         ("id,a,b\n7,1,2\n", {"columns": [2, "b"]}, "labels=1 takes it as names"),
@@ -179,7 +179,7 @@ def test_options_of_text(tmp_path, text, options, said):
     assert said in str(error.value) and "--" not in str(error.value)
     array = entropic.read(path, **options)
     numbers = {"a;b": [[1.5, 2]], "1 2": [[1, 2], [3, 4]], "id,": [[1, 2]], "[1,": [[1, 2]]}
-    numbers |= {"0,1": [[3, 4]] if options.get("header") else [[0, 1], [3, 4]]}
+    numbers |= {"0,1": [[3, 4.5]] if options.get("header") else [[0, 1], [3, 4.5]]}
     numbers |= {"a,b": [[1, np.nan], [3, 4]] if options.get("missing") == "nan" else [[3, 4]]}
     np.testing.assert_array_equal(array, numbers[text[:3]])
     assert entropic.read(path, names=True, **options).labels == (["7"] if "labels" in options else None)
