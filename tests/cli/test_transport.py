@@ -51,11 +51,13 @@ def test_with_entropy(cli, problem):
 def test_costs_that_begin_like_names(cli, problem, command):
     """0,1,2 is a row of distances too; the option that the message advises exists."""
     cli.write("a.csv", "0.5,0.25,0.25\n")
-    cli.write("cost.csv", "0,1,2\n1,0,1\n2,1,0\n")
+    cli.write("cost.csv", "0,1,2\n1,0,1.5\n2,1.5,0\n")
     files = ("--a", "a.csv", "--b", "a.csv", "--cost", "cost.csv")
     further = ("--epsilon", "1", "--penalty", "1") if command[0] == "unbalanced_sinkhorn" else ()
     assert "--no-header" in cli.error(*command, *files, *further)
     assert float(cli.output(*command, *files, *further, "--no-header").splitlines()[1].split(",")[0]) < 1
+    cli.write("cost.csv", "0,1,2\n1,0,1\n2,1,0\n")  # whole numbers only: a row
+    assert float(cli.output(*command, *files, *further).splitlines()[1].split(",")[0]) < 1
 
 
 def test_a_part_of_the_masses(cli, problem):
