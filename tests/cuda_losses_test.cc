@@ -163,16 +163,18 @@ TYPED_TEST(CudaLosses, RowsInRegistersHaveTheBitsOfTheCpu) {
   using T = TypeParam;
   if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
   if constexpr (sizeof(T) < 8) {
-    for (const std::size_t n : {65, 257, 700, 1025, 2300, 5000, 16384, 16385, 40000}) {
-      const Forced forced(kByLength, n % 2 == 0);
-      const Grid<T> x = scores<T>(n, static_cast<unsigned>(n));
+    for (const std::size_t n : {65, 257, 700, 1025, 2300, 5000, 16384, 16385, 32768, 40000, 65528}) {
+      const Forced forced(kByLength, n % 16 == 0);
+      // From 32768 on one or two clusters have all rows, one after the other.
+      const FewTeams few(n < 32768 ? std::size_t{1} << 17 : (n == 32768 ? 2 : 1) * 512 * ((n + 16383) / 16384));
+      const Grid<T> x(scores<T>(n, static_cast<unsigned>(n)), 8);
       std::vector<std::int64_t> t(x.rows);
       for (std::size_t r = 0; r < x.rows; ++r) t[r] = static_cast<std::int64_t>((r + 1) * n * 7 / 64 % n);
       t[5] = -100, t[6] = -1;
       for (std::size_t r = 0; r < 2; ++r) t[r] = static_cast<std::int64_t>(n / 3);  // +inf in row 1
       const Memory memory(cuda::memory_for<T>(SoftmaxLoss{}, x.rows, n));
       std::vector<double> value_host(x.rows), value_device(x.rows), alone(x.rows);
-      Grid<T> host(x.rows, n), device = x;
+      Grid<T> host(x.rows, n, 8), device = x;
       cuda::loss<T>(SoftmaxLoss{}, device, t, alone, {}, memory, {}, {}, {}, -100);
       cuda::loss<T>(SoftmaxLoss{}, device, t, value_device, device, memory, {}, {}, {}, -100);
       EXPECT_TRUE(std::isnan(value_device[6]) && std::isnan(static_cast<float>(device.row(6)[0])));  // the host refuses it

@@ -204,6 +204,31 @@ TYPED_TEST(CudaOf, RowsInRegistersHaveTheBitsOfTheCpu) {
   }
 }
 
+// Rows of a cluster that begin and end at multiples of 16 bytes, on a device that runs only one or two clusters: each asks for
+// its next row while it works on one. Some have no finite maximum.
+TYPED_TEST(CudaOf, StreamedRowsHaveTheBitsOfTheCpu) {
+  using T = TypeParam;
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  if constexpr (sizeof(T) < 8) {
+    unsigned turn = 0;
+    for (const std::size_t n : {16392, 32768, 40000, 65528, 131072}) {
+      if (n > 100000 && kIsHalf<T>) continue;
+      for (const std::size_t clusters : {1, 2}) {
+        const Forced forced(kByLength, ++turn % 2 == 0);
+        const FewTeams few(clusters * 512 * ((n + 16383) / 16384));
+        const Softmax op = {.temperature = turn % 3 == 0 ? 1 : 0.7};
+        const Grid<T> x(scores<T>(n, static_cast<unsigned>(n)), 8);
+        const Memory memory(cuda::memory_for<T>(op, x.rows, n));
+        Grid<T> host(x.rows, n, 8), device = x;
+        apply<T>(op, x, host);
+        cuda::apply<T>(op, device, device, memory);
+        expect_same(device.numbers, host.numbers, "softmax of " + std::to_string(n) + ", case " + std::to_string(turn));
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // Rows of which registers hold all scores, and shared memory the few with mass; or the workspace where these are many. Half of
 // the cases have a device that runs only two rows at once, so that each asks for the next.
 TYPED_TEST(CudaOf, SparseRowsInRegistersHaveTheBitsOfTheCpu) {
@@ -216,7 +241,7 @@ TYPED_TEST(CudaOf, SparseRowsInRegistersHaveTheBitsOfTheCpu) {
     for (const Map& map : kMaps) {
       for (const std::size_t n : {1025, 2300, 2301, 4093, 16385, 32768}) {
         const Forced forced(kByLength, ++turn % 2 == 0);
-        const FewTeams few(turn % 2 == 0 ? 2 * 32 * ((n + 1023) / 1024) : std::size_t{1} << 17);
+        const FewTeams few(turn % 2 == 0 ? 4 * 32 * std::max((n + 2047) / 2048, std::size_t{2}) : std::size_t{1} << 17);
         Grid<T> x = scores<T>(n, static_cast<unsigned>(n));
         const Memory memory(cuda::memory_for<T>(map, x.rows, n));
         Grid<T> host(x.rows, n), device = x;
@@ -241,19 +266,21 @@ TYPED_TEST(CudaOf, EntropyRowsInRegistersHaveTheBitsOfTheCpu) {
                          EntropyNormalize{.entropy = 6.5}, EntropyClip{.min_entropy = 4, .max_entropy = 6},
                          EntropyClip{.max_entropy = 40}};
     unsigned turn = 0;
-    for (const std::size_t n : {1025, 2301, 4093, 8191, 8192, 9001, 16384, 16385, 40001, 131072}) {
+    for (const std::size_t n : {1025, 2301, 4093, 8191, 8192, 9001, 16384, 16385, 40000, 40001, 131072}) {
+      // Where rows begin and end at multiples of 16 bytes, one cluster has all rows, one after the other.
+      const FewTeams few(n > 16384 && n % 8 == 0 ? 512 * ((n + 16383) / 16384) : std::size_t{1} << 17);
       turn += kIsHalf<T> ? 1 : 0;  // so that not always the same is left out
       for (const Map& map : kMaps) {
         ++turn;
         if (n >= 8192 && turn % (kIsHalf<T> ? 5 : 3) != 0) continue;
         const Forced forced(kByLength, turn % 2 == 0);
-        Grid<T> x = scores<T>(n, static_cast<unsigned>(n));
+        Grid<T> x(scores<T>(n, static_cast<unsigned>(n)), 8);
         const auto number = [](T v) { return static_cast<float>(v); };
         std::copy_n(x.row(0), n, x.row(7));
         std::sort(x.row(7), x.row(7) + n, [&](T a, T b) { return number(a) < number(b); });  // the largest are in one block
         for (std::size_t i = 0; i < n; ++i) x.row(8)[i] = T(9 * number(x.row(0)[i]) * std::abs(number(x.row(0)[i])));
         const Memory memory(cuda::memory_for<T>(map, x.rows, n));
-        Grid<T> host(x.rows, n), device = x;
+        Grid<T> host(x.rows, n, 8), device = x;
         apply<T>(map, x, host);
         cuda::apply<T>(map, device, device, memory);
         const std::string what =

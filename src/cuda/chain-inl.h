@@ -97,30 +97,40 @@ class Chain {
   HWY_NOINLINE int64_t Draw(NoiseKey key) const {
     const DrawNoise noise(key);
     const D64 d;
+    const double inverse = 1 / temperature_;
+    const auto relative = [&](T x) HWY_ATTR { return Relative(x, inverse); };
     Best best;
     if (n_ <= kFew) {
-      for (size_t i = Team::Rank(); i < n_; i += Team::Size()) Look(noise, i, best);
+      for (size_t i = Team::Rank(); i < n_; i += Team::Size()) Look(noise, inverse, i, best);
       return OfTeam(best).index;
     }
     const size_t blocks = index_ == nullptr ? MostBlocks(n_) : blocks_;
     Arena memory = memory_;
     double* const bounds = memory.take<double>(blocks);
     const hn::RebindToUnsigned<D64> u;
+    // What wins has nearly always the smallest noise of its block. A score that is read is looked at when the noise of the next
+    // block is known, because reading takes as long.
+    T read = 0;
+    double smallest = 0;
+    size_t drawn = n_;
     ForEachVector(d, blocks, [&](size_t b, size_t) HWY_ATTR {
       const uint64_t block = index_ == nullptr ? b : index_[block_begin_[b]] / kNoiseBlock;
       hn::Vec<hn::RebindToUnsigned<D64>> place;
-      const double smallest = hn::GetLane(Log(d, noise.SmallestOf(hn::Set(u, block), &place)));
-      bounds[b] = Relative(block_max_[b]) - smallest;
-      // What wins has nearly always the smallest noise of its block.
-      const size_t i = block * kNoiseBlock + hn::GetLane(place);
-      if (index_ == nullptr && i < n_) Consider(Relative(x_[i]) - smallest, i, best);
+      const double next = hn::GetLane(Log(d, noise.SmallestOf(hn::Set(u, block), &place)));
+      bounds[b] = relative(block_max_[b]) - next;
+      if (drawn < n_) Consider(relative(read) - smallest, drawn, best);
+      if (index_ != nullptr) return;
+      smallest = next;
+      drawn = block * kNoiseBlock + hn::GetLane(place);
+      if (drawn < n_) read = x_[drawn];
     });
+    if (drawn < n_) Consider(relative(read) - smallest, drawn, best);
     size_t first = blocks;
     if (index_ != nullptr) {
       // The scores with the smallest noise may be gone. The most promising block shows what can win.
       first = FindEntry(bounds, blocks, RowMax(d, bounds, blocks));
       const size_t end = EndOf(first);
-      for (size_t i = BeginOf(first) + Team::Rank(); i < end; i += Team::Size()) Look(noise, i, best);
+      for (size_t i = BeginOf(first) + Team::Rank(); i < end; i += Team::Size()) Look(noise, inverse, i, best);
     }
     best = OfTeam(best);
     const double least = best.key - 1e-12 * (1 + fabs(best.key));
@@ -130,14 +140,19 @@ class Chain {
     // A score's noise is at most the largest of its block.
     const auto index_of = [&](size_t j) HWY_ATTR { return BeginOf(left_blocks_[j / kNoiseBlock]) + j % kNoiseBlock; };
     Index* const looked_at = packed_index_[other_];
-    const size_t scores = Team::Pack(
+    struct Candidate {
+      T x;
+      double noise;
+    };
+    const size_t scores = Team::PackRead(
         others * kNoiseBlock,
         [&](size_t j) HWY_ATTR {
-          const size_t b = left_blocks_[j / kNoiseBlock], i = index_of(j);
-          return i < EndOf(b) && Relative(x_[i]) + (bounds[b] - Relative(block_max_[b])) >= least;
+          const size_t b = left_blocks_[j / kNoiseBlock], at = index_of(j);
+          return Candidate{at < EndOf(b) ? x_[at] : kNaN<T>, bounds[b] - relative(block_max_[b])};
         },
+        [&](size_t, const Candidate& candidate) HWY_ATTR { return relative(candidate.x) + candidate.noise >= least; },
         [&](size_t place, size_t j) HWY_ATTR { looked_at[place] = static_cast<Index>(index_of(j)); });
-    for (size_t j = Team::Rank(); j < scores; j += Team::Size()) Look(noise, looked_at[j], best);
+    for (size_t j = Team::Rank(); j < scores; j += Team::Size()) Look(noise, inverse, looked_at[j], best);
     return OfTeam(best).index;
   }
 
@@ -174,11 +189,13 @@ class Chain {
     return {key, Team::Fold(mine, std::numeric_limits<int64_t>::max(), [](int64_t a, int64_t b) { return a < b ? a : b; })};
   }
 
-  HWY_INLINE double Relative(T x) const { return (static_cast<double>(x) - static_cast<double>(max_)) * (1 / temperature_); }
+  HWY_INLINE double Relative(T x, double inverse) const {
+    return (static_cast<double>(x) - static_cast<double>(max_)) * inverse;
+  }
 
-  HWY_INLINE void Look(const DrawNoise& noise, size_t i, Best& best) const {
+  HWY_INLINE void Look(const DrawNoise& noise, double inverse, size_t i, Best& best) const {
     const uint64_t at = index_ == nullptr ? i : index_[i];
-    Consider(Relative(x_[i]) - LogOf(noise, at), at, best);
+    Consider(Relative(x_[i], inverse) - LogOf(noise, at), at, best);
   }
   static HWY_NOINLINE double LogOf(const DrawNoise& noise, uint64_t at) {
     return hn::GetLane(Log(D64(), noise.Of(hn::Set(hn::RebindToUnsigned<D64>(), at))));
@@ -206,7 +223,24 @@ class Chain {
     }
   }
 
-  // Finds the maximum of each block, and returns whether there is a NaN. A warp has a block.
+  // 16 bytes of a row.
+  template <class N>
+  struct alignas(16) Numbers {
+    N of[16 / sizeof(N)];
+  } __attribute__((may_alias));
+
+  // The larger of two, and NaN if one is NaN.
+  static HWY_INLINE T LargerOrNaN(T a, T b) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(T) == 4) {
+      asm("max.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
+      return a;
+    }
+#endif
+    return b > a || b != b ? b : a;
+  }
+
+  // Finds the maximum of each block, and returns whether there is a NaN; then the maxima may be NaN.
   HWY_NOINLINE bool BlockMaxima() { return BlockMaxima(x_, n_, block_max_); }
   static HWY_INLINE bool BlockMaxima(const T* x, size_t n, T* maxima) {
     const size_t blocks = MostBlocks(n);
@@ -221,52 +255,48 @@ class Chain {
       }
       return nan > 0;
     }
-    // Several blocks at once, so that a warp does not wait for each of its reads.
-    constexpr size_t kAtOnce = 8, kEach = kNoiseBlock / 32;
-    size_t first = Team::Warp();
-    const size_t step = Team::Warps();
-    for (; ((first + (kAtOnce - 1) * step) + 1) * kNoiseBlock <= n; first += kAtOnce * step) {
-      T scores[kAtOnce * kEach], max[kAtOnce];
-      const T* const from = x + first * kNoiseBlock + Team::Lane();
-      ENTROPIC_UNROLL
-      for (size_t k = 0; k < kAtOnce; ++k) {
-        ENTROPIC_UNROLL
-        for (size_t h = 0; h < kEach; ++h) scores[k * kEach + h] = from[k * step * kNoiseBlock + 32 * h];
-      }
-      ENTROPIC_UNROLL
-      for (size_t k = 0; k < kAtOnce; ++k) {
-        max[k] = -kInfinity<T>;
-        ENTROPIC_UNROLL
-        for (size_t h = 0; h < kEach; ++h) {
-          const T score = scores[k * kEach + h];
-          nan += score != score, max[k] = score > max[k] ? score : max[k];
-        }
-      }
-      for (unsigned mask = 16; mask > 0; mask /= 2) {
+    // A thread reads 16 bytes at once, so a warp has one block or two; and it reads much before it looks at the first, so that
+    // it does not wait for each of its reads.
+    constexpr size_t kEach = 16 / sizeof(T), kLanes = kNoiseBlock / kEach, kAtOnce = 8;
+    const size_t step = Team::Warps() * (32 / kLanes);
+    size_t first = Team::Warp() * (32 / kLanes) + Team::Lane() / kLanes;
+    const auto tell = [&](size_t block, T max) HWY_ATTR {
+      for (unsigned mask = kLanes / 2; mask > 0; mask /= 2) max = LargerOrNaN(max, Team::FromXor(max, mask));
+      if (Team::Lane() % kLanes == 0 && block < blocks) nan += max != max, maxima[block] = max;
+    };
+    const auto walk = [&](const auto& read) HWY_ATTR {
+      // All blocks of the warp are whole.
+      for (; (first - Team::Lane() / kLanes + (kAtOnce - 1) * step + 32 / kLanes) * kNoiseBlock <= n; first += kAtOnce * step) {
+        Numbers<T> scores[kAtOnce];
         ENTROPIC_UNROLL
         for (size_t k = 0; k < kAtOnce; ++k) {
-          const T other = Team::FromXor(max[k], mask);
-          max[k] = other > max[k] ? other : max[k];
+          scores[k] = read(x + (first + k * step) * kNoiseBlock + Team::Lane() % kLanes * kEach);
+        }
+        ENTROPIC_UNROLL
+        for (size_t k = 0; k < kAtOnce; ++k) {
+          T max = scores[k].of[0];
+          ENTROPIC_UNROLL
+          for (size_t e = 1; e < kEach; ++e) max = LargerOrNaN(max, scores[k].of[e]);
+          tell(first + k * step, max);
         }
       }
-      ENTROPIC_UNROLL
-      for (size_t k = 0; k < kAtOnce; ++k) {
-        if (Team::Lane() == 0) maxima[first + k * step] = max[k];
-      }
+    };
+    if (reinterpret_cast<uintptr_t>(x) % 16 == 0) {
+      walk([](const T* from) HWY_ATTR { return *reinterpret_cast<const Numbers<T>*>(from); });
+    } else {
+      walk([](const T* from) HWY_ATTR {
+        Numbers<T> read;
+        ENTROPIC_UNROLL
+        for (size_t e = 0; e < kEach; ++e) read.of[e] = from[e];
+        return read;
+      });
     }
     ENTROPIC_ROLLED
-    for (; first < blocks; first += step) {
+    for (; first - Team::Lane() / kLanes < blocks; first += step) {
       T max = -kInfinity<T>;
-      for (size_t h = 0; h < kEach; ++h) {
-        const size_t i = first * kNoiseBlock + 32 * h + Team::Lane();
-        const T score = i < n ? x[i] : -kInfinity<T>;
-        nan += score != score, max = score > max ? score : max;
-      }
-      for (unsigned mask = 16; mask > 0; mask /= 2) {
-        const T other = Team::FromXor(max, mask);
-        max = other > max ? other : max;
-      }
-      if (Team::Lane() == 0) maxima[first] = max;
+      const size_t begin = first * kNoiseBlock + Team::Lane() % kLanes * kEach;
+      for (size_t i = begin; i < HWY_MIN(begin + kEach, n); ++i) max = LargerOrNaN(max, x[i]);
+      tell(first, max);
     }
     Team::Barrier();
     return Team::Sum(nan) > 0;

@@ -67,12 +67,14 @@ class Exchanges {
             : "memory");
       }
     }
+    // What is waited for is in this block's shared memory. To acquire more would empty the first level of cache, which has the
+    // threads' stacks.
     unsigned done = 0;
     while (done == 0) {
       asm volatile(
           "{\n"
           ".reg .pred done;\n"
-          "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
+          "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%1], %2;\n"
           "selp.u32 %0, 1, 0, done;\n"
           "}\n"
           : "=r"(done)

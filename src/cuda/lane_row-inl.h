@@ -1,6 +1,7 @@
-// A row that its team keeps in registers by lanes: a thread has the 16 numbers of a lane of a block of 256. So it adds their
-// terms alone, in the order of Sums and in that of RoughSums. As in ResidentRow a warp has 1024 numbers, and a block of threads
-// at most a group of 16,384; but the first warp has none: it collects sums.
+// A row that its team keeps in shared memory by lanes: a thread has the 16 numbers of a lane of a block of 256. So it adds
+// their terms alone, in the order of Sums and in that of RoughSums. As in ResidentRow a warp has 1024 numbers, and a block of
+// threads at most a group of 16,384; but the first warp has none: it collects sums. Registers would have no room for the
+// numbers beside what the terms need.
 #pragma once
 
 #include "src/cuda/resident-inl.h"
@@ -23,16 +24,30 @@ class LaneRow {
   using D = RowTag<float>;
   using V = hn::Vec<D>;
 
-  // `warp`: this warp's number among those that have the row.
-  HWY_INLINE LaneRow(unsigned n, unsigned warp)
-      : warp_(warp), first_(Team::BlockRank() * kGroup + warp * kOfWarp + Team::Lane() / 16 * 256 + Team::Lane() % 16), n_(n) {}
+  // Bytes of shared memory for a block with so many threads, the first warp included.
+  static constexpr HWY_INLINE size_t Bytes(unsigned threads) { return (threads - 32) * (kOfWarp / 32) * sizeof(float); }
+
+  // `warp`: this warp's number among those that have the row. `memory`: the block's. A thread has a column of it, so that no
+  // other one has to be waited for, and neighbours have neighbouring places.
+  HWY_INLINE LaneRow(unsigned n, unsigned warp, float* memory)
+      : warp_(warp),
+        first_(Team::BlockRank() * kGroup + warp * kOfWarp + Team::Lane() / 16 * 256 + Team::Lane() % 16),
+        n_(n),
+        step_(Team::BlockThreads() - 32),
+        mine_(memory + warp * 32 + Team::Lane()) {}
 
   HWY_INLINE void Load(const cuda::Rows& rows, size_t r) {
-    const auto mine = EntriesOf<S>(rows, r).From(first_);
+    const auto row = EntriesOf<S>(rows, r).From(first_);
     const bool whole = IsWhole();
-    ForAll([&](unsigned j, unsigned m) HWY_ATTR {
-      const unsigned at = Offset(j, m);
-      values_[j][m] = whole || first_ + at < n_ ? mine(at) : -kInfinity<float>;
+    ForBlocks([&](unsigned j) HWY_ATTR {
+      float read[16];
+      ENTROPIC_UNROLL
+      for (unsigned m = 0; m < 16; ++m) {
+        const unsigned at = Offset(j, m);
+        read[m] = whole || first_ + at < n_ ? row(at) : -kInfinity<float>;
+      }
+      ENTROPIC_UNROLL
+      for (unsigned m = 0; m < 16; ++m) At(j, m) = read[m];
     });
   }
 
@@ -40,7 +55,7 @@ class LaneRow {
   // known to all after a barrier.
   HWY_INLINE void TellMax() const {
     float max = -kInfinity<float>;
-    ForAll([&](unsigned j, unsigned m) HWY_ATTR { max = fmaxf(values_[j][m], max); });
+    ForAll([&](unsigned j, unsigned m) HWY_ATTR { max = fmaxf(At(j, m), max); });
     max = FoldOfWarp(max, [](float a, float b) { return fmaxf(a, b); });
     if (Team::Lane() == 0) Folds()[warp_] = max;
   }
@@ -64,7 +79,7 @@ class LaneRow {
     ForBlocks([&](unsigned j) HWY_ATTR {
       V acc[K];
       for (V& sum : acc) sum = hn::Zero(D());
-      ForNumbers(j, [&](unsigned m) HWY_ATTR { add(hn::Set(D(), values_[j][m]), acc); });
+      ForNumbers(j, [&](unsigned m) HWY_ATTR { add(hn::Set(D(), At(j, m)), acc); });
       Keep(j, acc);
     });
   }
@@ -77,7 +92,7 @@ class LaneRow {
       }
       ForNumbers(j, [&](unsigned m) HWY_ATTR {
         V terms[K];
-        terms_of(hn::Set(D(), values_[j][m]), terms);
+        terms_of(hn::Set(D(), At(j, m)), terms);
         for (size_t k = 0; k < K; ++k) acc[m % 4][k] = hn::Add(acc[m % 4][k], terms[k]);
       });
       for (size_t k = 0; k < K; ++k) sums[k] = hn::Add(hn::Add(acc[0][k], acc[2][k]), hn::Add(acc[1][k], acc[3][k]));
@@ -88,11 +103,11 @@ class LaneRow {
   // Writes of(v) for each number v.
   template <class Of>
   HWY_INLINE void Write(const cuda::Rows& rows, size_t r, const Of& of) const {
-    const auto mine = EntriesOf<S>(rows, r).From(first_);
+    const auto row = EntriesOf<S>(rows, r).From(first_);
     const bool whole = IsWhole();
     ForAll([&](unsigned j, unsigned m) HWY_ATTR {
       const unsigned at = Offset(j, m);
-      if (whole || first_ + at < n_) mine.Put(at, hn::GetLane(of(hn::Set(D(), values_[j][m]))));
+      if (whole || first_ + at < n_) row.Put(at, hn::GetLane(of(hn::Set(D(), At(j, m)))));
     });
   }
 
@@ -139,8 +154,10 @@ class LaneRow {
     for (size_t k = 0; k < K; ++k) partial[(block * K + k) * 16 + Team::Lane() % 16] = hn::GetLane(sums[k]);
   }
 
-  unsigned warp_, first_, n_;
-  float values_[2][16];
+  HWY_INLINE float& At(unsigned j, unsigned m) const { return mine_[(16 * j + m) * step_]; }
+
+  unsigned warp_, first_, n_, step_;
+  float* mine_;
 };
 
 // By the first warp, after a barrier behind LaneRow's sums: the sums of all. `least` becomes the least of the blocks' leasts.
@@ -149,15 +166,22 @@ HWY_INLINE void CollectSums(unsigned n, double (&sums)[K], float* least, Exchang
   const unsigned half = Team::Lane() / 16, lane = Team::Lane() % 16, group = static_cast<unsigned>(cuda::kGroup);
   const unsigned first = Team::BlockRank() * group, blocks = (HWY_MIN(n - first, group) + 255) / 256;
   const float* const partial = reinterpret_cast<const float*>(Team::Shared().partial);
-  double own[K + 1];
-  for (size_t pair = 0; pair < K; pair += 2) {
-    double total = 0;
-    for (unsigned b = 0; b < blocks; ++b) {
-      if (pair + half < K) total += static_cast<double>(partial[(b * K + pair + half) * 16 + lane]);
+  // Two sums are added at once, by half a warp each, and so are all pairs of them: each sum waits for its own terms alone.
+  constexpr size_t kPairs = (K + 1) / 2;
+  double totals[kPairs] = {};
+  for (unsigned b = 0; b < blocks; ++b) {
+    ENTROPIC_UNROLL
+    for (size_t pair = 0; pair < kPairs; ++pair) {
+      const size_t k = HWY_MIN(2 * pair + half, K - 1);
+      totals[pair] += static_cast<double>(partial[(b * K + k) * 16 + lane]);
     }
-    total = Team::FoldHalfWarp(total);
-    own[pair] = Team::FromLane(total, 0);
-    if (pair + 1 < K) own[pair + 1] = Team::FromLane(total, 16);
+  }
+  double own[K + 1];
+  ENTROPIC_UNROLL
+  for (size_t pair = 0; pair < kPairs; ++pair) {
+    const double total = Team::FoldHalfWarp(totals[pair]);
+    own[2 * pair] = Team::FromLane(total, 0);
+    if (2 * pair + 1 < K) own[2 * pair + 1] = Team::FromLane(total, 16);
   }
   own[K] = static_cast<double>(*least);
   if (Team::Blocks() == 1) {

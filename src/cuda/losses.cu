@@ -1,7 +1,7 @@
 // Kernels of the losses, each with its gradient in the same pass.
 
 #include "src/cuda/losses-inl.h"
-#include "src/cuda/resident-inl.h"
+#include "src/cuda/streamed-inl.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
@@ -82,64 +82,105 @@ __global__ void __launch_bounds__(512, 1) MappedLossKernel(cuda::LossCall<Entmax
   });
 }
 
-// softmax_loss against classes without smoothing, as SoftmaxClassRow, for rows that are not short.
+// softmax_loss of a row in registers against its class without smoothing, as SoftmaxClassRow.
+class LossOfRow {
+ public:
+  // Before the row is taken into registers, because the score of the class is read meanwhile.
+  template <class S>
+  HWY_INLINE LossOfRow(const cuda::LossCall<SoftmaxLoss>& call, size_t r, S) : r_(r) {
+    const int64_t given = call.classes[r];
+    ignored_ = call.ignores && given == call.ignored;
+    good_ = given >= 0 && static_cast<uint64_t>(given) < call.cols;
+    t_ = good_ ? static_cast<unsigned>(given) : 0;
+    own_ = EntriesOf<S>(call.in[0], r)(t_);
+  }
+
+  template <class Row>
+  HWY_INLINE void Finish(const cuda::LossCall<SoftmaxLoss>& call, float max, Row& row) const {
+    const RowTag<float> d;
+    const ExpScaled<RowTag<float>> exp(d, 1);
+    const auto term = [&](float below) HWY_ATTR { return hn::GetLane(exp(d, hn::Set(d, below))); };
+    const auto settle = [&](double value, float slope) HWY_ATTR {
+      if (Team::Rank() == 0) call.value[r_] = value;
+      if (call.out.data != nullptr) row.Write(call.out, r_, [=](float, unsigned) { return slope; });
+    };
+    if (ignored_ || !good_) {
+      settle(ignored_ ? 0 : kNaN<double>, ignored_ ? 0 : kNaN<float>);
+      return;
+    }
+    if (!IsFinite(max)) {
+      const auto [infinite, nan] = row.FindNonFinite();
+      const bool shared = !nan && infinite > 0;
+      const double others = static_cast<double>(infinite) - 1;
+      const double value = own_ == kInfinity<float> ? Log1pNumber(others) : kInfinity<double>;
+      settle(shared ? value : kNaN<double>, shared ? 0 : kNaN<float>);
+      return;
+    }
+    row.Replace([&](float v) HWY_ATTR { return term(v - max); });
+    const double others = row.Sum([this](float v, unsigned i) { return i == t_ ? 0.0f : v; });
+    const double total = others + static_cast<double>(term(own_ - max));
+    if (total != total) {
+      settle(kNaN<double>, kNaN<float>);
+      return;
+    }
+    const float inverse = static_cast<float>(1 / total);
+    const float of_own = own_ == -kInfinity<float> ? 0.0f : static_cast<float>(0 - others / total);
+    if (call.out.data != nullptr) {
+      row.Write(call.out, r_, [=, this](float v, unsigned i) { return i == t_ ? of_own : v * inverse; });
+    }
+    // By the last warp, because the first one has added the sums.
+    if (Team::BlockRank() == 0 && Team::Thread() + 1 == Team::BlockThreads()) {
+      const double below = own_ == max ? Log1pNumber(others) : LogNumber(total);
+      call.value[r_] = static_cast<double>(max) - static_cast<double>(own_) + below;
+    }
+  }
+
+ private:
+  size_t r_;
+  unsigned t_;
+  float own_;
+  bool ignored_, good_;
+};
+
 template <class S, unsigned kEach>
 __global__ void __launch_bounds__(512, 2) ResidentSoftmaxLossKernel(cuda::LossCall<SoftmaxLoss> call) {
-  const RowTag<float> d;
-  const ExpScaled<RowTag<float>> exp(d, 1);
-  const auto term = [&](float below) HWY_ATTR { return hn::GetLane(exp(d, hn::Set(d, below))); };
   ResidentRow<S, kEach> row(call.in[0], static_cast<unsigned>(call.cols));
   Team::Begin();
   const size_t r = Team::Number();
   if (r >= call.rows) return;
-  const auto finish = [&](double value, const auto& slope) HWY_ATTR {
-    if (Team::Rank() == 0) call.value[r] = value;
-    if (call.out.data != nullptr) row.Write(call.out, r, slope);
-  };
-  const auto settle = [&](double value, float slope) HWY_ATTR { finish(value, [=](float, unsigned) { return slope; }); };
-  const int64_t given = call.classes[r];
-  const bool ignored = call.ignores && given == call.ignored, good = given >= 0 && static_cast<uint64_t>(given) < call.cols;
   row.Load(call.in[0], r);
-  const unsigned t = good ? static_cast<unsigned>(given) : 0;
-  const float own = EntriesOf<S>(call.in[0], r)(t);
+  const LossOfRow loss(call, r, S());
   if (Team::IsWarp()) Team::Barrier();  // dx may be x; for more than a warp the maximum has a barrier
-  const float max = row.Max();
-  if (ignored || !good) {
-    settle(ignored ? 0 : kNaN<double>, ignored ? 0 : kNaN<float>);
-    return;
+  loss.Finish(call, row.Max(), row);
+}
+
+// dx may be x: a row is written when all warps have told their sums.
+template <class S>
+__global__ void __launch_bounds__(512, 2) StreamedSoftmaxLossKernel(cuda::LossCall<SoftmaxLoss> call) {
+  StreamedRow<S> row(call.in[0], call.rows, call.cols);
+  Team::Begin();
+  row.Begin();
+  for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
+    const LossOfRow loss(call, r, S());
+    loss.Finish(call, row.Take(), row);
   }
-  if (!IsFinite(max)) {
-    const auto [infinite, nan] = row.FindNonFinite();
-    const bool shared = !nan && infinite > 0;
-    const double others = static_cast<double>(infinite) - 1;
-    const double value = own == kInfinity<float> ? Log1pNumber(others) : kInfinity<double>;
-    settle(shared ? value : kNaN<double>, shared ? 0 : kNaN<float>);
-    return;
-  }
-  row.Replace([&](float v) HWY_ATTR { return term(v - max); });
-  const double others = row.Sum([=](float v, unsigned i) { return i == t ? 0.0f : v; });
-  const double total = others + static_cast<double>(term(own - max));
-  if (total != total) {
-    settle(kNaN<double>, kNaN<float>);
-    return;
-  }
-  double value = 0;
-  if (Team::Rank() == 0) {
-    value = static_cast<double>(max) - static_cast<double>(own) + (own == max ? Log1pNumber(others) : LogNumber(total));
-  }
-  const float inverse = static_cast<float>(1 / total);
-  const float of_own = own == -kInfinity<float> ? 0.0f : static_cast<float>(0 - others / total);
-  finish(value, [=](float v, unsigned i) { return i == t ? of_own : v * inverse; });
 }
 
 }  // namespace HWY_NAMESPACE
 
 namespace cuda {
 
+template <class Op>
+static Shape shape_of_loss(std::size_t rows, std::size_t n) {
+  Shape shape = shape_of(rows, n, false);
+  shape.threads = std::min(shape.threads, HWY_NAMESPACE::kLossThreads<Op>);
+  return shape;
+}
+
 template <class Op, class T>
 std::size_t LossKernels<Op, T>::memory(std::size_t rows, std::size_t n) {
   const std::size_t team = HWY_NAMESPACE::TeamMemoryOfLosses<T>(n);
-  return std::max(memory_of_grid(rows, n, team, false), memory_of_grid(rows, n, team, true));
+  return std::max(memory_of_grid(shape_of_loss<Op>(rows, n), rows, team), memory_of_grid(rows, n, team, true));
 }
 
 // One thread has each short row of softmax_loss against classes, because these sums have their own order.
@@ -155,13 +196,17 @@ void LossKernels<Op, T>::run(LossCall<Op> call, Stream stream) {
       const bool plain = call.classes != nullptr && call.op.label_smoothing == 0 && call.slopes.of[0] == nullptr &&
                          call.per_row.of[0] == nullptr;
       if (plain && use_resident(call, [&](auto s, auto each) {
-            launch_resident(ResidentSoftmaxLossKernel<decltype(s), each()>, call, stream);
+            using S = decltype(s);
+            if (launch_streamed<S, StreamedSoftmaxLossKernel<S>>(call, stream)) return;
+            launch_resident(ResidentSoftmaxLossKernel<S, each()>, call, stream);
           })) {
         return;
       }
     }
   }
-  launch(LossKernel<Op, T, false>, call, false, stream);
+  const Shape shape = shape_of_loss<Op>(call.rows, call.cols);
+  launch_as(shape, clusters_of(shape, call.rows), shared_bytes_of(shape, call.memory_of_team, call.cols),
+            LossKernel<Op, T, false>, call, stream);
 }
 
 template <class T>

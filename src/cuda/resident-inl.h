@@ -63,12 +63,12 @@ class ResidentRow {
 
   // `own`: the bytes of shared memory that are not for LoadAhead.
   HWY_INLINE ResidentRow(const cuda::Rows& rows, unsigned n, unsigned own = cuda::kResidentBytes)
-      : begin_(Team::BlockRank() * kGroupSize + Team::Thread() / 32 * (256 * kEach) + 2 * Team::Lane()),
+      : own_(own),
+        begin_(Team::BlockRank() * kGroupSize + Team::Thread() / 32 * (256 * kEach) + 2 * Team::Lane()),
         n_(n),
-        own_(own),
-        whole_(begin_ - 2 * Team::Lane() + 256 * kEach <= n),
-        paired_(whole_ && InPairs(rows)),
-        ahead_(paired_ && Team::SharedBytes() > own) {
+        whole_(begin_ - 2 * Team::Lane() + 256 * kEach <= n) {
+    paired_ = whole_ && InPairs(rows);
+    ahead_ = paired_ && Team::SharedBytes() > own;
     Exchanges::Begin();
   }
 
@@ -190,18 +190,7 @@ class ResidentRow {
   template <class Term>
   HWY_INLINE double Sum(const Term& term) {
     T found[kEach][2];
-    ENTROPIC_UNROLL
-    for (unsigned j = 0; j < kEach; ++j) {
-      const unsigned at = begin_ + 256 * j;
-      T acc[2] = {};
-      ENTROPIC_UNROLL
-      for (unsigned m = 0; m < 8; ++m) acc[m % 2] = acc[m % 2] + term(values_[j][m], at + Offset(m));
-      ENTROPIC_UNROLL
-      for (unsigned e = 0; e < 2; ++e) {
-        const T sum = acc[e] + Team::FromXor(acc[e], 16);
-        found[j][e] = sum + Team::FromXor(sum, 8);
-      }
-    }
+    SumBlocks(term, found);
     const unsigned lane = Team::Lane() % 16, first = Team::BlockRank() * kGroupSize;
     const unsigned blocks = first < n_ ? (HWY_MIN(n_ - first, kGroupSize) + 255) / 256 : 0;
     double total = 0;
@@ -214,12 +203,8 @@ class ResidentRow {
       return Team::FoldHalfWarp(total);
     }
     Team::Memory& memory = Team::Shared();
-    T* const partial = reinterpret_cast<T*>(memory.partial);
-    ENTROPIC_UNROLL
-    for (unsigned j = 0; j < kEach; ++j) {
-      T* const of_block = partial + (Team::Thread() / 32 * kEach + j) * 16;
-      if (Team::Lane() < 8) reinterpret_cast<Neighbours<T>*>(of_block)[Team::Lane()] = {{found[j][0], found[j][1]}};
-    }
+    const T* const partial = Partial();
+    StorePartial(found);
     Team::BlockBarrier();
     // One warp adds, because the others' instructions would take the time of other rows.
     if (Team::Thread() < 32) {
@@ -265,10 +250,37 @@ class ResidentRow {
     Write(rows, r, [&](T v, unsigned) HWY_ATTR { return shared && v != kInfinity<T> ? T(0) : share; });
   }
 
- private:
+ protected:
   static constexpr unsigned kGroupSize = 16384;
 
   static constexpr unsigned Offset(unsigned m) { return m / 2 * 64 + m % 2; }
+
+  // The sums of each of the warp's blocks in two lanes: thread t < 8 has those of lanes 2t and 2t + 1.
+  template <class Term>
+  HWY_INLINE void SumBlocks(const Term& term, T (&found)[kEach][2]) const {
+    ENTROPIC_UNROLL
+    for (unsigned j = 0; j < kEach; ++j) {
+      const unsigned at = begin_ + 256 * j;
+      T acc[2] = {};
+      ENTROPIC_UNROLL
+      for (unsigned m = 0; m < 8; ++m) acc[m % 2] = acc[m % 2] + term(values_[j][m], at + Offset(m));
+      ENTROPIC_UNROLL
+      for (unsigned e = 0; e < 2; ++e) {
+        const T sum = acc[e] + Team::FromXor(acc[e], 16);
+        found[j][e] = sum + Team::FromXor(sum, 8);
+      }
+    }
+  }
+  // Puts them into shared memory: 16 lanes for each block.
+  static HWY_INLINE T* Partial() { return reinterpret_cast<T*>(Team::Shared().partial); }
+  static HWY_INLINE void StorePartial(const T (&found)[kEach][2]) {
+    ENTROPIC_UNROLL
+    for (unsigned j = 0; j < kEach; ++j) {
+      T* const of_block = Partial() + (Team::Thread() / 32 * kEach + j) * 16;
+      if (Team::Lane() < 8) reinterpret_cast<Neighbours<T>*>(of_block)[Team::Lane()] = {{found[j][0], found[j][1]}};
+    }
+  }
+
   template <class Pair>
   HWY_INLINE void LoadPairs(const Pair& pair_at) {
     ENTROPIC_UNROLL
@@ -288,6 +300,8 @@ class ResidentRow {
       for (unsigned m = 0; m < 8; ++m) visit(j, m);
     }
   }
+
+ private:
   // Whether a pair of entries begins at a multiple of its size in each row.
   static HWY_INLINE bool InPairs(const cuda::Rows& rows) {
     return reinterpret_cast<uintptr_t>(rows.data) % sizeof(Neighbours<S>) == 0 && rows.stride % 2 == 0;
@@ -307,11 +321,14 @@ class ResidentRow {
     }
   }
 
-  unsigned begin_, n_, own_;
+  unsigned own_;
   Exchanges exchanges_;
-  bool whole_;   // no number of the warp is beyond the end
   bool paired_;  // entries are read in pairs
   bool ahead_;   // a row is asked for before its turn
+
+ protected:
+  unsigned begin_, n_;
+  bool whole_;  // no number of the warp is beyond the end
   T values_[kEach][8];
 };
 

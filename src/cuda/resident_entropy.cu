@@ -1,9 +1,9 @@
-// Kernels of entropy_normalize and entropy_clip for rows that stay in registers.
+// Kernels of entropy_normalize and entropy_clip for rows that stay near their threads: in registers, or in shared memory.
 //
-// The first warp of a block searches for gamma, and asks the other warps, which have the row in registers, for the sums that
-// the search needs. A long row is first solved on a few scores that represent it. That is done between two kernels that have
-// the row in registers, by a kernel of its own: so all rows are searched at once, while only some have room in registers at a
-// time. A long row is then read twice and written once.
+// The first warp of a block searches for gamma, and asks the other warps, which have the row in shared memory, for the sums
+// that the search needs. A long row is first solved on a few scores that represent it. That is done between two kernels that
+// have the row near, by a kernel of its own: so all rows are searched at once, while only some have room at a time. A long row
+// is then read twice and written once.
 
 #define ENTROPIC_NARROW
 #include "src/cuda/resident_entropy.h"
@@ -12,7 +12,7 @@
 
 #include "src/cuda/lane_row-inl.h"
 #include "src/cuda/launch.h"
-#include "src/cuda/resident-inl.h"
+#include "src/cuda/streamed-inl.h"
 #include "src/maps/entropy_normalize-inl.h"
 
 namespace entropic::inline ENTROPIC_ABI {
@@ -28,14 +28,14 @@ struct EntropyWork {
 
 namespace HWY_NAMESPACE {
 
-// What a search asks of a row that is in registers, by the first warp.
+// What a search asks of a row, by the first warp.
 template <class S>
-struct RowInRegisters : SearchedRow {
+struct RowNear : SearchedRow {
   EntriesOf<S> entries;
   double scale = 1;  // of p, so that it sums to 1
   bool lost = false;
 
-  HWY_INLINE RowInRegisters(const cuda::Rows& rows, size_t r) : entries(rows, r) { memory = nullptr, survey = {}, few = {}; }
+  HWY_INLINE RowNear(const cuda::Rows& rows, size_t r) : entries(rows, r) { memory = nullptr, survey = {}, few = {}; }
 
   HWY_INLINE void ScaleBy(size_t /*n*/, double factor) { scale = factor; }
   // A cluster has no room for the scores; then MapKernel takes the row.
@@ -53,9 +53,9 @@ struct RowInRegisters : SearchedRow {
 // A search, which may go on in another kernel. Each block of a cluster does the same.
 template <class S>
 struct EntropySearch {
-  using Rows = NarrowRows<RowInRegisters<S>>;
+  using Rows = NarrowRows<RowNear<S>>;
 
-  RowInRegisters<S> row;
+  RowNear<S> row;
   Rows rows;
   EntropyTarget target = {};
   float least_of_top = 0;  // a long row's threshold of the top, and how many scores are in it
@@ -89,13 +89,14 @@ HWY_INLINE ExpOfGamma ExpOf(const EntropyQuestion& question) {
   return ExpOfGamma(hn::Set(d, question.high), hn::Set(d, question.low));
 }
 
-// The shared memory of a block: partial sums, the question, and scores that matter.
+// The shared memory of a block: partial sums, the question, scores that matter, or a sample, and in ResidentEntropyKernel the
+// row before them.
 struct EntropyMemory {
   static constexpr size_t kQuestion = offsetof(Team::Memory, partial) + 64 * 5 * 16 * sizeof(float);
-  static constexpr size_t kFew = (kQuestion + sizeof(EntropyQuestion) + 127) / 128 * 128;
+  static constexpr size_t kRow = (kQuestion + sizeof(EntropyQuestion) + 127) / 128 * 128;
   static HWY_INLINE unsigned char* Begin() { return reinterpret_cast<unsigned char*>(&Team::Shared()); }
   static HWY_INLINE EntropyQuestion& Question() { return *reinterpret_cast<EntropyQuestion*>(Begin() + kQuestion); }
-  static HWY_INLINE float* Few() { return reinterpret_cast<float*>(Begin() + kFew); }
+  static HWY_INLINE float* Row() { return reinterpret_cast<float*>(Begin() + kRow); }
 };
 
 // Takes the answer to what was asked, and finds what to ask next; the numbers of the last masses, with which the row is
@@ -166,7 +167,7 @@ HWY_NOINLINE void SearchRow(const cuda::Call<Op>& call, size_t r, float max, Ent
   if (kept != nullptr && kept->begun) search.CopyFrom(*kept);
   Op op = call.op;
   search.row.lost = !AtRow(op, call.per_row, r);
-  search.row.memory = EntropyMemory::Few();
+  search.row.memory = EntropyMemory::Row() + LaneRow<S>::Bytes(Team::BlockThreads()) / sizeof(float);
   search.row.survey.max = max;
   search.target = TargetOf(op);
   EntropyQuestion question = {};
@@ -232,7 +233,7 @@ __global__ void __launch_bounds__(544, 2) ResidentEntropyKernel(cuda::Call<Op> c
   const size_t r = Team::Number();
   auto* const kept = n < kLongRow ? nullptr : reinterpret_cast<EntropySearch<S>*>(work.searches) + r;
   if (kept != nullptr && work.done[r]) return;
-  LaneRow<S> row(n, Team::Thread() / 32 - 1);
+  LaneRow<S> row(n, Team::Thread() / 32 - 1, EntropyMemory::Row());
   if (!searches) row.Load(call.in[0], r);
   float max;
   if (kept != nullptr) {
@@ -260,73 +261,109 @@ HWY_INLINE float MiddleOfLanes(float own) {
   return Team::FromLane(own, Team::Count((middle & (0 - middle)) - 1));
 }
 
-// A long row's top: the row's largest scores, and where their threshold comes from, see Condense.
+// A long row's top: the row's largest scores, and where their threshold comes from, see Condense. Every block finds the
+// threshold of the row.
+template <class S>
+class TopOfRow {
+ public:
+  // Before the row is read: the largest of a column of the sample, of which each thread has seen one of 16.
+  HWY_INLINE TopOfRow(const cuda::Call<EntropyNormalize>& call, size_t r)
+      : n_(static_cast<unsigned>(call.cols)), r_(r), columns_(reinterpret_cast<float*>(Team::Shared().partial)) {
+    const EntriesOf<S> entries(call.in[0], r);
+    const unsigned size = static_cast<unsigned>(SampleSize(n_));
+    float column = -kInfinity<float>;
+    for (unsigned i = Team::Thread(); i < size; i += Team::BlockThreads()) {
+      column = fmaxf(entries(SampleIndex(i, size, n_)), column);
+    }
+    column = fmaxf(column, Team::FromXor(column, 16));
+    if (Team::Lane() < 16) columns_[Team::Thread() / 32 * 16 + Team::Lane()] = column;
+    Team::BlockBarrier();
+  }
+
+  // tell_next() comes before the blocks wait for each other.
+  template <class Row, class TellNext>
+  HWY_INLINE void Find(const cuda::Call<EntropyNormalize>& call, const cuda::EntropyWork& work, float max, Row& row,
+                       const TellNext& tell_next) const {
+    const unsigned warps = Team::BlockThreads() / 32, lane = Team::Lane();
+    EntropySearch<S>& kept = reinterpret_cast<EntropySearch<S>*>(work.searches)[r_];
+    if (Team::Rank() == 0) {
+      work.done[r_] = false;
+      kept.CopyFrom(EntropySearch<S>(call.in[0], r_, n_));
+      kept.row.survey.max = max;
+    }
+    if (!IsFinite(max)) return;
+    float column = -kInfinity<float>;
+    for (unsigned w = 0; w < warps; ++w) column = fmaxf(columns_[w * 16 + lane % 16], column);
+    const float threshold = MiddleOfLanes(column);
+    const float bound = HWY_MAX(threshold, -std::numeric_limits<float>::max());
+    const auto is_top = [&](float v) { return v >= bound; };
+    auto chosen = row.Choose(is_top);
+    float least = max;
+    unsigned finite = 0;
+    row.ForOwn([&](unsigned, float v) HWY_ATTR { least = fminf(v, least), finite += v != -kInfinity<float>; });
+    least = FoldOfWarp(least, [](float a, float b) { return fminf(a, b); });
+    finite = FoldOfWarp(finite, [](unsigned a, unsigned b) { return a + b; });
+    float* const leasts = columns_ + 16 * warps;
+    unsigned* const finites = reinterpret_cast<unsigned*>(leasts + warps);
+    if (lane == 0) leasts[Team::Thread() / 32] = least, finites[Team::Thread() / 32] = finite;
+    Team::BlockBarrier();
+    least = max, finite = 0;
+    for (unsigned w = 0; w < warps; ++w) least = fminf(least, leasts[w]), finite += finites[w];
+    tell_next();
+    if (const unsigned blocks = Team::Blocks(); blocks > 1) {
+      const double own[] = {static_cast<double>(chosen.all), static_cast<double>(least), static_cast<double>(finite)};
+      const double* const all = row.Exchange(own);
+      chosen.all = finite = 0;
+      for (unsigned b = 0; b < blocks; ++b) {
+        const unsigned of_block = static_cast<unsigned>(all[b]);
+        chosen.all += of_block;
+        chosen.before += b < Team::BlockRank() ? of_block : 0;
+        least = fminf(least, static_cast<float>(all[blocks + b]));
+        finite += static_cast<unsigned>(all[2 * blocks + b]);
+      }
+    }
+    const size_t most = MostOfTop(n_);
+    float* const top = work.tops + r_ * most;
+    row.PutChosen(chosen, is_top, [&](unsigned place, unsigned, float v) HWY_ATTR {
+      if (place < most) top[place] = v - max;
+    });
+    if (Team::Rank() != 0) return;
+    kept.row.survey.least = least, kept.row.survey.finite = static_cast<double>(finite);
+    kept.least_of_top = threshold, kept.top_count = chosen.all;
+  }
+
+ private:
+  unsigned n_;
+  size_t r_;
+  float* columns_;
+};
+
 template <class S>
 __global__ void __launch_bounds__(512, 2) TopOfRowsKernel(cuda::Call<EntropyNormalize> call, cuda::EntropyWork work) {
-  const unsigned n = static_cast<unsigned>(call.cols), warps = Team::BlockThreads() / 32, lane = Team::Lane();
-  ResidentRow<S, 4> row(call.in[0], n);
+  ResidentRow<S, 4> row(call.in[0], static_cast<unsigned>(call.cols));
   Team::Narrow(false);
   Team::Begin();
   const size_t r = Team::Number();
-  const EntriesOf<S> entries(call.in[0], r);
-  const unsigned size = static_cast<unsigned>(SampleSize(n));
-  float column = -kInfinity<float>;
-  for (unsigned i = Team::Thread(); i < size; i += Team::BlockThreads())
-    column = fmaxf(entries(SampleIndex(i, size, n)), column);
+  const TopOfRow<S> top(call, r);
   row.Load(call.in[0], r);
-  // Every block finds the threshold of the row. A thread has seen one of the sample's 16 columns.
-  float* const columns = reinterpret_cast<float*>(Team::Shared().partial);
-  column = fmaxf(column, Team::FromXor(column, 16));
-  if (lane < 16) columns[Team::Thread() / 32 * 16 + lane] = column;
-  const float max = row.Max();
-  EntropySearch<S>& kept = reinterpret_cast<EntropySearch<S>*>(work.searches)[r];
-  if (Team::Rank() == 0) {
-    work.done[r] = false;
-    kept.CopyFrom(EntropySearch<S>(call.in[0], r, n));
-    kept.row.survey.max = max;
+  top.Find(call, work, row.Max(), row, [] {});
+}
+
+template <class S>
+__global__ void __launch_bounds__(512, 2) StreamedTopOfRowsKernel(cuda::Call<EntropyNormalize> call, cuda::EntropyWork work) {
+  StreamedRow<S> row(call.in[0], call.rows, call.cols);
+  Team::Narrow(false);
+  Team::Begin();
+  row.Begin();
+  for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
+    const TopOfRow<S> top(call, r);
+    top.Find(call, work, row.Take(), row, [&] { row.TellNextMax(); });
   }
-  if (!IsFinite(max)) return;
-  for (unsigned w = 0; w < warps; ++w) column = fmaxf(columns[w * 16 + lane % 16], column);
-  const float threshold = MiddleOfLanes(column);
-  const float bound = HWY_MAX(threshold, -std::numeric_limits<float>::max());
-  const auto is_top = [&](float v) { return v >= bound; };
-  auto chosen = row.Choose(is_top);
-  float least = max;
-  unsigned finite = 0;
-  row.ForOwn([&](unsigned, float v) HWY_ATTR { least = fminf(v, least), finite += v != -kInfinity<float>; });
-  least = FoldOfWarp(least, [](float a, float b) { return fminf(a, b); });
-  finite = FoldOfWarp(finite, [](unsigned a, unsigned b) { return a + b; });
-  float* const leasts = columns + 16 * warps;
-  unsigned* const finites = reinterpret_cast<unsigned*>(leasts + warps);
-  if (lane == 0) leasts[Team::Thread() / 32] = least, finites[Team::Thread() / 32] = finite;
-  Team::BlockBarrier();
-  least = max, finite = 0;
-  for (unsigned w = 0; w < warps; ++w) least = fminf(least, leasts[w]), finite += finites[w];
-  if (const unsigned blocks = Team::Blocks(); blocks > 1) {
-    const double own[] = {static_cast<double>(chosen.all), static_cast<double>(least), static_cast<double>(finite)};
-    const double* const all = row.Exchange(own);
-    chosen.all = finite = 0;
-    for (unsigned b = 0; b < blocks; ++b) {
-      const unsigned of_block = static_cast<unsigned>(all[b]);
-      chosen.all += of_block;
-      chosen.before += b < Team::BlockRank() ? of_block : 0;
-      least = fminf(least, static_cast<float>(all[blocks + b]));
-      finite += static_cast<unsigned>(all[2 * blocks + b]);
-    }
-  }
-  const size_t most = MostOfTop(n);
-  float* const top = work.tops + r * most;
-  row.PutChosen(chosen, is_top, [&](unsigned place, unsigned, float v) HWY_ATTR {
-    if (place < most) top[place] = v - max;
-  });
-  if (Team::Rank() != 0) return;
-  kept.row.survey.least = least, kept.row.survey.finite = static_cast<double>(finite);
-  kept.least_of_top = threshold, kept.top_count = chosen.all;
 }
 
 // The search of long rows on the few scores that represent them, as far as it goes.
 template <class S, class Op>
-__global__ void __launch_bounds__(256, 2) SampleSearchKernel(cuda::Call<Op> call, cuda::EntropyWork work) {
+__global__ void __launch_bounds__(64, 4) SampleSearchKernel(cuda::Call<Op> call, cuda::EntropyWork work) {
   const RowTag<float> d;
   Team::Narrow(false);
   const unsigned n = static_cast<unsigned>(call.cols), size = static_cast<unsigned>(SampleSize(n));
@@ -337,7 +374,7 @@ __global__ void __launch_bounds__(256, 2) SampleSearchKernel(cuda::Call<Op> call
   EntropySearch<S> search(call.in[0], r, n);
   search.CopyFrom(*kept);
   if (!good || !IsFinite(search.row.survey.max) || work.done[r] || search.top_count == 0) return;
-  float* const sample = EntropyMemory::Few();
+  float* const sample = EntropyMemory::Row();
   ForEachVector(d, size, [&](size_t i, size_t) HWY_ATTR {
     sample[i] = search.row.entries(SampleIndex(static_cast<unsigned>(i), size, n));
   });
@@ -403,16 +440,22 @@ static void launch_for(const Call<Op>& call, const EntropyWork& work, Stream str
   const Shape shape = resident_shape(n), with_search = {shape.blocks, shape.threads + 32, 1};
   const std::size_t few = shape.blocks == 1 ? SearchedRow::Room(n) * sizeof(float) : 0;
   const auto in_registers = [&] {
-    launch_as(with_search, call.rows, EntropyMemory::kFew + few, ResidentEntropyKernel<S, Op>, call, stream, work);
+    const std::size_t bytes = EntropyMemory::kRow + LaneRow<S>::Bytes(with_search.threads) + few;
+    launch_as(with_search, call.rows, bytes, ResidentEntropyKernel<S, Op>, call, stream, work);
   };
   const auto of_sample = [&] {
-    const std::size_t bytes = EntropyMemory::kFew + SampleSize(n) * sizeof(float);
-    launch_as({1, 256, 1}, call.rows, bytes, SampleSearchKernel<S, Op>, call, stream, work);
+    // Every thread has the search on its stack. More threads than these would have no room for that in the first level of
+    // cache.
+    constexpr unsigned kThreads = 64;
+    const std::size_t bytes = EntropyMemory::kRow + SampleSize(n) * sizeof(float);
+    launch_as({1, kThreads, 1}, call.rows, bytes, SampleSearchKernel<S, Op>, call, stream, work);
   };
   if (is_long(n)) {
     Call<EntropyNormalize> plain = {};
     plain.rows = call.rows, plain.cols = n, plain.in[0] = call.in[0];
-    launch_as(shape, call.rows, kResidentBytes, TopOfRowsKernel<S>, plain, stream, work);
+    if (!launch_streamed<S, StreamedTopOfRowsKernel<S>>(plain, stream, work)) {
+      launch_as(shape, call.rows, kResidentBytes, TopOfRowsKernel<S>, plain, stream, work);
+    }
     // An entropy in the interval is found by the first pass over the row; only without it the search begins.
     if constexpr (std::is_same_v<Op, EntropyClip>) of_sample(), in_registers();
     of_sample();

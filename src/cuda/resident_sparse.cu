@@ -65,8 +65,12 @@ struct SparseMemory {
         end(survivors + (3 * near + 64) * sizeof(float)) {}
 };
 
+// The blocks of 256 of a warp. A thread has 64 numbers and as many registers for the rest, with which nothing is kept in memory
+// but by a search: with half of both, what a thousand threads keep has no room in the first level of cache.
+inline constexpr unsigned kSparseEach = 8;
+
 template <class S, class Way, class Op>
-__global__ void __launch_bounds__(1024, 1) ResidentSparseKernel(cuda::Call<Op> call, unsigned near) {
+__global__ void __launch_bounds__(512, 1) ResidentSparseKernel(cuda::Call<Op> call, unsigned near) {
   using O = Ordered<float>;
   constexpr unsigned kFew = 512;  // for so many survivors a warp alone is faster than a block
   const RowTag<float> d;
@@ -78,7 +82,7 @@ __global__ void __launch_bounds__(1024, 1) ResidentSparseKernel(cuda::Call<Op> c
   const auto clear = [&] {
     if (thread < 64) maxima[thread] = O::From(-kInfinity<float>);
   };
-  ResidentRow<S, 4> row(call.in[0], n, places.end);
+  ResidentRow<S, kSparseEach> row(call.in[0], n, places.end);
   clear();
   Team::Narrow(true);
   for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
@@ -87,6 +91,8 @@ __global__ void __launch_bounds__(1024, 1) ResidentSparseKernel(cuda::Call<Op> c
     float own[2];
     row.OwnMaxima(own);
     for (unsigned e = 0; e < 2; ++e) Team::RaiseTo(maxima + 2 * Team::Lane() + e, O::From(own[e]));
+    // Nearly all masses are 0. The memory has nothing else to do until the others are known.
+    row.Write(call.out, r, [](float, unsigned) { return 0.0f; });
     Team::BlockBarrier();
     float max = fmaxf(O::To(maxima[Team::Lane()]), O::To(maxima[Team::Lane() + 32]));
     for (unsigned mask = 16; mask > 0; mask /= 2) max = fmaxf(max, Team::FromXor(max, mask));
@@ -132,7 +138,6 @@ __global__ void __launch_bounds__(1024, 1) ResidentSparseKernel(cuda::Call<Op> c
         continue;
       }
     }
-    row.Write(call.out, r, [](float, unsigned) { return 0.0f; });
     const auto put_masses = [&](unsigned first, unsigned step) HWY_ATTR {
       const bool good = Way::Masses(b, found, slopes, [&](const auto& mass, float factor) HWY_ATTR {
         for (unsigned k = first; k < chosen.all; k += step) {
@@ -156,14 +161,18 @@ __global__ void __launch_bounds__(1024, 1) ResidentSparseKernel(cuda::Call<Op> c
 
 namespace cuda {
 
-static Shape sparse_shape(std::size_t n) { return {1, static_cast<unsigned>(32 * ((n + 1023) / 1024)), 1}; }
+static constexpr std::size_t of_warp = 256 * HWY_NAMESPACE::kSparseEach;
+// At least two warps, because the first one searches while the others go on.
+static Shape sparse_shape(std::size_t n) {
+  return {1, static_cast<unsigned>(32 * std::max((n + of_warp - 1) / of_warp, std::size_t{2})), 1};
+}
 
 std::size_t teams_of_sparse(std::size_t rows, std::size_t n) {
-  constexpr std::size_t kLongest = 32768;  // of 1024 threads
+  constexpr std::size_t kLongest = 32768;  // of 512 threads, which have all registers
 #ifndef __CUDACC__
   if (forced_shape.threads > 0) return 0;
 #endif
-  return n <= 1024 || n > kLongest ? 0 : std::min(rows, threads_at_once / sparse_shape(n).threads);
+  return n <= 1024 || n > kLongest ? 0 : std::min(rows, threads_at_once / 2 / sparse_shape(n).threads);
 }
 
 template <class Way, class Op>
@@ -178,8 +187,8 @@ static bool launch_in_registers(const Call<Op>& call, Stream stream) {
   const unsigned near = static_cast<unsigned>(std::max(n / 32, std::size_t{256}) / 32 * 32);
   const auto launch_for = [&](auto entry) {
     using S = decltype(entry);
-    const std::size_t own = SparseMemory(shape.threads, near).end, ahead = 1024 * sizeof(S) * (shape.threads / 32);
-    const bool asks_ahead = call.rows > teams && own + ahead <= shared_memory_of(1024);
+    const std::size_t own = SparseMemory(shape.threads, near).end, ahead = of_warp * sizeof(S) * (shape.threads / 32);
+    const bool asks_ahead = call.rows > teams && own + ahead <= shared_memory_of(512);
     launch_as(shape, teams, asks_ahead ? own + ahead : own, ResidentSparseKernel<S, Way, Op>, call, stream, near);
   };
   const Stored stored = call.in[0].stored;

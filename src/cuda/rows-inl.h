@@ -91,6 +91,24 @@ class EntriesOf {
 #endif
       return {{static_cast<S>(first), static_cast<S>(second)}};
   }
+  // The larger of both first and of both second entries; NaN is left out.
+  static HWY_INLINE Neighbours<S> LargerOf(Neighbours<S> a, Neighbours<S> b) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(S) == 2) {
+      uint32_t bits_a, bits_b;
+      memcpy(&bits_a, &a, sizeof a), memcpy(&bits_b, &b, sizeof b);
+      if constexpr (std::is_same_v<S, float16>) {
+        asm("max.f16x2 %0, %0, %1;" : "+r"(bits_a) : "r"(bits_b));
+      } else {
+        asm("max.bf16x2 %0, %0, %1;" : "+r"(bits_a) : "r"(bits_b));
+      }
+      memcpy(&a, &bits_a, sizeof a);
+      return a;
+    }
+#endif
+    for (unsigned e = 0; e < 2; ++e) a.of[e] = static_cast<S>(fmaxf(Widened(a.of[e]), Widened(b.of[e])));
+    return a;
+  }
   // The row as pieces of 16 bytes; null if it does not begin at a multiple of 16.
   HWY_INLINE const Quad* Quads() const {
     return reinterpret_cast<uintptr_t>(entries_) % 16 == 0 ? reinterpret_cast<const Quad*>(entries_) : nullptr;

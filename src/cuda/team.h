@@ -208,6 +208,26 @@ struct Team {
 #endif
   }
 
+  static HWY_INLINE void WarpBarrier() {
+#if defined(__CUDA_ARCH__) || !defined(__CUDACC__)
+    __syncwarp();
+#endif
+  }
+
+  // Counts in a number of the block's up to `all`, and returns whether this thread is the last. The number is then 0 again.
+  // What the other threads have read and written before comes before what this one does next.
+  static HWY_INLINE bool CountTo(unsigned* number, unsigned all) {
+#if defined(__CUDA_ARCH__)
+    asm volatile("fence.acq_rel.cta;" ::: "memory");
+    const bool last = atomicInc(number, all - 1) == all - 1;
+    asm volatile("fence.acq_rel.cta;" ::: "memory");
+    return last;
+#else
+    *number = (*number + 1) % all;
+    return *number == 0;
+#endif
+  }
+
   // Adds 1 to a number of the block's, which many threads may do at once.
   static HWY_INLINE void Increment(unsigned* number) {
 #if defined(__CUDA_ARCH__)

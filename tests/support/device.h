@@ -1,6 +1,7 @@
 // Helpers for tests of emulated kernels: memory that stands for a device's, and rows of every kind.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -68,12 +69,17 @@ struct Memory {
 // rows x cols numbers with a gap behind each row.
 template <class T>
 struct Grid {
-  Grid(std::size_t row_count, std::size_t col_count) : rows(row_count), cols(col_count), numbers(rows * (cols + 3), T(-7.0f)) {}
-  operator MatrixView<T>() { return {numbers.data(), rows, cols, cols + 3}; }
-  operator MatrixView<const T>() const { return {numbers.data(), rows, cols, cols + 3}; }
-  T* row(std::size_t r) { return numbers.data() + r * (cols + 3); }
+  Grid(std::size_t row_count, std::size_t col_count, std::size_t gap = 3)
+      : rows(row_count), cols(col_count), stride(cols + gap), numbers(rows * stride, T(-7.0f)) {}
+  // The same rows with another gap.
+  Grid(const Grid& other, std::size_t gap) : Grid(other.rows, other.cols, gap) {
+    for (std::size_t r = 0; r < rows; ++r) std::copy_n(other.numbers.data() + r * other.stride, cols, row(r));
+  }
+  operator MatrixView<T>() { return {numbers.data(), rows, cols, stride}; }
+  operator MatrixView<const T>() const { return {numbers.data(), rows, cols, stride}; }
+  T* row(std::size_t r) { return numbers.data() + r * stride; }
 
-  std::size_t rows, cols;
+  std::size_t rows, cols, stride;
   std::vector<T> numbers;
 };
 
