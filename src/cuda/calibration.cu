@@ -101,7 +101,7 @@ HWY_INLINE void FindLoss(const EntriesOf<S>& row, size_t n, size_t label, double
 }
 
 template <class S>
-__global__ void __launch_bounds__(512, 1) CalibrationKernel(cuda::CalibrationCall call) {
+__global__ void __launch_bounds__(512, 1) CalibrationKernel(const __grid_constant__ cuda::CalibrationCall call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const GammaForEntropy&, bool, Arena memory) HWY_ATTR {
     const EntriesOf<S> row(call.in[0], r);

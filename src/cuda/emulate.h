@@ -22,6 +22,7 @@
 #define __global__
 #define __device__
 #define __host__
+#define __grid_constant__
 #define __launch_bounds__(...)
 
 struct dim3 {

@@ -79,7 +79,7 @@ class LaneRow {
     ForBlocks([&](unsigned j) HWY_ATTR {
       V acc[K];
       for (V& sum : acc) sum = hn::Zero(D());
-      ForNumbers(j, [&](unsigned m) HWY_ATTR { add(hn::Set(D(), At(j, m)), acc); });
+      ForNumbers(j, [&](unsigned m, unsigned) HWY_ATTR { add(hn::Set(D(), At(j, m)), acc); });
       Keep(j, acc);
     });
   }
@@ -90,10 +90,10 @@ class LaneRow {
       for (auto& of_four : acc) {
         for (V& sum : of_four) sum = hn::Zero(D());
       }
-      ForNumbers(j, [&](unsigned m) HWY_ATTR {
+      ForNumbers(j, [&](unsigned m, unsigned of_four) HWY_ATTR {
         V terms[K];
         terms_of(hn::Set(D(), At(j, m)), terms);
-        for (size_t k = 0; k < K; ++k) acc[m % 4][k] = hn::Add(acc[m % 4][k], terms[k]);
+        for (size_t k = 0; k < K; ++k) acc[of_four][k] = hn::Add(acc[of_four][k], terms[k]);
       });
       for (size_t k = 0; k < K; ++k) sums[k] = hn::Add(hn::Add(acc[0][k], acc[2][k]), hn::Add(acc[1][k], acc[3][k]));
       Keep(j, sums);
@@ -121,29 +121,36 @@ class LaneRow {
   // Whether no number of this warp is beyond the end.
   HWY_INLINE bool IsWhole() const { return first_ - Team::Lane() / 16 * 256 - Team::Lane() % 16 + kOfWarp <= n_; }
 
+  // Loops that are not unrolled as a whole: a kernel with all numbers' terms one after the other, for each question, is too
+  // long for the cache of instructions.
   template <class Visit>
   static HWY_INLINE void ForBlocks(const Visit& visit) {
-    ENTROPIC_UNROLL
+    ENTROPIC_ROLLED
     for (unsigned j = 0; j < 2; ++j) visit(j);
   }
   template <class Visit>
   static HWY_INLINE void ForAll(const Visit& visit) {
     ForBlocks([&](unsigned j) HWY_ATTR {
-      ENTROPIC_UNROLL
-      for (unsigned m = 0; m < 16; ++m) visit(j, m);
+      ENTROPIC_ROLLED
+      for (unsigned m = 0; m < 16; m += 4) {
+        ENTROPIC_UNROLL
+        for (unsigned k = 0; k < 4; ++k) visit(j, m + k);
+      }
     });
   }
-  // Calls visit(m) for the numbers of a block that are not beyond the end.
+  // Calls visit(m, m mod 4) for the numbers of a block that are not beyond the end.
   template <class Visit>
   HWY_INLINE void ForNumbers(unsigned j, const Visit& visit) const {
-    if (IsWhole()) {
+    const unsigned end = IsWhole() ? 16 : first_ + Offset(j, 0) >= n_ ? 0 : HWY_MIN((n_ - first_ - Offset(j, 0) + 15) / 16, 16u);
+    unsigned m = 0;
+    ENTROPIC_ROLLED
+    for (; m + 4 <= end; m += 4) {
       ENTROPIC_UNROLL
-      for (unsigned m = 0; m < 16; ++m) visit(m);
-    } else {
-      ENTROPIC_UNROLL
-      for (unsigned m = 0; m < 16; ++m) {
-        if (first_ + Offset(j, m) < n_) visit(m);
-      }
+      for (unsigned k = 0; k < 4; ++k) visit(m + k, k);
+    }
+    ENTROPIC_UNROLL
+    for (unsigned k = 0; k < 3; ++k) {
+      if (m + k < end) visit(m + k, k);
     }
   }
 

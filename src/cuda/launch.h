@@ -140,11 +140,11 @@ namespace HWY_NAMESPACE {
 // Bounds of kernels say that one block of 512 is enough for a multiprocessor. Without that ptxas gives some of them 64
 // registers, half of what there is, and they spill thousands of bytes.
 template <class Op, class T, bool kShort>
-__global__ void __launch_bounds__(kShort ? 128 : 512, 1) MapKernel(cuda::Call<Op> call) {
+__global__ void __launch_bounds__(kShort ? 128 : 512, 1) MapKernel(const __grid_constant__ cuda::Call<Op> call) {
   MapTeamRows<Op, T, kShort>(call);
 }
 template <class Op, class T, bool kShort>
-__global__ void __launch_bounds__(kShort ? 128 : 512, 1) VjpKernel(cuda::Call<Op> call) {
+__global__ void __launch_bounds__(kShort ? 128 : 512, 1) VjpKernel(const __grid_constant__ cuda::Call<Op> call) {
   VjpTeamRows<Op, T, kShort>(call);
 }
 

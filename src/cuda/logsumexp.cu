@@ -22,7 +22,7 @@ HWY_INLINE void LogSoftmaxOneRow(const LogSoftmax& op, const T* x, size_t n, T* 
 }
 
 template <class T>
-__global__ void __launch_bounds__(512, 1) LogSoftmaxKernel(cuda::Call<LogSoftmax> call) {
+__global__ void __launch_bounds__(512, 1) LogSoftmaxKernel(const __grid_constant__ cuda::Call<LogSoftmax> call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const LogSoftmax& op, bool good, Arena memory) HWY_ATTR {
     if (!good) return FillResult(call.out, r, n, kNaN<T>, memory);
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(512, 1) LogSoftmaxKernel(cuda::Call<LogSoftmax
 
 // in: x, y, g.
 template <class T>
-__global__ void __launch_bounds__(512, 1) LogSoftmaxVjpKernel(cuda::Call<LogSoftmax> call) {
+__global__ void __launch_bounds__(512, 1) LogSoftmaxVjpKernel(const __grid_constant__ cuda::Call<LogSoftmax> call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const LogSoftmax& op, bool good, Arena memory) HWY_ATTR {
     const RowTag<T> d;
@@ -73,7 +73,7 @@ HWY_INLINE T MaximumOrNaN(const T* x, size_t n) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(512, 1) LogSumExpKernel(cuda::Call<LogSumExp> call) {
+__global__ void __launch_bounds__(512, 1) LogSumExpKernel(const __grid_constant__ cuda::Call<LogSumExp> call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const LogSumExp& op, bool good, Arena memory) HWY_ATTR {
     const RowTag<T> d;
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(512, 1) LogSumExpKernel(cuda::Call<LogSumExp> 
 
 // in: x, nothing, g.
 template <class T>
-__global__ void __launch_bounds__(512, 1) LogSumExpVjpKernel(cuda::Call<LogSumExp> call) {
+__global__ void __launch_bounds__(512, 1) LogSumExpVjpKernel(const __grid_constant__ cuda::Call<LogSumExp> call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const LogSumExp& op, bool good, Arena memory) HWY_ATTR {
     const RowTag<T> d;
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(512, 1) LogSumExpVjpKernel(cuda::Call<LogSumEx
 }
 
 template <class T>
-__global__ void __launch_bounds__(512, 1) GammaKernel(cuda::Call<GammaForEntropy> call) {
+__global__ void __launch_bounds__(512, 1) GammaKernel(const __grid_constant__ cuda::Call<GammaForEntropy> call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const GammaForEntropy& op, bool good, Arena memory) HWY_ATTR {
     GammaOfRow found = {kNaN<double>, kNaN<double>, GammaStatus::invalid, 0};

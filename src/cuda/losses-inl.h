@@ -119,13 +119,8 @@ HWY_INLINE void SettleRow(const cuda::LossCall<Op>& call, size_t r, double value
   Team::Barrier();
 }
 
-// The most threads of a row. Those of losses between two softmaxes have all registers: what they would keep in memory has no
-// room in the first level of cache beside the rows in shared memory.
-template <class Op>
-inline constexpr unsigned kLossThreads = std::is_same_v<Op, DistillationLoss> || std::is_same_v<Op, JsdLoss> ? 256 : 512;
-
 template <class Op, class T, bool kShort>
-__global__ void __launch_bounds__(kShort ? 128 : kLossThreads<Op>, 1) LossKernel(cuda::LossCall<Op> call) {
+__global__ void __launch_bounds__(kShort ? 128 : 512, 1) LossKernel(const __grid_constant__ cuda::LossCall<Op> call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Op& op, bool good, Arena memory) HWY_ATTR {
     const CheckedTarget<T> target = CheckedTargetOf<Op, T>(call, r, memory);

@@ -23,7 +23,8 @@ HWY_INLINE double AccuracyOneRow(const T* p, size_t n, TargetOfRow<T> target, T*
 // The loss from p of the map. p is overwritten and may be the place of the gradient. Smooth accuracy writes g instead of a
 // gradient; `settle` later sets entries that must be 0 or NaN.
 template <class T>
-__global__ void __launch_bounds__(512, 1) MappedLossKernel(cuda::LossCall<EntmaxLoss> call, cuda::FromMap kind) {
+__global__ void __launch_bounds__(512, 1)
+    MappedLossKernel(const __grid_constant__ cuda::LossCall<EntmaxLoss> call, cuda::FromMap kind) {
   const size_t n = call.cols;
   const RowTag<T> d;
   ForTeamRows(call, [&](size_t r, const EntmaxLoss& op, bool /*good*/, Arena memory) HWY_ATTR {
@@ -143,7 +144,7 @@ class LossOfRow {
 };
 
 template <class S, unsigned kEach>
-__global__ void __launch_bounds__(512, 2) ResidentSoftmaxLossKernel(cuda::LossCall<SoftmaxLoss> call) {
+__global__ void __launch_bounds__(512, 2) ResidentSoftmaxLossKernel(const __grid_constant__ cuda::LossCall<SoftmaxLoss> call) {
   ResidentRow<S, kEach> row(call.in[0], static_cast<unsigned>(call.cols));
   Team::Begin();
   const size_t r = Team::Number();
@@ -156,7 +157,7 @@ __global__ void __launch_bounds__(512, 2) ResidentSoftmaxLossKernel(cuda::LossCa
 
 // dx may be x: a row is written when all warps have told their sums.
 template <class S>
-__global__ void __launch_bounds__(512, 2) StreamedSoftmaxLossKernel(cuda::LossCall<SoftmaxLoss> call) {
+__global__ void __launch_bounds__(512, 2) StreamedSoftmaxLossKernel(const __grid_constant__ cuda::LossCall<SoftmaxLoss> call) {
   StreamedRow<S> row(call.in[0], call.rows, call.cols);
   Team::Begin();
   row.Begin();
@@ -170,17 +171,10 @@ __global__ void __launch_bounds__(512, 2) StreamedSoftmaxLossKernel(cuda::LossCa
 
 namespace cuda {
 
-template <class Op>
-static Shape shape_of_loss(std::size_t rows, std::size_t n) {
-  Shape shape = shape_of(rows, n, false);
-  shape.threads = std::min(shape.threads, HWY_NAMESPACE::kLossThreads<Op>);
-  return shape;
-}
-
 template <class Op, class T>
 std::size_t LossKernels<Op, T>::memory(std::size_t rows, std::size_t n) {
   const std::size_t team = HWY_NAMESPACE::TeamMemoryOfLosses<T>(n);
-  return std::max(memory_of_grid(shape_of_loss<Op>(rows, n), rows, team), memory_of_grid(rows, n, team, true));
+  return std::max(memory_of_grid(rows, n, team, false), memory_of_grid(rows, n, team, true));
 }
 
 // One thread has each short row of softmax_loss against classes, because these sums have their own order.
@@ -204,9 +198,7 @@ void LossKernels<Op, T>::run(LossCall<Op> call, Stream stream) {
       }
     }
   }
-  const Shape shape = shape_of_loss<Op>(call.rows, call.cols);
-  launch_as(shape, clusters_of(shape, call.rows), shared_bytes_of(shape, call.memory_of_team, call.cols),
-            LossKernel<Op, T, false>, call, stream);
+  launch(LossKernel<Op, T, false>, call, false, stream);
 }
 
 template <class T>

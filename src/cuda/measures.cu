@@ -23,7 +23,7 @@ HWY_INLINE void WriteValue(const cuda::MeasureCall<Op>& call, size_t r, double v
 }
 
 template <class Op, class T>
-__global__ void __launch_bounds__(512, 1) MeasureKernel(cuda::MeasureCall<Op> call) {
+__global__ void __launch_bounds__(512, 1) MeasureKernel(const __grid_constant__ cuda::MeasureCall<Op> call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Op& op, bool good, Arena memory) HWY_ATTR {
     const bool gradient = call.out.data != nullptr;
@@ -59,7 +59,7 @@ HWY_INLINE double Kept(const cuda::MeasureCall<Op>& call, double value) {
 }
 
 template <class Op, class T>
-__global__ void __launch_bounds__(512, 1) DivergenceKernel(cuda::MeasureCall<Op> call) {
+__global__ void __launch_bounds__(512, 1) DivergenceKernel(const __grid_constant__ cuda::MeasureCall<Op> call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Op& op, bool /*good*/, Arena memory) HWY_ATTR {
     constexpr bool kLogs = std::is_same_v<Op, CrossEntropy>;

@@ -223,7 +223,8 @@ HWY_INLINE void AnswerForRow(const LaneRow<S>& row, float max, const cuda::Rows&
 
 // The rows that are not done.
 template <class S, class Op>
-__global__ void __launch_bounds__(544, 2) ResidentEntropyKernel(cuda::Call<Op> call, cuda::EntropyWork work) {
+__global__ void __launch_bounds__(544, 2)
+    ResidentEntropyKernel(const __grid_constant__ cuda::Call<Op> call, cuda::EntropyWork work) {
   const unsigned n = static_cast<unsigned>(call.cols);
   const bool searches = Team::Thread() < 32;
   Exchanges::Begin();
@@ -266,34 +267,35 @@ HWY_INLINE float MiddleOfLanes(float own) {
 template <class S>
 class TopOfRow {
  public:
-  // Before the row is read: the largest of a column of the sample, of which each thread has seen one of 16.
-  HWY_INLINE TopOfRow(const cuda::Call<EntropyNormalize>& call, size_t r)
-      : n_(static_cast<unsigned>(call.cols)), r_(r), columns_(reinterpret_cast<float*>(Team::Shared().partial)) {
-    const EntriesOf<S> entries(call.in[0], r);
+  HWY_INLINE TopOfRow(const cuda::Call<EntropyNormalize>& call, const cuda::EntropyWork& work)
+      : call_(call), work_(work), n_(static_cast<unsigned>(call.cols)), warps_(Team::BlockThreads() / 32) {}
+
+  // Of a sample of row r: a thread sees one of 16 columns, and tells the block the largest score. After a barrier it is known.
+  // The numbers of two rows have room at the same time.
+  HWY_INLINE void TellColumns(size_t r) {
+    const EntriesOf<S> entries(call_.in[0], r);
     const unsigned size = static_cast<unsigned>(SampleSize(n_));
     float column = -kInfinity<float>;
     for (unsigned i = Team::Thread(); i < size; i += Team::BlockThreads()) {
       column = fmaxf(entries(SampleIndex(i, size, n_)), column);
     }
     column = fmaxf(column, Team::FromXor(column, 16));
-    if (Team::Lane() < 16) columns_[Team::Thread() / 32 * 16 + Team::Lane()] = column;
-    Team::BlockBarrier();
+    if (Team::Lane() < 16) Columns(r)[Team::Thread() / 32 * 16 + Team::Lane()] = column;
   }
 
   // tell_next() comes before the blocks wait for each other.
   template <class Row, class TellNext>
-  HWY_INLINE void Find(const cuda::Call<EntropyNormalize>& call, const cuda::EntropyWork& work, float max, Row& row,
-                       const TellNext& tell_next) const {
-    const unsigned warps = Team::BlockThreads() / 32, lane = Team::Lane();
-    EntropySearch<S>& kept = reinterpret_cast<EntropySearch<S>*>(work.searches)[r_];
+  HWY_INLINE void Find(size_t r, float max, Row& row, const TellNext& tell_next) const {
+    const unsigned lane = Team::Lane();
+    EntropySearch<S>& kept = reinterpret_cast<EntropySearch<S>*>(work_.searches)[r];
     if (Team::Rank() == 0) {
-      work.done[r_] = false;
-      kept.CopyFrom(EntropySearch<S>(call.in[0], r_, n_));
+      work_.done[r] = false;
+      kept.CopyFrom(EntropySearch<S>(call_.in[0], r, n_));
       kept.row.survey.max = max;
     }
-    if (!IsFinite(max)) return;
+    if (!IsFinite(max)) return tell_next();
     float column = -kInfinity<float>;
-    for (unsigned w = 0; w < warps; ++w) column = fmaxf(columns_[w * 16 + lane % 16], column);
+    for (unsigned w = 0; w < warps_; ++w) column = fmaxf(Columns(r)[w * 16 + lane % 16], column);
     const float threshold = MiddleOfLanes(column);
     const float bound = HWY_MAX(threshold, -std::numeric_limits<float>::max());
     const auto is_top = [&](float v) { return v >= bound; };
@@ -303,13 +305,13 @@ class TopOfRow {
     row.ForOwn([&](unsigned, float v) HWY_ATTR { least = fminf(v, least), finite += v != -kInfinity<float>; });
     least = FoldOfWarp(least, [](float a, float b) { return fminf(a, b); });
     finite = FoldOfWarp(finite, [](unsigned a, unsigned b) { return a + b; });
-    float* const leasts = columns_ + 16 * warps;
-    unsigned* const finites = reinterpret_cast<unsigned*>(leasts + warps);
+    float* const leasts = reinterpret_cast<float*>(Team::Shared().partial) + 32 * warps_;
+    unsigned* const finites = reinterpret_cast<unsigned*>(leasts + warps_);
     if (lane == 0) leasts[Team::Thread() / 32] = least, finites[Team::Thread() / 32] = finite;
+    tell_next();
     Team::BlockBarrier();
     least = max, finite = 0;
-    for (unsigned w = 0; w < warps; ++w) least = fminf(least, leasts[w]), finite += finites[w];
-    tell_next();
+    for (unsigned w = 0; w < warps_; ++w) least = fminf(least, leasts[w]), finite += finites[w];
     if (const unsigned blocks = Team::Blocks(); blocks > 1) {
       const double own[] = {static_cast<double>(chosen.all), static_cast<double>(least), static_cast<double>(finite)};
       const double* const all = row.Exchange(own);
@@ -323,7 +325,7 @@ class TopOfRow {
       }
     }
     const size_t most = MostOfTop(n_);
-    float* const top = work.tops + r_ * most;
+    float* const top = work_.tops + r * most;
     row.PutChosen(chosen, is_top, [&](unsigned place, unsigned, float v) HWY_ATTR {
       if (place < most) top[place] = v - max;
     });
@@ -333,38 +335,53 @@ class TopOfRow {
   }
 
  private:
-  unsigned n_;
-  size_t r_;
-  float* columns_;
+  // Rows of a team take turns with the two places, since it has every Teams()-th row.
+  HWY_INLINE float* Columns(size_t r) const {
+    return reinterpret_cast<float*>(Team::Shared().partial) + r / Team::Teams() % 2 * 16 * warps_;
+  }
+
+  const cuda::Call<EntropyNormalize>& call_;
+  const cuda::EntropyWork& work_;
+  unsigned n_, warps_;
 };
 
 template <class S>
-__global__ void __launch_bounds__(512, 2) TopOfRowsKernel(cuda::Call<EntropyNormalize> call, cuda::EntropyWork work) {
+__global__ void __launch_bounds__(512, 2)
+    TopOfRowsKernel(const __grid_constant__ cuda::Call<EntropyNormalize> call, const __grid_constant__ cuda::EntropyWork work) {
   ResidentRow<S, 4> row(call.in[0], static_cast<unsigned>(call.cols));
   Team::Narrow(false);
   Team::Begin();
   const size_t r = Team::Number();
-  const TopOfRow<S> top(call, r);
+  TopOfRow<S> top(call, work);
+  top.TellColumns(r);
   row.Load(call.in[0], r);
-  top.Find(call, work, row.Max(), row, [] {});
+  top.Find(r, row.Max(), row, [] {});  // the maximum has a barrier
 }
 
 template <class S>
-__global__ void __launch_bounds__(512, 2) StreamedTopOfRowsKernel(cuda::Call<EntropyNormalize> call, cuda::EntropyWork work) {
+__global__ void __launch_bounds__(512, 2) StreamedTopOfRowsKernel(const __grid_constant__ cuda::Call<EntropyNormalize> call,
+                                                                  const __grid_constant__ cuda::EntropyWork work) {
   StreamedRow<S> row(call.in[0], call.rows, call.cols);
   Team::Narrow(false);
   Team::Begin();
   row.Begin();
-  for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
-    const TopOfRow<S> top(call, r);
-    top.Find(call, work, row.Take(), row, [&] { row.TellNextMax(); });
+  TopOfRow<S> top(call, work);
+  top.TellColumns(Team::Number());
+  for (size_t r = Team::Number(), next; r < call.rows; r = next) {
+    next = r + Team::Teams();
+    const float max = row.Take();
+    Team::BlockBarrier();
+    top.Find(r, max, row, [&] {
+      row.TellNextMax();
+      if (next < call.rows) top.TellColumns(next);
+    });
   }
 }
 
 // The search of long rows on the few scores that represent them, as far as it goes.
 template <class S, class Op>
-__global__ void __launch_bounds__(64, 4) SampleSearchKernel(cuda::Call<Op> call, cuda::EntropyWork work) {
-  const RowTag<float> d;
+__global__ void __launch_bounds__(64, 4)
+    SampleSearchKernel(const __grid_constant__ cuda::Call<Op> call, cuda::EntropyWork work) {
   Team::Narrow(false);
   const unsigned n = static_cast<unsigned>(call.cols), size = static_cast<unsigned>(SampleSize(n));
   const size_t r = Team::Number();
@@ -375,9 +392,21 @@ __global__ void __launch_bounds__(64, 4) SampleSearchKernel(cuda::Call<Op> call,
   search.CopyFrom(*kept);
   if (!good || !IsFinite(search.row.survey.max) || work.done[r] || search.top_count == 0) return;
   float* const sample = EntropyMemory::Row();
-  ForEachVector(d, size, [&](size_t i, size_t) HWY_ATTR {
-    sample[i] = search.row.entries(SampleIndex(static_cast<unsigned>(i), size, n));
-  });
+  // A thread reads much before it writes: otherwise it would wait for each score. The sample has 512 scores or more.
+  constexpr unsigned kAtOnce = 8;
+  for (unsigned first = Team::Thread(); first < size; first += kAtOnce * Team::BlockThreads()) {
+    float read[kAtOnce];
+    ENTROPIC_UNROLL
+    for (unsigned k = 0; k < kAtOnce; ++k) {
+      const unsigned i = HWY_MIN(first + k * Team::BlockThreads(), size - 1);
+      read[k] = search.row.entries(SampleIndex(i, size, n));
+    }
+    ENTROPIC_UNROLL
+    for (unsigned k = 0; k < kAtOnce; ++k) {
+      if (first + k * Team::BlockThreads() < size) sample[first + k * Team::BlockThreads()] = read[k];
+    }
+  }
+  Team::Barrier();
   RowSurvey<float> survey = search.row.survey;
   search.row.few = {work.tops + r * MostOfTop(n), search.top_count, sample, size, 0};
   search.row.few = WeighSample(search.row.few, n, search.least_of_top, survey.max, &survey);

@@ -70,7 +70,7 @@ struct SparseMemory {
 inline constexpr unsigned kSparseEach = 8;
 
 template <class S, class Way, class Op>
-__global__ void __launch_bounds__(512, 1) ResidentSparseKernel(cuda::Call<Op> call, unsigned near) {
+__global__ void __launch_bounds__(512, 1) ResidentSparseKernel(const __grid_constant__ cuda::Call<Op> call, unsigned near) {
   using O = Ordered<float>;
   constexpr unsigned kFew = 512;  // for so many survivors a warp alone is faster than a block
   const RowTag<float> d;

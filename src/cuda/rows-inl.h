@@ -118,7 +118,8 @@ class EntriesOf {
   S* entries_;
 };
 
-// Copies a row into the block's shared memory. Each thread reads much before it writes, so that the memory has much to do.
+// Copies a row, which then begins at a multiple of 16 bytes. Each thread reads much before it writes, so that the memory has
+// much to do.
 template <class S, class T>
 HWY_INLINE void Stage(const EntriesOf<S>& row, size_t n, T* to) {
   constexpr size_t kAtOnce = 4, kEach = 16 / sizeof(S);
@@ -164,13 +165,11 @@ HWY_INLINE const T* ReadRow(const cuda::Rows& rows, size_t r, size_t n, Arena& m
   if constexpr (sizeof(T) == 4) {
     if (rows.stored != cuda::Stored::as_worked_on) {
       T* const copy = memory.take<T>(n);
-      const auto* const bits = static_cast<const uint16_t*>(rows.data) + r * rows.stride;
-      ForEachVector(RowTag<T>(), n, [&](size_t i, size_t) HWY_ATTR {
-        float16 half;
-        bfloat16 brain;
-        half.bits = brain.bits = bits[i];
-        copy[i] = rows.stored == cuda::Stored::float16 ? static_cast<float>(half) : static_cast<float>(brain);
-      });
+      if (rows.stored == cuda::Stored::float16) {
+        Stage(EntriesOf<float16>(rows, r), n, copy);
+      } else {
+        Stage(EntriesOf<bfloat16>(rows, r), n, copy);
+      }
       return copy;
     }
   }

@@ -16,7 +16,7 @@ HWY_INLINE NoiseKey KeyOf(const cuda::SampleCall& call, size_t r, uint64_t draw)
 
 // kSteps: any steps; without it only a temperature, which needs far fewer registers.
 template <class T, bool kSteps>
-__global__ void __launch_bounds__(512, 1) SampleKernel(cuda::SampleCall call) {
+__global__ void __launch_bounds__(512, 1) SampleKernel(const __grid_constant__ cuda::SampleCall call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Sample&, bool, Arena memory) HWY_ATTR {
     const T* const x = ReadRow<T>(call.in[0], r, n, memory);
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(512, 1) SampleKernel(cuda::SampleCall call) {
 
 // y = x - max x + G, or only G.
 template <class T>
-__global__ void __launch_bounds__(512, 1) NoiseKernel(cuda::SampleCall call) {
+__global__ void __launch_bounds__(512, 1) NoiseKernel(const __grid_constant__ cuda::SampleCall call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Sample&, bool, Arena memory) HWY_ATTR {
     const T* const x = call.in[0].data == nullptr ? nullptr : ReadRow<T>(call.in[0], r, n, memory);

@@ -24,7 +24,7 @@ HWY_INLINE void SoftmaxOfRow(const cuda::Call<Softmax>& call, size_t r, float ma
 
 // As MapKernel, for one temperature that needs no preparing.
 template <class S, unsigned kEach>
-__global__ void __launch_bounds__(512, 2) ResidentSoftmaxKernel(cuda::Call<Softmax> call) {
+__global__ void __launch_bounds__(512, 2) ResidentSoftmaxKernel(const __grid_constant__ cuda::Call<Softmax> call) {
   ResidentRow<S, kEach> row(call.in[0], static_cast<unsigned>(call.cols));
   Team::Begin();
   const size_t r = Team::Number();
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(512, 2) ResidentSoftmaxKernel(cuda::Call<Softm
 }
 
 template <class S>
-__global__ void __launch_bounds__(512, 2) StreamedSoftmaxKernel(cuda::Call<Softmax> call) {
+__global__ void __launch_bounds__(512, 2) StreamedSoftmaxKernel(const __grid_constant__ cuda::Call<Softmax> call) {
   StreamedRow<S> row(call.in[0], call.rows, call.cols);
   Team::Begin();
   row.Begin();

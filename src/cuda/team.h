@@ -194,9 +194,16 @@ struct Team {
     *all = total;
     return before;
   }
-  // Every kernel calls it first: another block's memory is there only when that block has begun.
+  // Every kernel calls it first: another block's memory is there only when that block has begun. Nothing has been written that
+  // another block reads, so it does not wait for what has been written.
   static HWY_INLINE void Begin() {
-    if (Blocks() > 1) Barrier();
+    if (Blocks() == 1) return;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#else
+    Barrier();
+#endif
   }
 
   // The compiler forgets what it knows of a value, and so keeps nothing in registers that it could calculate from it again.

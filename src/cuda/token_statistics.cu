@@ -150,7 +150,7 @@ HWY_NOINLINE void FindTop(const EntriesOf<S>& row, size_t n, size_t top, const P
 }
 
 template <class S>
-__global__ void __launch_bounds__(512, 1) TokenStatisticsKernel(cuda::TokenCall call) {
+__global__ void __launch_bounds__(512, 1) TokenStatisticsKernel(const __grid_constant__ cuda::TokenCall call) {
   using T = Working<S>;
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const cuda::TokenStatistics& op, bool good, Arena memory) HWY_ATTR {
@@ -197,7 +197,7 @@ HWY_INLINE double WriteGradient(const Row& row, size_t n, double temperature, co
 }
 
 template <class S>
-__global__ void __launch_bounds__(512, 1) TokenStatisticsVjpKernel(cuda::TokenCall call) {
+__global__ void __launch_bounds__(512, 1) TokenStatisticsVjpKernel(const __grid_constant__ cuda::TokenCall call) {
   using T = Working<S>;
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const cuda::TokenStatistics& op, bool good, Arena memory) HWY_ATTR {

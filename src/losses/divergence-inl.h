@@ -243,8 +243,10 @@ HWY_INLINE V LogOfMixture(D d, V w, V rest, V z) {
 //   l = -log((m/s) / (m/s)_0) = -log(1 + w (e^(y_0 - y) - 1)),
 // which keeps its digits where log(s/m) is nearly the same for all classes with mass. The reference is the student's largest
 // score; y_0 may be any number, and has a limit, at which the teacher has no mass there.
+//
+// `rows` is passed by value, so that the caller may keep its own in registers.
 template <class T>
-HWY_NOINLINE double RelativeLogRatios(double beta, const StudentAndTeacher<T>& rows, T* dx) {
+HWY_NOINLINE double RelativeLogRatios(double beta, StudentAndTeacher<T> rows, T* dx) {
   const RowTag<T> d;
   const D64 wide;
   double sums[2];
