@@ -267,8 +267,6 @@ TYPED_TEST(CudaOf, EntropyRowsInRegistersHaveTheBitsOfTheCpu) {
                          EntropyClip{.max_entropy = 40}};
     unsigned turn = 0;
     for (const std::size_t n : {1025, 2301, 4093, 8191, 8192, 9001, 16384, 16385, 40000, 40001, 131072}) {
-      // Where rows begin and end at multiples of 16 bytes, one cluster has all rows, one after the other.
-      const FewTeams few(n > 16384 && n % 8 == 0 ? 512 * ((n + 16383) / 16384) : std::size_t{1} << 17);
       turn += kIsHalf<T> ? 1 : 0;  // so that not always the same is left out
       for (const Map& map : kMaps) {
         ++turn;

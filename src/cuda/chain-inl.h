@@ -241,28 +241,25 @@ class Chain {
   }
 
   // Finds the maximum of each block, and returns whether there is a NaN; then the maxima may be NaN.
-  HWY_NOINLINE bool BlockMaxima() { return BlockMaxima(x_, n_, block_max_); }
-  static HWY_INLINE bool BlockMaxima(const T* x, size_t n, T* maxima) {
-    const size_t blocks = MostBlocks(n);
+  HWY_NOINLINE bool BlockMaxima() {
+    const T* const x = x_;
+    const size_t n = n_, blocks = MostBlocks(n);
     size_t nan = 0;
     if (Team::IsOne()) {
       for (size_t b = 0; b < blocks; ++b) {
         T max = -kInfinity<T>;
-        for (size_t i = b * kNoiseBlock; i < HWY_MIN((b + 1) * kNoiseBlock, n); ++i) {
-          nan += x[i] != x[i], max = x[i] > max ? x[i] : max;
-        }
-        maxima[b] = max;
+        for (size_t i = b * kNoiseBlock; i < HWY_MIN((b + 1) * kNoiseBlock, n); ++i) max = LargerOrNaN(max, x[i]);
+        nan += max != max, block_max_[b] = max;
       }
       return nan > 0;
     }
-    // A thread reads 16 bytes at once, so a warp has one block or two; and it reads much before it looks at the first, so that
-    // it does not wait for each of its reads.
+    // A thread reads 16 bytes at once, so a warp has one block or two; and much before it looks at the first of its numbers.
     constexpr size_t kEach = 16 / sizeof(T), kLanes = kNoiseBlock / kEach, kAtOnce = 8;
     const size_t step = Team::Warps() * (32 / kLanes);
     size_t first = Team::Warp() * (32 / kLanes) + Team::Lane() / kLanes;
     const auto tell = [&](size_t block, T max) HWY_ATTR {
       for (unsigned mask = kLanes / 2; mask > 0; mask /= 2) max = LargerOrNaN(max, Team::FromXor(max, mask));
-      if (Team::Lane() % kLanes == 0 && block < blocks) nan += max != max, maxima[block] = max;
+      if (Team::Lane() % kLanes == 0 && block < blocks) nan += max != max, block_max_[block] = max;
     };
     const auto walk = [&](const auto& read) HWY_ATTR {
       // All blocks of the warp are whole.

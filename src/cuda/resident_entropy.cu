@@ -12,7 +12,7 @@
 
 #include "src/cuda/lane_row-inl.h"
 #include "src/cuda/launch.h"
-#include "src/cuda/streamed-inl.h"
+#include "src/cuda/resident-inl.h"
 #include "src/maps/entropy_normalize-inl.h"
 
 namespace entropic::inline ENTROPIC_ABI {
@@ -262,120 +262,69 @@ HWY_INLINE float MiddleOfLanes(float own) {
   return Team::FromLane(own, Team::Count((middle & (0 - middle)) - 1));
 }
 
-// A long row's top: the row's largest scores, and where their threshold comes from, see Condense. Every block finds the
-// threshold of the row.
-template <class S>
-class TopOfRow {
- public:
-  HWY_INLINE TopOfRow(const cuda::Call<EntropyNormalize>& call, const cuda::EntropyWork& work)
-      : call_(call), work_(work), n_(static_cast<unsigned>(call.cols)), warps_(Team::BlockThreads() / 32) {}
-
-  // Of a sample of row r: a thread sees one of 16 columns, and tells the block the largest score. After a barrier it is known.
-  // The numbers of two rows have room at the same time.
-  HWY_INLINE void TellColumns(size_t r) {
-    const EntriesOf<S> entries(call_.in[0], r);
-    const unsigned size = static_cast<unsigned>(SampleSize(n_));
-    float column = -kInfinity<float>;
-    for (unsigned i = Team::Thread(); i < size; i += Team::BlockThreads()) {
-      column = fmaxf(entries(SampleIndex(i, size, n_)), column);
-    }
-    column = fmaxf(column, Team::FromXor(column, 16));
-    if (Team::Lane() < 16) Columns(r)[Team::Thread() / 32 * 16 + Team::Lane()] = column;
-  }
-
-  // tell_next() comes before the blocks wait for each other.
-  template <class Row, class TellNext>
-  HWY_INLINE void Find(size_t r, float max, Row& row, const TellNext& tell_next) const {
-    const unsigned lane = Team::Lane();
-    EntropySearch<S>& kept = reinterpret_cast<EntropySearch<S>*>(work_.searches)[r];
-    if (Team::Rank() == 0) {
-      work_.done[r] = false;
-      kept.CopyFrom(EntropySearch<S>(call_.in[0], r, n_));
-      kept.row.survey.max = max;
-    }
-    if (!IsFinite(max)) return tell_next();
-    float column = -kInfinity<float>;
-    for (unsigned w = 0; w < warps_; ++w) column = fmaxf(Columns(r)[w * 16 + lane % 16], column);
-    const float threshold = MiddleOfLanes(column);
-    const float bound = HWY_MAX(threshold, -std::numeric_limits<float>::max());
-    const auto is_top = [&](float v) { return v >= bound; };
-    auto chosen = row.Choose(is_top);
-    float least = max;
-    unsigned finite = 0;
-    row.ForOwn([&](unsigned, float v) HWY_ATTR { least = fminf(v, least), finite += v != -kInfinity<float>; });
-    least = FoldOfWarp(least, [](float a, float b) { return fminf(a, b); });
-    finite = FoldOfWarp(finite, [](unsigned a, unsigned b) { return a + b; });
-    float* const leasts = reinterpret_cast<float*>(Team::Shared().partial) + 32 * warps_;
-    unsigned* const finites = reinterpret_cast<unsigned*>(leasts + warps_);
-    if (lane == 0) leasts[Team::Thread() / 32] = least, finites[Team::Thread() / 32] = finite;
-    tell_next();
-    Team::BlockBarrier();
-    least = max, finite = 0;
-    for (unsigned w = 0; w < warps_; ++w) least = fminf(least, leasts[w]), finite += finites[w];
-    if (const unsigned blocks = Team::Blocks(); blocks > 1) {
-      const double own[] = {static_cast<double>(chosen.all), static_cast<double>(least), static_cast<double>(finite)};
-      const double* const all = row.Exchange(own);
-      chosen.all = finite = 0;
-      for (unsigned b = 0; b < blocks; ++b) {
-        const unsigned of_block = static_cast<unsigned>(all[b]);
-        chosen.all += of_block;
-        chosen.before += b < Team::BlockRank() ? of_block : 0;
-        least = fminf(least, static_cast<float>(all[blocks + b]));
-        finite += static_cast<unsigned>(all[2 * blocks + b]);
-      }
-    }
-    const size_t most = MostOfTop(n_);
-    float* const top = work_.tops + r * most;
-    row.PutChosen(chosen, is_top, [&](unsigned place, unsigned, float v) HWY_ATTR {
-      if (place < most) top[place] = v - max;
-    });
-    if (Team::Rank() != 0) return;
-    kept.row.survey.least = least, kept.row.survey.finite = static_cast<double>(finite);
-    kept.least_of_top = threshold, kept.top_count = chosen.all;
-  }
-
- private:
-  // Rows of a team take turns with the two places, since it has every Teams()-th row.
-  HWY_INLINE float* Columns(size_t r) const {
-    return reinterpret_cast<float*>(Team::Shared().partial) + r / Team::Teams() % 2 * 16 * warps_;
-  }
-
-  const cuda::Call<EntropyNormalize>& call_;
-  const cuda::EntropyWork& work_;
-  unsigned n_, warps_;
-};
-
+// A long row's top: the row's largest scores, and where their threshold comes from, see Condense.
 template <class S>
 __global__ void __launch_bounds__(512, 2)
-    TopOfRowsKernel(const __grid_constant__ cuda::Call<EntropyNormalize> call, const __grid_constant__ cuda::EntropyWork work) {
-  ResidentRow<S, 4> row(call.in[0], static_cast<unsigned>(call.cols));
+    TopOfRowsKernel(const __grid_constant__ cuda::Call<EntropyNormalize> call, cuda::EntropyWork work) {
+  const unsigned n = static_cast<unsigned>(call.cols), warps = Team::BlockThreads() / 32, lane = Team::Lane();
+  ResidentRow<S, 4> row(call.in[0], n);
   Team::Narrow(false);
   Team::Begin();
   const size_t r = Team::Number();
-  TopOfRow<S> top(call, work);
-  top.TellColumns(r);
+  const EntriesOf<S> entries(call.in[0], r);
+  const unsigned size = static_cast<unsigned>(SampleSize(n));
+  float column = -kInfinity<float>;
+  for (unsigned i = Team::Thread(); i < size; i += Team::BlockThreads())
+    column = fmaxf(entries(SampleIndex(i, size, n)), column);
   row.Load(call.in[0], r);
-  top.Find(r, row.Max(), row, [] {});  // the maximum has a barrier
-}
-
-template <class S>
-__global__ void __launch_bounds__(512, 2) StreamedTopOfRowsKernel(const __grid_constant__ cuda::Call<EntropyNormalize> call,
-                                                                  const __grid_constant__ cuda::EntropyWork work) {
-  StreamedRow<S> row(call.in[0], call.rows, call.cols);
-  Team::Narrow(false);
-  Team::Begin();
-  row.Begin();
-  TopOfRow<S> top(call, work);
-  top.TellColumns(Team::Number());
-  for (size_t r = Team::Number(), next; r < call.rows; r = next) {
-    next = r + Team::Teams();
-    const float max = row.Take();
-    Team::BlockBarrier();
-    top.Find(r, max, row, [&] {
-      row.TellNextMax();
-      if (next < call.rows) top.TellColumns(next);
-    });
+  // Every block finds the threshold of the row. A thread has seen one of the sample's 16 columns.
+  float* const columns = reinterpret_cast<float*>(Team::Shared().partial);
+  column = fmaxf(column, Team::FromXor(column, 16));
+  if (lane < 16) columns[Team::Thread() / 32 * 16 + lane] = column;
+  const float max = row.Max();
+  EntropySearch<S>& kept = reinterpret_cast<EntropySearch<S>*>(work.searches)[r];
+  if (Team::Rank() == 0) {
+    work.done[r] = false;
+    kept.CopyFrom(EntropySearch<S>(call.in[0], r, n));
+    kept.row.survey.max = max;
   }
+  if (!IsFinite(max)) return;
+  for (unsigned w = 0; w < warps; ++w) column = fmaxf(columns[w * 16 + lane % 16], column);
+  const float threshold = MiddleOfLanes(column);
+  const float bound = HWY_MAX(threshold, -std::numeric_limits<float>::max());
+  const auto is_top = [&](float v) { return v >= bound; };
+  auto chosen = row.Choose(is_top);
+  float least = max;
+  unsigned finite = 0;
+  row.ForOwn([&](unsigned, float v) HWY_ATTR { least = fminf(v, least), finite += v != -kInfinity<float>; });
+  least = FoldOfWarp(least, [](float a, float b) { return fminf(a, b); });
+  finite = FoldOfWarp(finite, [](unsigned a, unsigned b) { return a + b; });
+  float* const leasts = columns + 16 * warps;
+  unsigned* const finites = reinterpret_cast<unsigned*>(leasts + warps);
+  if (lane == 0) leasts[Team::Thread() / 32] = least, finites[Team::Thread() / 32] = finite;
+  Team::BlockBarrier();
+  least = max, finite = 0;
+  for (unsigned w = 0; w < warps; ++w) least = fminf(least, leasts[w]), finite += finites[w];
+  if (const unsigned blocks = Team::Blocks(); blocks > 1) {
+    const double own[] = {static_cast<double>(chosen.all), static_cast<double>(least), static_cast<double>(finite)};
+    const double* const all = row.Exchange(own);
+    chosen.all = finite = 0;
+    for (unsigned b = 0; b < blocks; ++b) {
+      const unsigned of_block = static_cast<unsigned>(all[b]);
+      chosen.all += of_block;
+      chosen.before += b < Team::BlockRank() ? of_block : 0;
+      least = fminf(least, static_cast<float>(all[blocks + b]));
+      finite += static_cast<unsigned>(all[2 * blocks + b]);
+    }
+  }
+  const size_t most = MostOfTop(n);
+  float* const top = work.tops + r * most;
+  row.PutChosen(chosen, is_top, [&](unsigned place, unsigned, float v) HWY_ATTR {
+    if (place < most) top[place] = v - max;
+  });
+  if (Team::Rank() != 0) return;
+  kept.row.survey.least = least, kept.row.survey.finite = static_cast<double>(finite);
+  kept.least_of_top = threshold, kept.top_count = chosen.all;
 }
 
 // The search of long rows on the few scores that represent them, as far as it goes.
@@ -482,9 +431,7 @@ static void launch_for(const Call<Op>& call, const EntropyWork& work, Stream str
   if (is_long(n)) {
     Call<EntropyNormalize> plain = {};
     plain.rows = call.rows, plain.cols = n, plain.in[0] = call.in[0];
-    if (!launch_streamed<S, StreamedTopOfRowsKernel<S>>(plain, stream, work)) {
-      launch_as(shape, call.rows, kResidentBytes, TopOfRowsKernel<S>, plain, stream, work);
-    }
+    launch_as(shape, call.rows, kResidentBytes, TopOfRowsKernel<S>, plain, stream, work);
     // An entropy in the interval is found by the first pass over the row; only without it the search begins.
     if constexpr (std::is_same_v<Op, EntropyClip>) of_sample(), in_registers();
     of_sample();

@@ -222,15 +222,7 @@ class StreamedRow : public ResidentRow<S, 4> {
     return MaxOfWarp(max);
   }
 
-  // Tells the maximum of the next row, if that is here. It comes before the team waits for something else.
-  HWY_INLINE void TellNextMax() {
-    // next_ is the row after the next one.
-    const unsigned next = next_ - static_cast<unsigned>(Team::Teams());
-    told_ = next < count_ && StreamMemory::Of().here.Over(taken_, BytesOfBlock());
-    if (told_) TellMax();
-  }
-
-  // As in ResidentRow.
+  // As in ResidentRow. It also tells the maximum of the next row, if that is here.
   template <class Term>
   HWY_INLINE double Sum(const Term& term) {
     StreamMemory& memory = StreamMemory::Of();
@@ -249,7 +241,9 @@ class StreamedRow : public ResidentRow<S, 4> {
       if (Team::Thread() == 0) memory.sums_told[turn].Expect(blocks * sizeof(double));
       if (Team::Thread() < blocks) memory.sums_told[turn].Send(Team::Thread(), &memory.sums[turn][Team::BlockRank()], total);
     }
-    TellNextMax();
+    // next_ is the row after the next one.
+    told_ = next_ - static_cast<unsigned>(Team::Teams()) < count_ && memory.here.Over(taken_, BytesOfBlock());
+    if (told_) TellMax();
     memory.sums_told[turn].Await(summed_ / 2, blocks * sizeof(double));
     ++summed_;
     return Team::FoldHalfWarp(lane < blocks ? memory.sums[turn][lane] : 0.0);
@@ -340,8 +334,8 @@ std::size_t clusters_at_once(const Shape& shape, std::size_t shared) {
 
 // Launches a kernel of streamed rows if a cluster has several of them. Returns false if not, or if a row does not begin and end
 // at multiples of 16 bytes.
-template <class S, auto kKernel, class AnyCall, class... More>
-bool launch_streamed(const AnyCall& call, Stream stream, More... more) {
+template <class S, auto kKernel, class AnyCall>
+bool launch_streamed(const AnyCall& call, Stream stream) {
   const Shape shape = resident_shape(call.cols);
   const Rows& rows = call.in[0];
   if (shape.blocks == 1 || reinterpret_cast<std::uintptr_t>(rows.data) % 16 != 0 || rows.stride * sizeof(S) % 16 != 0 ||
@@ -351,7 +345,7 @@ bool launch_streamed(const AnyCall& call, Stream stream, More... more) {
   const std::size_t shared = HWY_NAMESPACE::kStreamedBytes + kGroup * sizeof(S);
   const std::size_t teams = clusters_at_once<kKernel>(shape, shared);
   if (teams == 0 || call.rows <= teams || call.rows > 0xffffffff - teams) return false;
-  launch_as(shape, teams, shared, kKernel, call, stream, more...);
+  launch_as(shape, teams, shared, kKernel, call, stream);
   return true;
 }
 
