@@ -141,7 +141,9 @@ class LaneRow {
   // Calls visit(m, m mod 4) for the numbers of a block that are not beyond the end.
   template <class Visit>
   HWY_INLINE void ForNumbers(unsigned j, const Visit& visit) const {
-    const unsigned end = IsWhole() ? 16 : first_ + Offset(j, 0) >= n_ ? 0 : HWY_MIN((n_ - first_ - Offset(j, 0) + 15) / 16, 16u);
+    const unsigned end = IsWhole()                     ? 16
+                         : first_ + Offset(j, 0) >= n_ ? 0
+                                                       : HWY_MIN((n_ - first_ - Offset(j, 0) + 15) / 16, 16u);
     unsigned m = 0;
     ENTROPIC_ROLLED
     for (; m + 4 <= end; m += 4) {

@@ -103,10 +103,9 @@ class EntriesOf {
         asm("max.bf16x2 %0, %0, %1;" : "+r"(bits_a) : "r"(bits_b));
       }
       memcpy(&a, &bits_a, sizeof a);
-      return a;
-    }
+    } else
 #endif
-    for (unsigned e = 0; e < 2; ++e) a.of[e] = static_cast<S>(fmaxf(Widened(a.of[e]), Widened(b.of[e])));
+      for (unsigned e = 0; e < 2; ++e) a.of[e] = static_cast<S>(fmaxf(Widened(a.of[e]), Widened(b.of[e])));
     return a;
   }
   // The row as pieces of 16 bytes; null if it does not begin at a multiple of 16.
