@@ -224,9 +224,8 @@ class Chain {
   }
 
   // 16 bytes of a row.
-  template <class N>
   struct alignas(16) Numbers {
-    N of[16 / sizeof(N)];
+    T of[16 / sizeof(T)];
   } __attribute__((may_alias));
 
   // The larger of two, and NaN if one is NaN.
@@ -264,7 +263,7 @@ class Chain {
     const auto walk = [&](const auto& read) HWY_ATTR {
       // All blocks of the warp are whole.
       for (; (first - Team::Lane() / kLanes + (kAtOnce - 1) * step + 32 / kLanes) * kNoiseBlock <= n; first += kAtOnce * step) {
-        Numbers<T> scores[kAtOnce];
+        Numbers scores[kAtOnce];
         ENTROPIC_UNROLL
         for (size_t k = 0; k < kAtOnce; ++k) {
           scores[k] = read(x + (first + k * step) * kNoiseBlock + Team::Lane() % kLanes * kEach);
@@ -279,10 +278,10 @@ class Chain {
       }
     };
     if (reinterpret_cast<uintptr_t>(x) % 16 == 0) {
-      walk([](const T* from) HWY_ATTR { return *reinterpret_cast<const Numbers<T>*>(from); });
+      walk([](const T* from) HWY_ATTR { return *reinterpret_cast<const Numbers*>(from); });
     } else {
       walk([](const T* from) HWY_ATTR {
-        Numbers<T> read;
+        Numbers read;
         ENTROPIC_UNROLL
         for (size_t e = 0; e < kEach; ++e) read.of[e] = from[e];
         return read;

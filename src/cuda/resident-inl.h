@@ -96,22 +96,17 @@ class ResidentRow {
   HWY_INLINE T Max() {
     T max = -kInfinity<T>;
     ForAll([&](unsigned j, unsigned m) HWY_ATTR { max = fmaxf(values_[j][m], max); });
-    const auto of_warp = [](T value) HWY_ATTR {
-      ENTROPIC_UNROLL
-      for (unsigned mask = 16; mask > 0; mask /= 2) value = fmaxf(value, Team::FromXor(value, mask));
-      return value;
-    };
-    max = of_warp(max);
+    max = MaxOfWarp(max);
     if (Team::IsWarp()) return max;
     unsigned long long* const folds = Team::Shared().folds;
     const unsigned lane = Team::Lane();
     if (lane == 0) reinterpret_cast<T*>(folds)[Team::Thread() / 32] = max;
     Team::BlockBarrier();
-    max = of_warp(lane < Team::Threads() / 32 ? reinterpret_cast<const T*>(folds)[lane] : -kInfinity<T>);
+    max = MaxOfWarp(lane < Team::Threads() / 32 ? reinterpret_cast<const T*>(folds)[lane] : -kInfinity<T>);
     if (Team::Blocks() == 1) return max;
     const double own[] = {static_cast<double>(max)};
     const double* const all = exchanges_.Exchange(own);
-    return of_warp(lane < Team::Blocks() ? static_cast<T>(all[lane]) : -kInfinity<T>);
+    return MaxOfWarp(lane < Team::Blocks() ? static_cast<T>(all[lane]) : -kInfinity<T>);
   }
 
   // The largest of this thread's numbers at even places, and at odd ones. NaN is left out.
@@ -254,6 +249,12 @@ class ResidentRow {
   static constexpr unsigned kGroupSize = 16384;
 
   static constexpr unsigned Offset(unsigned m) { return m / 2 * 64 + m % 2; }
+
+  static HWY_INLINE T MaxOfWarp(T max) {
+    ENTROPIC_UNROLL
+    for (unsigned mask = 16; mask > 0; mask /= 2) max = fmaxf(max, Team::FromXor(max, mask));
+    return max;
+  }
 
   // The sums of each of the warp's blocks in two lanes: thread t < 8 has those of lanes 2t and 2t + 1.
   template <class Term>

@@ -219,7 +219,7 @@ class StreamedRow : public ResidentRow<S, 4> {
     ++taken_;
     float max = -kInfinity<float>;
     for (unsigned at = Team::Lane(); at < blocks * StreamMemory::kWarps; at += 32) max = fmaxf(memory.maxima[turn][at], max);
-    return MaxOfWarp(max);
+    return Base::MaxOfWarp(max);
   }
 
   // As in ResidentRow. It also tells the maximum of the next row, if that is here.
@@ -263,12 +263,6 @@ class StreamedRow : public ResidentRow<S, 4> {
     StreamMemory::Of().here.Fetch(Begun(), row + FirstOfBlock(), BytesOfBlock());
   }
 
-  static HWY_INLINE float MaxOfWarp(float max) {
-    ENTROPIC_UNROLL
-    for (unsigned mask = 16; mask > 0; mask /= 2) max = fmaxf(max, Team::FromXor(max, mask));
-    return max;
-  }
-
   // A warp tells all blocks the largest of its numbers of the row that is here.
   HWY_INLINE void TellMax() {
     StreamMemory& memory = StreamMemory::Of();
@@ -284,7 +278,7 @@ class StreamedRow : public ResidentRow<S, 4> {
         max = fmaxf(EntriesOf<S>::Widened(Numbers()[at]), max);
       }
     }
-    max = MaxOfWarp(max);
+    max = Base::MaxOfWarp(max);
     if (Team::Thread() == 0) {
       memory.maxima_told[turn].Expect(blocks * StreamMemory::kWarps * static_cast<unsigned>(sizeof(float)));
     }
