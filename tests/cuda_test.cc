@@ -230,7 +230,8 @@ TYPED_TEST(CudaOf, StreamedRowsHaveTheBitsOfTheCpu) {
 }
 
 // Rows of which registers hold all scores, and shared memory the few with mass; or the workspace where these are many. Half of
-// the cases have a device that runs only two rows at once, so that each asks for the next.
+// the cases have a device that runs only two rows at once, so that each asks for the next. A third of them leaves four rows at
+// once to the kernel that searches.
 TYPED_TEST(CudaOf, SparseRowsInRegistersHaveTheBitsOfTheCpu) {
   using T = TypeParam;
   if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
@@ -241,7 +242,8 @@ TYPED_TEST(CudaOf, SparseRowsInRegistersHaveTheBitsOfTheCpu) {
     for (const Map& map : kMaps) {
       for (const std::size_t n : {1025, 2300, 2301, 4093, 16385, 32768}) {
         const Forced forced(kByLength, ++turn % 2 == 0);
-        const FewTeams few(turn % 2 == 0 ? 4 * 32 * std::max((n + 2047) / 2048, std::size_t{2}) : std::size_t{1} << 17);
+        const FewTeams few(turn % 2 == 0 ? 4 * 32 * std::max((n + 2047) / 2048, std::size_t{2}) : std::size_t{1} << 17,
+                           turn % 3 == 0 ? 4 : 4096);
         Grid<T> x = scores<T>(n, static_cast<unsigned>(n));
         const Memory memory(cuda::memory_for<T>(map, x.rows, n));
         Grid<T> host(x.rows, n), device = x;
@@ -316,27 +318,30 @@ TYPED_TEST(CudaOf, EntropyRowsWithMaskedScoresHaveTheBitsOfTheCpu) {
 }
 
 // Rows whose top is too large for a sample to represent the rest; and half of the scores, none in the first block of a cluster,
-// do not matter, which the search finds out. A block packs the others; a cluster leaves the row to the other kernel.
+// do not matter, which the search finds out. A block packs the others; a cluster leaves the row to the other kernel. In the last
+// row all of the top is in one block, which has not enough room for it.
 TEST(Cuda, EntropyRowsWithALargeTopHaveTheBitsOfTheCpu) {
   if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
   for (const std::size_t n : {9001, 16384, 40001}) {
     for (const bool last_first : {false, true}) {
       const Forced forced(kByLength, last_first);
-      Grid<float> x(2, n), host(2, n), device(2, n);
-      x.numbers = support::normal_row<float>(2 * (n + 3), 1, -3, 4);
+      Grid<float> x(3, n), host(3, n), device(3, n);
+      x.numbers = support::normal_row<float>(3 * (n + 3), 1, -3, 4);
       for (std::size_t i = 0; i < n; ++i) {
         const float far = i >= (n > 16384 ? 16384 : n / 8) && i % 10 < 9 ? 1000 : 0;
         x.row(0)[i] = i % 10 < 3 ? 0 : x.row(0)[i] - far;
         x.row(1)[i] = i % 10 < 3 ? 0 : x.row(1)[i];
+        x.row(2)[i] = i / 5000 == 1 ? 0 : x.row(2)[i];
       }
       const EntropyNormalize op = {.entropy = std::log(0.3 * static_cast<double>(n)) + 0.15};
-      const Memory memory(cuda::memory_for<float>(op, 2, n));
+      const Memory memory(cuda::memory_for<float>(op, 3, n));
       apply<float>(op, x, host);
       cuda::apply<float>(op, x, device, memory);
       expect_same(device.numbers, host.numbers, "a large top of " + std::to_string(n));
       const auto* const done = reinterpret_cast<const std::uint8_t*>(memory.data.get());
       EXPECT_EQ(done[0], n <= 16384);
       EXPECT_EQ(done[1], 1);
+      EXPECT_EQ(done[2], n <= 16384);
     }
   }
 }

@@ -91,8 +91,10 @@ void copy_to_host(void* to, const void* from, std::size_t bytes, Stream stream);
 // The threads that a large device runs at once. More would only wait; so a team takes one row after the other.
 #ifdef __CUDACC__
 inline constexpr std::size_t threads_at_once = std::size_t{1} << 17;
+// Rows of a sparse map that one kernel leaves to another at once: enough to keep a device busy.
+inline constexpr std::size_t rows_apart = 4096;
 #else
-inline std::size_t threads_at_once = std::size_t{1} << 17;  // only tests change it
+inline std::size_t threads_at_once = std::size_t{1} << 17, rows_apart = 4096;  // only tests change them
 // Only tests set it: the threads of a row, instead of those for its length.
 inline Shape forced_shape = {0, 0, 0};
 #endif

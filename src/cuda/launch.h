@@ -85,6 +85,19 @@ inline std::size_t shared_bytes_of(const Shape& shape, std::size_t memory_of_tea
   return own + (wanted < room ? wanted : room);
 }
 
+// The call of `count` rows from `first` on, of a map in float32 without results for each row.
+template <class AnyCall>
+AnyCall some_rows(const AnyCall& call, std::size_t first, std::size_t count) {
+  AnyCall part = call;
+  part.rows = count;
+  for (Rows* rows : {&part.in[0], &part.out}) {
+    const std::size_t bytes = rows->stored == Stored::as_worked_on ? sizeof(float) : sizeof(float16);
+    rows->data = static_cast<std::uint8_t*>(rows->data) + first * rows->stride * bytes;
+  }
+  for (const double*& values : part.per_row.of) values += values == nullptr ? 0 : first;
+  return part;
+}
+
 // `more`: the kernel's further arguments after the call.
 template <class AnyCall, class... More>
 void launch_as(const Shape& shape, std::size_t clusters, std::size_t shared, void (*kernel)(AnyCall, More...),

@@ -86,10 +86,9 @@ __global__ void __launch_bounds__(512, 1)
 // softmax_loss of a row in registers against its class without smoothing, as SoftmaxClassRow.
 class LossOfRow {
  public:
-  // Before the row is taken into registers, because the score of the class is read meanwhile.
+  // `given`: the row's class. Before the row is taken into registers, because the score of the class is read meanwhile.
   template <class S>
-  HWY_INLINE LossOfRow(const cuda::LossCall<SoftmaxLoss>& call, size_t r, S) : r_(r) {
-    const int64_t given = call.classes[r];
+  HWY_INLINE LossOfRow(const cuda::LossCall<SoftmaxLoss>& call, size_t r, int64_t given, S) : r_(r) {
     ignored_ = call.ignores && given == call.ignored;
     good_ = given >= 0 && static_cast<uint64_t>(given) < call.cols;
     t_ = good_ ? static_cast<unsigned>(given) : 0;
@@ -150,7 +149,7 @@ __global__ void __launch_bounds__(512, 2) ResidentSoftmaxLossKernel(const __grid
   const size_t r = Team::Number();
   if (r >= call.rows) return;
   row.Load(call.in[0], r);
-  const LossOfRow loss(call, r, S());
+  const LossOfRow loss(call, r, call.classes[r], S());
   if (Team::IsWarp()) Team::Barrier();  // dx may be x; for more than a warp the maximum has a barrier
   loss.Finish(call, row.Max(), row);
 }
@@ -161,8 +160,11 @@ __global__ void __launch_bounds__(512, 2) StreamedSoftmaxLossKernel(const __grid
   StreamedRow<S> row(call.in[0], call.rows, call.cols);
   Team::Begin();
   row.Begin();
+  // A class is read a row ahead: its score can only be asked for when it is here.
+  int64_t next = call.classes[HWY_MIN(Team::Number(), call.rows - 1)];
   for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
-    const LossOfRow loss(call, r, S());
+    const LossOfRow loss(call, r, next, S());
+    next = call.classes[HWY_MIN(r + Team::Teams(), call.rows - 1)];
     loss.Finish(call, row.Take(), row);
   }
 }

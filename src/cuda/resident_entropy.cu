@@ -18,9 +18,16 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
 
-// The workspace: for each row whether it is done; for each long row its search, and its top.
+// What a block finds of its part of a long row. `chosen`: how many scores are in the top.
+struct PartOfRow {
+  float max, least;
+  unsigned finite, chosen;
+};
+
+// The workspace: for each row whether it is done; for each long row its search, its parts, and its top.
 struct EntropyWork {
   std::uint8_t *done, *searches;
+  PartOfRow* parts;
   float* tops;
 };
 
@@ -60,7 +67,7 @@ struct EntropySearch {
   EntropyTarget target = {};
   float least_of_top = 0;  // a long row's threshold of the top, and how many scores are in it
   unsigned top_count = 0;
-  bool begun = false;
+  bool gathered = false, begun = false;  // the top from all parts
   Exchanges exchanges;
 
   HWY_INLINE EntropySearch(const cuda::Rows& in, size_t r, size_t n) : row(in, r), rows(&row, 1, n) {}
@@ -262,69 +269,127 @@ HWY_INLINE float MiddleOfLanes(float own) {
   return Team::FromLane(own, Team::Count((middle & (0 - middle)) - 1));
 }
 
-// A long row's top: the row's largest scores, and where their threshold comes from, see Condense.
+// The threshold of each long row's top, see Condense. A thread sees one of the sample's 16 columns.
 template <class S>
-__global__ void __launch_bounds__(512, 2)
-    TopOfRowsKernel(const __grid_constant__ cuda::Call<EntropyNormalize> call, cuda::EntropyWork work) {
-  const unsigned n = static_cast<unsigned>(call.cols), warps = Team::BlockThreads() / 32, lane = Team::Lane();
-  ResidentRow<S, 4> row(call.in[0], n);
-  Team::Narrow(false);
-  Team::Begin();
+__global__ void __launch_bounds__(256)
+    ThresholdOfTopKernel(const __grid_constant__ cuda::Call<EntropyNormalize> call, cuda::EntropyWork work) {
+  const unsigned n = static_cast<unsigned>(call.cols), size = static_cast<unsigned>(SampleSize(n)), lane = Team::Lane();
   const size_t r = Team::Number();
   const EntriesOf<S> entries(call.in[0], r);
-  const unsigned size = static_cast<unsigned>(SampleSize(n));
+  constexpr unsigned kAtOnce = 8;  // read before the first is looked at
   float column = -kInfinity<float>;
-  for (unsigned i = Team::Thread(); i < size; i += Team::BlockThreads())
-    column = fmaxf(entries(SampleIndex(i, size, n)), column);
-  row.Load(call.in[0], r);
-  // Every block finds the threshold of the row. A thread has seen one of the sample's 16 columns.
+  for (unsigned first = Team::Thread(); first < size; first += kAtOnce * Team::BlockThreads()) {
+    float read[kAtOnce];
+    ENTROPIC_UNROLL
+    for (unsigned k = 0; k < kAtOnce; ++k) {
+      const unsigned i = first + k * Team::BlockThreads();
+      read[k] = entries(SampleIndex(i < size ? i : first, size, n));
+    }
+    ENTROPIC_UNROLL
+    for (unsigned k = 0; k < kAtOnce; ++k) column = fmaxf(read[k], column);
+  }
   float* const columns = reinterpret_cast<float*>(Team::Shared().partial);
   column = fmaxf(column, Team::FromXor(column, 16));
   if (lane < 16) columns[Team::Thread() / 32 * 16 + lane] = column;
-  const float max = row.Max();
-  EntropySearch<S>& kept = reinterpret_cast<EntropySearch<S>*>(work.searches)[r];
-  if (Team::Rank() == 0) {
-    work.done[r] = false;
-    kept.CopyFrom(EntropySearch<S>(call.in[0], r, n));
-    kept.row.survey.max = max;
-  }
-  if (!IsFinite(max)) return;
-  for (unsigned w = 0; w < warps; ++w) column = fmaxf(columns[w * 16 + lane % 16], column);
+  Team::BlockBarrier();
+  for (unsigned w = 0; w < Team::BlockThreads() / 32; ++w) column = fmaxf(columns[w * 16 + lane % 16], column);
   const float threshold = MiddleOfLanes(column);
+  if (Team::Thread() > 0) return;
+  EntropySearch<S> search(call.in[0], r, n);
+  search.least_of_top = threshold;
+  reinterpret_cast<EntropySearch<S>*>(work.searches)[r].CopyFrom(search);
+  work.done[r] = false;
+}
+
+// The parts of a long row, one for each block, which does not know of the others. The scores of a part that are in the top have
+// as much room as in all other parts.
+struct PartsOfRows {
+  unsigned count, room;
+  HWY_INLINE explicit PartsOfRows(unsigned n)
+      : count((n + static_cast<unsigned>(cuda::kGroup) - 1) / static_cast<unsigned>(cuda::kGroup)),
+        room(static_cast<unsigned>(MostOfTop(n)) / count) {}
+};
+
+// A part of a long row: its scores in the top, and what the survey of the row needs.
+template <class S>
+__global__ void __launch_bounds__(512, 2)
+    TopOfPartsKernel(const __grid_constant__ cuda::Call<EntropyNormalize> call, cuda::EntropyWork work) {
+  constexpr unsigned kSize = static_cast<unsigned>(cuda::kGroup);
+  const unsigned n = static_cast<unsigned>(call.cols), warps = Team::BlockThreads() / 32, lane = Team::Lane();
+  const PartsOfRows parts(n);
+  const size_t number = Team::Number(), r = number / parts.count;
+  const unsigned part = static_cast<unsigned>(number % parts.count);
+  cuda::Rows rows = call.in[0];
+  rows.data = static_cast<S*>(rows.data) + part * kSize;
+  ResidentRow<S, 4> row(rows, HWY_MIN(n - part * kSize, kSize));
+  const float threshold = reinterpret_cast<const EntropySearch<S>*>(work.searches)[r].least_of_top;
+  row.Load(rows, r);
+  float max = -kInfinity<float>, least = kInfinity<float>;
+  unsigned finite = 0;
+  row.ForOwn([&](unsigned, float v)
+                 HWY_ATTR { max = fmaxf(v, max), least = fminf(v, least), finite += v != -kInfinity<float>; });
+  const auto tell = [&] {
+    max = FoldOfWarp(max, [](float a, float b) { return fmaxf(a, b); });
+    least = FoldOfWarp(least, [](float a, float b) { return fminf(a, b); });
+    finite = FoldOfWarp(finite, [](unsigned a, unsigned b) { return a + b; });
+  };
+  tell();
+  auto* const of_warps = reinterpret_cast<cuda::PartOfRow*>(Team::Shared().partial);
+  if (lane == 0) of_warps[Team::Thread() / 32] = {max, least, finite, 0};
   const float bound = HWY_MAX(threshold, -std::numeric_limits<float>::max());
   const auto is_top = [&](float v) { return v >= bound; };
-  auto chosen = row.Choose(is_top);
-  float least = max;
-  unsigned finite = 0;
-  row.ForOwn([&](unsigned, float v) HWY_ATTR { least = fminf(v, least), finite += v != -kInfinity<float>; });
-  least = FoldOfWarp(least, [](float a, float b) { return fminf(a, b); });
-  finite = FoldOfWarp(finite, [](unsigned a, unsigned b) { return a + b; });
-  float* const leasts = columns + 16 * warps;
-  unsigned* const finites = reinterpret_cast<unsigned*>(leasts + warps);
-  if (lane == 0) leasts[Team::Thread() / 32] = least, finites[Team::Thread() / 32] = finite;
-  Team::BlockBarrier();
-  least = max, finite = 0;
-  for (unsigned w = 0; w < warps; ++w) least = fminf(least, leasts[w]), finite += finites[w];
-  if (const unsigned blocks = Team::Blocks(); blocks > 1) {
-    const double own[] = {static_cast<double>(chosen.all), static_cast<double>(least), static_cast<double>(finite)};
-    const double* const all = row.Exchange(own);
-    chosen.all = finite = 0;
-    for (unsigned b = 0; b < blocks; ++b) {
-      const unsigned of_block = static_cast<unsigned>(all[b]);
-      chosen.all += of_block;
-      chosen.before += b < Team::BlockRank() ? of_block : 0;
-      least = fminf(least, static_cast<float>(all[blocks + b]));
-      finite += static_cast<unsigned>(all[2 * blocks + b]);
-    }
-  }
-  const size_t most = MostOfTop(n);
-  float* const top = work.tops + r * most;
+  const auto chosen = row.Choose(is_top);
+  float* const top = work.tops + r * MostOfTop(n) + part * parts.room;
   row.PutChosen(chosen, is_top, [&](unsigned place, unsigned, float v) HWY_ATTR {
-    if (place < most) top[place] = v - max;
+    if (place < parts.room) top[place] = v;
   });
-  if (Team::Rank() != 0) return;
-  kept.row.survey.least = least, kept.row.survey.finite = static_cast<double>(finite);
-  kept.least_of_top = threshold, kept.top_count = chosen.all;
+  if (Team::Thread() >= 32) return;
+  const cuda::PartOfRow of_warp = of_warps[lane < warps ? lane : 0];
+  max = of_warp.max, least = of_warp.least, finite = lane < warps ? of_warp.finite : 0;
+  tell();
+  if (lane == 0) work.parts[number] = {max, least, finite, chosen.all};
+}
+
+// Puts the parts of a row together: its survey, and its top, which becomes relative to the maximum. All threads get the same
+// in `search`. If a part has too many scores of the top and all parts together have not, the row is left to MapKernel.
+template <class S>
+HWY_INLINE void GatherParts(const cuda::PartOfRow* of_row, unsigned n, float* tops, EntropySearch<S>& search) {
+  const PartsOfRows parts(n);
+  RowSurvey<float>& survey = search.row.survey;
+  float least = kInfinity<float>;
+  unsigned finite = 0, count = 0;
+  bool fits = true;
+  survey.max = -kInfinity<float>;
+  for (unsigned b = 0; b < parts.count; ++b) {
+    survey.max = fmaxf(of_row[b].max, survey.max), least = fminf(of_row[b].least, least);
+    finite += of_row[b].finite, count += of_row[b].chosen, fits &= of_row[b].chosen <= parts.room;
+  }
+  survey.least = fminf(least, survey.max), survey.finite = static_cast<double>(finite);
+  search.top_count = count;
+  search.gathered = true;
+  if (count > MostOfTop(n)) return;
+  if (!fits) survey.max = kNaN<float>;
+  if (!IsFinite(survey.max)) return;
+  // A score's place falls or stays. So it is enough that the threads have read all before they write.
+  constexpr unsigned kAtOnce = 8;
+  const unsigned threads = Team::BlockThreads();
+  for (unsigned first = 0; first < count; first += kAtOnce * threads) {
+    float read[kAtOnce];
+    ENTROPIC_UNROLL
+    for (unsigned k = 0; k < kAtOnce; ++k) {
+      const unsigned place = HWY_MIN(first + k * threads + Team::Thread(), count - 1);
+      unsigned part = 0, before = 0;
+      while (place >= before + of_row[part].chosen) before += of_row[part++].chosen;
+      read[k] = tops[part * parts.room + place - before];
+    }
+    Team::BlockBarrier();
+    ENTROPIC_UNROLL
+    for (unsigned k = 0; k < kAtOnce; ++k) {
+      const unsigned place = first + k * threads + Team::Thread();
+      if (place < count) tops[place] = read[k] - survey.max;
+    }
+    Team::BlockBarrier();
+  }
 }
 
 // The search of long rows on the few scores that represent them, as far as it goes.
@@ -339,7 +404,14 @@ __global__ void __launch_bounds__(64, 4)
   const bool good = AtRow(op, call.per_row, r);
   EntropySearch<S> search(call.in[0], r, n);
   search.CopyFrom(*kept);
-  if (!good || !IsFinite(search.row.survey.max) || work.done[r] || search.top_count == 0) return;
+  if (work.done[r]) return;
+  float* const tops = work.tops + r * MostOfTop(n);
+  if (!search.gathered) {
+    GatherParts(work.parts + r * PartsOfRows(n).count, n, tops, search);
+    Team::BlockBarrier();  // a thread may still copy what another one has left
+    if (Team::Rank() == 0) kept->CopyFrom(search);
+  }
+  if (!good || !IsFinite(search.row.survey.max) || search.top_count == 0) return;
   float* const sample = EntropyMemory::Row();
   // A thread reads much before it writes: otherwise it would wait for each score. The sample has 512 scores or more.
   constexpr unsigned kAtOnce = 8;
@@ -357,7 +429,7 @@ __global__ void __launch_bounds__(64, 4)
   }
   Team::Barrier();
   RowSurvey<float> survey = search.row.survey;
-  search.row.few = {work.tops + r * MostOfTop(n), search.top_count, sample, size, 0};
+  search.row.few = {tops, search.top_count, sample, size, 0};
   search.row.few = WeighSample(search.row.few, n, search.least_of_top, survey.max, &survey);
   if (search.row.few.top_count == 0) return;
   if (!search.begun) {
@@ -388,26 +460,17 @@ constexpr std::size_t kRowsSearched = 1024;
 static std::size_t bytes_of_searches(std::size_t rows) {
   return room(std::min(rows, kRowsSearched) * sizeof(HWY_NAMESPACE::EntropySearch<float>));
 }
+static std::size_t bytes_of_parts(std::size_t rows, std::size_t n) {
+  const unsigned parts = HWY_NAMESPACE::PartsOfRows(static_cast<unsigned>(n)).count;
+  return room(std::min(rows, kRowsSearched) * parts * sizeof(PartOfRow));
+}
 static std::size_t bytes_of_tops(std::size_t rows, std::size_t n) {
   return room(std::min(rows, kRowsSearched) * HWY_NAMESPACE::MostOfTop(n) * sizeof(float));
 }
 
 std::size_t memory_of_entropy(std::size_t rows, std::size_t n) {
   if (n <= 1024 || n > kGroup * kMostGroups) return 0;
-  return room(rows) + (is_long(n) ? bytes_of_searches(rows) + bytes_of_tops(rows, n) : 0);
-}
-
-// The call of `count` rows from `first` on.
-template <class AnyCall>
-static AnyCall some_rows(const AnyCall& call, std::size_t first, std::size_t count) {
-  AnyCall part = call;
-  part.rows = count;
-  for (Rows* rows : {&part.in[0], &part.out}) {
-    const std::size_t bytes = rows->stored == Stored::as_worked_on ? sizeof(float) : sizeof(float16);
-    rows->data = static_cast<std::uint8_t*>(rows->data) + first * rows->stride * bytes;
-  }
-  for (const double*& values : part.per_row.of) values += values == nullptr ? 0 : first;
-  return part;
+  return room(rows) + (is_long(n) ? bytes_of_searches(rows) + bytes_of_parts(rows, n) + bytes_of_tops(rows, n) : 0);
 }
 
 template <class S, class Op>
@@ -431,7 +494,8 @@ static void launch_for(const Call<Op>& call, const EntropyWork& work, Stream str
   if (is_long(n)) {
     Call<EntropyNormalize> plain = {};
     plain.rows = call.rows, plain.cols = n, plain.in[0] = call.in[0];
-    launch_as(shape, call.rows, kResidentBytes, TopOfRowsKernel<S>, plain, stream, work);
+    launch_as({1, 256, 1}, call.rows, kResidentBytes, ThresholdOfTopKernel<S>, plain, stream, work);
+    launch_as({1, shape.threads, 1}, call.rows * shape.blocks, kResidentBytes, TopOfPartsKernel<S>, plain, stream, work);
     // An entropy in the interval is found by the first pass over the row; only without it the search begins.
     if constexpr (std::is_same_v<Op, EntropyClip>) of_sample(), in_registers();
     of_sample();
@@ -449,6 +513,7 @@ static void launch_in_registers(Call<Op>& call, Stream stream) {
     call.done = work.done;
     if (!is_long(n)) return launch_for<decltype(entry)>(call, work, stream);
     work.searches = call.memory, call.memory += bytes_of_searches(rows);
+    work.parts = reinterpret_cast<PartOfRow*>(call.memory), call.memory += bytes_of_parts(rows, n);
     work.tops = reinterpret_cast<float*>(call.memory), call.memory += bytes_of_tops(rows, n);
     for (std::size_t first = 0; first < rows; first += kRowsSearched, work.done += kRowsSearched) {
       launch_for<decltype(entry)>(some_rows(call, first, std::min(kRowsSearched, rows - first)), work, stream);

@@ -1,6 +1,7 @@
 // Kernels of sparsemax and entmax for rows that stay in registers until their survivors are found, the few scores that can have
 // mass. The others are 0, which is written before the survivors' masses are known. The first warp finds these, while the other
-// warps read the next row.
+// warps read the next row. If that takes longer than to read a row, another kernel finds them, with a warp for each row: so all
+// rows are searched at once, and not only those that are in registers.
 
 #define ENTROPIC_NARROW
 #include "src/cuda/resident_sparse.h"
@@ -10,12 +11,28 @@
 #include "src/maps/entmax-inl.h"
 
 namespace entropic::inline ENTROPIC_ABI {
+namespace cuda {
+
+// Rows whose survivors another kernel gets: how many each has, and the threshold that they are above. Of other rows `kept` is
+// kMostApart + 1.
+struct SparseWork {
+  struct Row {
+    unsigned kept;
+    float least;
+  } * rows;
+  float* z;
+  std::int32_t* places;
+};
+inline constexpr unsigned kMostApart = 512;
+
+}  // namespace cuda
+
 namespace HWY_NAMESPACE {
 
 // How a map finds the masses of a row's survivors: Masses calls use(mass, factor) for each survivor, whose mass is
-// mass times factor. It returns false if one is NaN.
+// mass times factor. It returns false if one is NaN. kApart: by another kernel.
 struct BySimplex {
-  static constexpr bool kCanBeDense = false;
+  static constexpr bool kCanBeDense = false, kApart = false;
   template <class Op>
   static HWY_INLINE double Power(const Op& /*op*/) {
     return 1;
@@ -31,7 +48,7 @@ struct BySimplex {
   }
 };
 struct BySquares {
-  static constexpr bool kCanBeDense = false;
+  static constexpr bool kCanBeDense = false, kApart = false;
   static HWY_INLINE double Power(const Entmax& /*op*/) { return 0.5; }
   template <class Use>
   static HWY_INLINE bool Masses(double /*b*/, const Filtered<float>& row, float* /*slopes*/, const Use& use) {
@@ -45,7 +62,7 @@ struct BySquares {
   }
 };
 struct ByPowers {
-  static constexpr bool kCanBeDense = true;
+  static constexpr bool kCanBeDense = true, kApart = true;
   static HWY_INLINE double Power(const Entmax& op) { return op.alpha - 1; }
   template <class Use>
   static HWY_INLINE bool Masses(double b, const Filtered<float>& row, float* slopes, const Use& use) {
@@ -70,9 +87,10 @@ struct SparseMemory {
 inline constexpr unsigned kSparseEach = 8;
 
 template <class S, class Way, class Op>
-__global__ void __launch_bounds__(512, 1) ResidentSparseKernel(const __grid_constant__ cuda::Call<Op> call, unsigned near) {
+__global__ void __launch_bounds__(512, 1)
+    ResidentSparseKernel(const __grid_constant__ cuda::Call<Op> call, unsigned near, cuda::SparseWork work) {
   using O = Ordered<float>;
-  constexpr unsigned kFew = 512;  // for so many survivors a warp alone is faster than a block
+  constexpr unsigned kFew = cuda::kMostApart;  // for so many survivors a warp alone is faster than a block
   const RowTag<float> d;
   const unsigned n = static_cast<unsigned>(call.cols), thread = Team::Thread(), threads = Team::BlockThreads();
   const SparseMemory places(threads, near);
@@ -94,6 +112,7 @@ __global__ void __launch_bounds__(512, 1) ResidentSparseKernel(const __grid_cons
     // Nearly all masses are 0. The memory has nothing else to do until the others are known.
     row.Write(call.out, r, [](float, unsigned) { return 0.0f; });
     Team::BlockBarrier();
+    if (Way::kApart && thread == 0) work.rows[r].kept = kFew + 1;
     float max = fmaxf(O::To(maxima[Team::Lane()]), O::To(maxima[Team::Lane() + 32]));
     for (unsigned mask = 16; mask > 0; mask /= 2) max = fmaxf(max, Team::FromXor(max, mask));
     if (!IsFinite(max)) {
@@ -112,6 +131,16 @@ __global__ void __launch_bounds__(512, 1) ResidentSparseKernel(const __grid_cons
     const auto chosen = row.Choose(survives);
     clear();
     found.kept = chosen.all;
+    if constexpr (Way::kApart) {
+      if (chosen.all <= kFew) {
+        row.PutChosen(chosen, survives, [&](unsigned place, unsigned i, float u) HWY_ATTR {
+          work.z[r * kFew + place] = u, work.places[r * kFew + place] = static_cast<int32_t>(i);
+        });
+        if (thread == 0) work.rows[r] = {chosen.all, found.least};
+        Team::BlockBarrier();
+        continue;
+      }
+    }
     Arena memory(call.memory + Team::Number() * call.memory_of_team, call.memory_of_team);
     float* slopes = z_near + 2 * near + 64;
     found.survivors.z = z_near, found.survivors.places = reinterpret_cast<int32_t*>(z_near + near + 64);
@@ -146,7 +175,7 @@ __global__ void __launch_bounds__(512, 1) ResidentSparseKernel(const __grid_cons
       });
       if (!good) fill_with_nan(first, step);
     };
-    if (chosen.all <= kFew) {
+    if (!Way::kApart && chosen.all <= kFew) {
       Team::BlockBarrier();
       if (thread < 32) put_masses(thread, 32);
     } else {
@@ -155,6 +184,33 @@ __global__ void __launch_bounds__(512, 1) ResidentSparseKernel(const __grid_cons
       Team::Narrow(true);
     }
   }
+}
+
+// Shared memory of a warp that searches: survivors, and behind them 64 times -inf; and room for as many numbers.
+inline constexpr unsigned kApartRoom = cuda::kMostApart + 64;
+
+// The masses of the survivors of rows that ResidentSparseKernel has left. A warp has a row.
+template <class S, class Way, class Op>
+__global__ void __launch_bounds__(32) SparseSearchKernel(const __grid_constant__ cuda::Call<Op> call, cuda::SparseWork work) {
+  const RowTag<float> d;
+  const size_t r = Team::Number();
+  const auto [kept, least] = work.rows[r];
+  if (kept > cuda::kMostApart) return;
+  float* const z = reinterpret_cast<float*>(Team::Shared().partial);
+  Filtered<float> found;
+  found.survivors.z = z, found.survivors.places = work.places + r * cuda::kMostApart;
+  found.kept = kept, found.least = least;
+  for (unsigned k = Team::Lane(); k < kept + 64; k += 32)
+    z[k] = k < kept ? work.z[r * cuda::kMostApart + k] : -kInfinity<float>;
+  Team::WarpBarrier();
+  const EntriesOf<S> out(call.out, r);
+  const bool good = Way::Masses(Way::Power(call.op), found, z + kApartRoom, [&](const auto& mass, float factor) HWY_ATTR {
+    for (unsigned k = Team::Lane(); k < kept; k += 32) {
+      out.Put(static_cast<size_t>(found.survivors.places[k]), hn::GetLane(mass(hn::LoadU(d, z + k))) * factor);
+    }
+  });
+  if (good) return;
+  for (size_t i = Team::Lane(); i < call.cols; i += 32) out.Put(i, kNaN<float>);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -167,7 +223,7 @@ static Shape sparse_shape(std::size_t n) {
   return {1, static_cast<unsigned>(32 * std::max((n + of_warp - 1) / of_warp, std::size_t{2})), 1};
 }
 
-std::size_t teams_of_sparse(std::size_t rows, std::size_t n) {
+static std::size_t teams_of_sparse(std::size_t rows, std::size_t n) {
   constexpr std::size_t kLongest = 32768;  // of 512 threads, which have all registers
 #ifndef __CUDACC__
   if (forced_shape.threads > 0) return 0;
@@ -175,24 +231,52 @@ std::size_t teams_of_sparse(std::size_t rows, std::size_t n) {
   return n <= 1024 || n > kLongest ? 0 : std::min(rows, threads_at_once / 2 / sparse_shape(n).threads);
 }
 
-template <class Way, class Op>
-static bool launch_in_registers(const Call<Op>& call, Stream stream) {
+static std::size_t bytes_apart(std::size_t rows, std::size_t of_row) {
+  return (std::min(rows, rows_apart) * of_row + 127) / 128 * 128;
+}
+
+std::size_t memory_of_sparse(std::size_t rows, std::size_t n, std::size_t of_team) {
+  const std::size_t teams = teams_of_sparse(rows, n);
+  if (teams == 0) return 0;
+  return teams * of_team + bytes_apart(rows, sizeof(SparseWork::Row)) + 2 * bytes_apart(rows, kMostApart * sizeof(float));
+}
+
+template <class S, class Way, class Op>
+static void launch_for(const Call<Op>& call, const SparseWork& work, Stream stream) {
   using namespace HWY_NAMESPACE;
   const std::size_t n = call.cols, teams = teams_of_sparse(call.rows, n);
-  bool plain = teams > 0 && call.out.stored == call.in[0].stored && !IsExtremeTemperature<float>(call.op.temperature);
-  for (const double* const values : call.per_row.of) plain &= values == nullptr;
-  if (!plain) return false;
   const Shape shape = sparse_shape(n);
   // More would take the first level of cache from what the threads have in memory.
   const unsigned near = static_cast<unsigned>(std::max(n / 32, std::size_t{256}) / 32 * 32);
-  const auto launch_for = [&](auto entry) {
-    using S = decltype(entry);
-    const std::size_t own = SparseMemory(shape.threads, near).end, ahead = of_warp * sizeof(S) * (shape.threads / 32);
-    const bool asks_ahead = call.rows > teams && own + ahead <= shared_memory_of(512);
-    launch_as(shape, teams, asks_ahead ? own + ahead : own, ResidentSparseKernel<S, Way, Op>, call, stream, near);
-  };
-  const Stored stored = call.in[0].stored;
-  stored == Stored::float16 ? launch_for(float16()) : stored == Stored::bfloat16 ? launch_for(bfloat16()) : launch_for(float());
+  const std::size_t own = SparseMemory(shape.threads, near).end, ahead = of_warp * sizeof(S) * (shape.threads / 32);
+  const bool asks_ahead = call.rows > teams && own + ahead <= shared_memory_of(512);
+  launch_as(shape, teams, asks_ahead ? own + ahead : own, ResidentSparseKernel<S, Way, Op>, call, stream, near, work);
+  if constexpr (Way::kApart) {
+    const std::size_t bytes = offsetof(Team::Memory, partial) + 2 * kApartRoom * sizeof(float);
+    launch_as({1, 32, 1}, call.rows, bytes, SparseSearchKernel<S, Way, Op>, call, stream, work);
+  }
+}
+
+template <class Way, class Op>
+static bool launch_in_registers(const Call<Op>& call, Stream stream) {
+  const std::size_t n = call.cols, rows = call.rows, teams = teams_of_sparse(rows, n);
+  bool plain =
+      teams > 0 && call.out.stored == call.in[0].stored && !HWY_NAMESPACE::IsExtremeTemperature<float>(call.op.temperature);
+  for (const double* const values : call.per_row.of) plain &= values == nullptr;
+  if (!plain) return false;
+  SparseWork work = {};
+  std::uint8_t* const apart = call.memory + teams * call.memory_of_team;
+  std::uint8_t* const of_z = apart + bytes_apart(rows, sizeof(SparseWork::Row));
+  work.rows = reinterpret_cast<SparseWork::Row*>(apart), work.z = reinterpret_cast<float*>(of_z);
+  work.places = reinterpret_cast<std::int32_t*>(of_z + bytes_apart(rows, kMostApart * sizeof(float)));
+  const std::size_t at_once = Way::kApart ? rows_apart : rows;
+  for (std::size_t first = 0; first < rows; first += at_once) {
+    const Call<Op> part = some_rows(call, first, std::min(at_once, rows - first));
+    const Stored stored = call.in[0].stored;
+    if (stored == Stored::as_worked_on) launch_for<float, Way>(part, work, stream);
+    if (stored == Stored::float16) launch_for<float16, Way>(part, work, stream);
+    if (stored == Stored::bfloat16) launch_for<bfloat16, Way>(part, work, stream);
+  }
   return true;
 }
 

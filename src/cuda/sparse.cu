@@ -11,7 +11,7 @@ namespace cuda {
 
 template <class Op>
 std::size_t sparse_memory(std::size_t rows, std::size_t n) {
-  return std::max(memory_of_map<Op, float>(rows, n), teams_of_sparse(rows, n) * HWY_NAMESPACE::TeamMemory<Op, float>(n));
+  return std::max(memory_of_map<Op, float>(rows, n), memory_of_sparse(rows, n, HWY_NAMESPACE::TeamMemory<Op, float>(n)));
 }
 template <>
 std::size_t Kernels<Sparsemax, float>::memory(std::size_t rows, std::size_t n) {

@@ -45,9 +45,12 @@ struct Forced {
 
 // A device that runs no more threads at once, as long as this object lives: then a team takes several rows.
 struct FewTeams {
-  explicit FewTeams(std::size_t threads) : before(cuda::threads_at_once) { cuda::threads_at_once = threads; }
-  ~FewTeams() { cuda::threads_at_once = before; }
-  std::size_t before;
+  explicit FewTeams(std::size_t threads, std::size_t apart = cuda::rows_apart)
+      : threads_before(cuda::threads_at_once), apart_before(cuda::rows_apart) {
+    cuda::threads_at_once = threads, cuda::rows_apart = apart;
+  }
+  ~FewTeams() { cuda::threads_at_once = threads_before, cuda::rows_apart = apart_before; }
+  std::size_t threads_before, apart_before;
 };
 
 struct Memory {
