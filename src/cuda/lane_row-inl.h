@@ -11,13 +11,6 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// fold of the values of a warp's threads.
-template <class T, class F>
-HWY_INLINE T FoldOfWarp(T value, const F& fold) {
-  for (unsigned mask = 16; mask > 0; mask /= 2) value = fold(value, Team::FromXor(value, mask));
-  return value;
-}
-
 template <class S>
 class LaneRow {
  public:

@@ -53,6 +53,13 @@ bool use_resident(const AnyCall& call, const Use& use) {
 
 namespace HWY_NAMESPACE {
 
+// fold of the values of a warp's threads.
+template <class T, class F>
+HWY_INLINE T FoldOfWarp(T value, const F& fold) {
+  for (unsigned mask = 16; mask > 0; mask /= 2) value = fold(value, Team::FromXor(value, mask));
+  return value;
+}
+
 // kEach: the blocks of 256 that a warp has, one after the other. A number beyond the end of the row is -inf. Thread t of a warp
 // has the numbers 2t and 2t + 1 of each 64: two lanes of one of the four accumulators of Sums.
 template <class S, unsigned kEach>
