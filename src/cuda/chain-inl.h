@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "src/cuda/block_maxima-inl.h"
 #include "src/cuda/calls.h"
 #include "src/maps/cut_softmax-inl.h"
 #include "src/rows/entry-inl.h"
@@ -29,15 +30,20 @@ class Chain {
     size_t most = call.out.data == nullptr || call.hard ? 0 : wide;
     most = HWY_MAX(most, Arena::room<size_t>(blocks + 1) + Arena::room<double>(blocks));
     for (int s = 0; s < call.steps; ++s) most = HWY_MAX(most, MemoryOf(call.step[s].kind, n, row, wide));
-    return 2 * (row + Arena::room<Index>(n)) + Arena::room<T>(blocks) + Arena::room<Index>(blocks) + most;
+    const size_t ahead = Arena::room<double>(blocks) + Arena::room<T>(blocks) + Arena::room<Index>(blocks);
+    return 2 * (row + Arena::room<Index>(n)) + Arena::room<T>(blocks) + Arena::room<Index>(blocks) + ahead + most;
   }
 
-  HWY_INLINE Chain(const T* x, size_t n, Arena memory) : x_(x), n_(n), most_blocks_(MostBlocks(n)) {
-    for (size_t k = 0; k < 2; ++k) packed_[k] = memory.take<T>(n), packed_index_[k] = memory.take<Index>(n);
-    block_max_ = memory.take<T>(most_blocks_);
-    left_blocks_ = memory.take<Index>(most_blocks_);
-    memory_ = memory;
-    Survey();
+  HWY_INLINE Chain(const T* x, size_t n, Arena memory) : Chain(x, n, &memory) { Survey(FindBlockMaxima()); }
+  // For draws of which `noise` is that of the first. It is found while the row is read: it does not depend on the scores, and
+  // the threads have nothing else to do then.
+  HWY_INLINE Chain(const T* x, size_t n, Arena memory, const DrawNoise& noise) : Chain(x, n, &memory) {
+    if (n > kFew) {
+      ahead_ = {memory_.take<double>(most_blocks_), memory_.take<T>(most_blocks_), memory_.take<Index>(most_blocks_), x};
+      Survey(BlockMaxima<true>(x, n, block_max_, ahead_, noise));
+    } else {
+      Survey(FindBlockMaxima());
+    }
   }
 
   HWY_INLINE bool exist() const { return n_ > 0; }
@@ -94,8 +100,8 @@ class Chain {
     block_begin_ = begin;
   }
 
-  HWY_NOINLINE int64_t Draw(NoiseKey key) const {
-    const DrawNoise noise(key);
+  // is_first: the noise is what was found while the row was read, if it was.
+  HWY_NOINLINE int64_t Draw(const DrawNoise& noise, bool is_first) const {
     const D64 d;
     const double inverse = 1 / temperature_;
     const auto relative = [&](T x) HWY_ATTR { return Relative(x, inverse); };
@@ -106,25 +112,31 @@ class Chain {
     }
     const size_t blocks = index_ == nullptr ? MostBlocks(n_) : blocks_;
     Arena memory = memory_;
-    double* const bounds = memory.take<double>(blocks);
-    const hn::RebindToUnsigned<D64> u;
+    const bool ahead = is_first && index_ == nullptr && x_ == ahead_.of;
+    double* const bounds = ahead ? ahead_.smallest : memory.take<double>(blocks);
     // What wins has nearly always the smallest noise of its block. A score that is read is looked at when the noise of the next
     // block is known, because reading takes as long.
-    T read = 0;
-    double smallest = 0;
-    size_t drawn = n_;
-    ForEachVector(d, blocks, [&](size_t b, size_t) HWY_ATTR {
-      const uint64_t block = index_ == nullptr ? b : index_[block_begin_[b]] / kNoiseBlock;
-      hn::Vec<hn::RebindToUnsigned<D64>> place;
-      const double next = hn::GetLane(Log(d, noise.SmallestOf(hn::Set(u, block), &place)));
-      bounds[b] = relative(block_max_[b]) - next;
+    if (ahead) {
+      ForEachVector(d, blocks, [&](size_t b, size_t) HWY_ATTR {
+        const double smallest = bounds[b];
+        bounds[b] = relative(block_max_[b]) - smallest;
+        if (ahead_.drawn[b] < n_) Consider(relative(ahead_.x[b]) - smallest, ahead_.drawn[b], best);
+      });
+    } else {
+      T read = 0;
+      double smallest = 0;
+      size_t drawn = n_;
+      ForEachVector(d, blocks, [&](size_t b, size_t) HWY_ATTR {
+        size_t next_drawn;
+        const double next = SmallestOf(noise, index_ == nullptr ? b : index_[block_begin_[b]] / kNoiseBlock, &next_drawn);
+        bounds[b] = relative(block_max_[b]) - next;
+        if (drawn < n_) Consider(relative(read) - smallest, drawn, best);
+        if (index_ != nullptr) return;
+        smallest = next, drawn = next_drawn;
+        if (drawn < n_) read = x_[drawn];
+      });
       if (drawn < n_) Consider(relative(read) - smallest, drawn, best);
-      if (index_ != nullptr) return;
-      smallest = next;
-      drawn = block * kNoiseBlock + hn::GetLane(place);
-      if (drawn < n_) read = x_[drawn];
-    });
-    if (drawn < n_) Consider(relative(read) - smallest, drawn, best);
+    }
     size_t first = blocks;
     if (index_ != nullptr) {
       // The scores with the smallest noise may be gone. The most promising block shows what can win.
@@ -159,8 +171,6 @@ class Chain {
  private:
   static constexpr size_t kFew = 256;
 
-  static HWY_INLINE size_t MostBlocks(size_t n) { return (n + kNoiseBlock - 1) / kNoiseBlock; }
-
   static size_t MemoryOf(cuda::ChainStep::Kind kind, size_t n, size_t row, size_t wide) {
     switch (kind) {
       case cuda::ChainStep::top_k:
@@ -175,6 +185,13 @@ class Chain {
       default:
         return 0;
     }
+  }
+
+  HWY_INLINE Chain(const T* x, size_t n, Arena* memory) : x_(x), n_(n), most_blocks_(MostBlocks(n)) {
+    for (size_t k = 0; k < 2; ++k) packed_[k] = memory->take<T>(n), packed_index_[k] = memory->take<Index>(n);
+    block_max_ = memory->take<T>(most_blocks_);
+    left_blocks_ = memory->take<Index>(most_blocks_);
+    memory_ = *memory;
   }
 
   struct Best {
@@ -210,8 +227,8 @@ class Chain {
     return index_ == nullptr ? HWY_MIN((block + 1) * kNoiseBlock, n_) : block_begin_[block + 1];
   }
 
-  HWY_INLINE void Survey() {
-    const bool nan = BlockMaxima();
+  HWY_INLINE bool FindBlockMaxima() { return BlockMaxima<false>(x_, n_, block_max_, ahead_, DrawNoise({})); }
+  HWY_INLINE void Survey(bool nan) {
     max_ = RowMax(D(), block_max_, most_blocks_);
     if (!nan && IsFinite(max_)) return;
     if (nan || max_ < 0) {
@@ -221,81 +238,6 @@ class Chain {
       max_ = 0;
       PackAs(T(0), [&](size_t i) HWY_ATTR { return x_[i] == kInfinity<T>; });
     }
-  }
-
-  // 16 bytes of a row.
-  struct alignas(16) Numbers {
-    T of[16 / sizeof(T)];
-  } __attribute__((may_alias));
-
-  // The larger of two, and NaN if one is NaN.
-  static HWY_INLINE T LargerOrNaN(T a, T b) {
-#ifdef __CUDA_ARCH__
-    if constexpr (sizeof(T) == 4) {
-      asm("max.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
-      return a;
-    }
-#endif
-    return b > a || b != b ? b : a;
-  }
-
-  // Finds the maximum of each block, and returns whether there is a NaN; then the maxima may be NaN.
-  HWY_NOINLINE bool BlockMaxima() {
-    const T* const x = x_;
-    const size_t n = n_, blocks = MostBlocks(n);
-    size_t nan = 0;
-    if (Team::IsOne()) {
-      for (size_t b = 0; b < blocks; ++b) {
-        T max = -kInfinity<T>;
-        for (size_t i = b * kNoiseBlock; i < HWY_MIN((b + 1) * kNoiseBlock, n); ++i) max = LargerOrNaN(max, x[i]);
-        nan += max != max, block_max_[b] = max;
-      }
-      return nan > 0;
-    }
-    // A thread reads 16 bytes at once, so a warp has one block or two; and much before it looks at the first of its numbers.
-    constexpr size_t kEach = 16 / sizeof(T), kLanes = kNoiseBlock / kEach, kAtOnce = 8;
-    const size_t step = Team::Warps() * (32 / kLanes);
-    size_t first = Team::Warp() * (32 / kLanes) + Team::Lane() / kLanes;
-    const auto tell = [&](size_t block, T max) HWY_ATTR {
-      for (unsigned mask = kLanes / 2; mask > 0; mask /= 2) max = LargerOrNaN(max, Team::FromXor(max, mask));
-      if (Team::Lane() % kLanes == 0 && block < blocks) nan += max != max, block_max_[block] = max;
-    };
-    const auto walk = [&](const auto& read) HWY_ATTR {
-      // All blocks of the warp are whole.
-      for (; (first - Team::Lane() / kLanes + (kAtOnce - 1) * step + 32 / kLanes) * kNoiseBlock <= n; first += kAtOnce * step) {
-        Numbers scores[kAtOnce];
-        ENTROPIC_UNROLL
-        for (size_t k = 0; k < kAtOnce; ++k) {
-          scores[k] = read(x + (first + k * step) * kNoiseBlock + Team::Lane() % kLanes * kEach);
-        }
-        ENTROPIC_UNROLL
-        for (size_t k = 0; k < kAtOnce; ++k) {
-          T max = scores[k].of[0];
-          ENTROPIC_UNROLL
-          for (size_t e = 1; e < kEach; ++e) max = LargerOrNaN(max, scores[k].of[e]);
-          tell(first + k * step, max);
-        }
-      }
-    };
-    if (reinterpret_cast<uintptr_t>(x) % 16 == 0) {
-      walk([](const T* from) HWY_ATTR { return *reinterpret_cast<const Numbers*>(from); });
-    } else {
-      walk([](const T* from) HWY_ATTR {
-        Numbers read;
-        ENTROPIC_UNROLL
-        for (size_t e = 0; e < kEach; ++e) read.of[e] = from[e];
-        return read;
-      });
-    }
-    ENTROPIC_ROLLED
-    for (; first - Team::Lane() / kLanes < blocks; first += step) {
-      T max = -kInfinity<T>;
-      const size_t begin = first * kNoiseBlock + Team::Lane() % kLanes * kEach;
-      for (size_t i = begin; i < HWY_MIN(begin + kEach, n); ++i) max = LargerOrNaN(max, x[i]);
-      tell(first, max);
-    }
-    Team::Barrier();
-    return Team::Sum(nan) > 0;
   }
 
   // Packs the chosen scores, unchanged or all with one value.
@@ -348,7 +290,7 @@ class Chain {
     T* const to = packed_[other_];
     ForEachVector(d, n_, [&](size_t i, size_t) HWY_ATTR { to[i] = keeps(i) ? x_[i] : -kInfinity<T>; });
     x_ = to, other_ = 1 - other_;
-    BlockMaxima();
+    FindBlockMaxima();
   }
 
   HWY_NOINLINE void Keep(Cut<T> cut) {
@@ -369,7 +311,7 @@ class Chain {
       packed_[1 - other_] = packed_[other_], packed_[other_] = free;
     }
     x_ = row.x, max_ = row.max, temperature_ = row.op.temperature;
-    if (index_ == nullptr) BlockMaxima();
+    if (index_ == nullptr) FindBlockMaxima();
   }
 
   // Each of the k blocks with the largest maxima has a score that reaches the least of these maxima. So the k largest scores
@@ -492,6 +434,7 @@ class Chain {
   Arena memory_;  // the rest of the memory
   const size_t* block_begin_ = nullptr;
   size_t blocks_ = 0;
+  NoiseAhead<T, Index> ahead_ = {};
 };
 
 }  // namespace HWY_NAMESPACE

@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(512, 1) SampleKernel(const __grid_constant__ c
   ForTeamRows(call, [&](size_t r, const Sample&, bool, Arena memory) HWY_ATTR {
     const T* const x = ReadRow<T>(call.in[0], r, n, memory);
     T* const p = call.out.data == nullptr ? nullptr : ResultRow<T>(call.out, r, n, memory);
-    Chain<T> left(x, n, memory);
+    // With steps the draw is from a few scores, whose noise is soon found.
+    Chain<T> left = kSteps || call.draws == 0 ? Chain<T>(x, n, memory) : Chain<T>(x, n, memory, DrawNoise(KeyOf(call, r, 0)));
     if constexpr (kSteps) {
       for (int s = 0; s < call.steps && left.exist(); ++s) left.Apply(call.step[s]);
     } else {
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(512, 1) SampleKernel(const __grid_constant__ c
     }
     if (left.exist()) left.FindBlocks();
     for (size_t c = 0; c < call.draws; ++c) {
-      const int64_t index = left.exist() ? left.Draw(KeyOf(call, r, c)) : -1;
+      const int64_t index = left.exist() ? left.Draw(DrawNoise(KeyOf(call, r, c)), c == 0) : -1;
       if (call.indices != nullptr && Team::Rank() == 0) call.indices[r * call.indices_stride + c] = index;
       if (p != nullptr && call.hard) {
         ForEachVector(RowTag<T>(), n, [&](size_t i, size_t) HWY_ATTR {
