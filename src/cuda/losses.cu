@@ -95,8 +95,21 @@ class LossOfRow {
     own_ = EntriesOf<S>(call.in[0], r)(t_);
   }
 
-  template <class Row>
-  HWY_INLINE void Finish(const cuda::LossCall<SoftmaxLoss>& call, float max, Row& row) const {
+  // What the loss is calculated from: the sums of the terms, without that of the class and with it.
+  struct Parts {
+    double others, total;
+    float max, own;
+    size_t row;
+
+    HWY_INLINE double Value() const {
+      const double below = own == max ? Log1pNumber(others) : LogNumber(total);
+      return static_cast<double>(max) - static_cast<double>(own) + below;
+    }
+  };
+
+  // tell(parts): called by one warp for a loss that is to be calculated.
+  template <class Row, class Tell>
+  HWY_INLINE void Finish(const cuda::LossCall<SoftmaxLoss>& call, float max, Row& row, const Tell& tell) const {
     const RowTag<float> d;
     const ExpScaled<RowTag<float>> exp(d, 1);
     const auto term = [&](float below) HWY_ATTR { return hn::GetLane(exp(d, hn::Set(d, below))); };
@@ -129,10 +142,7 @@ class LossOfRow {
       row.Write(call.out, r_, [=, this](float v, unsigned i) { return i == t_ ? of_own : v * inverse; });
     }
     // By the last warp, because the first one has added the sums.
-    if (Team::BlockRank() == 0 && Team::Thread() + 1 == Team::BlockThreads()) {
-      const double below = own_ == max ? Log1pNumber(others) : LogNumber(total);
-      call.value[r_] = static_cast<double>(max) - static_cast<double>(own_) + below;
-    }
+    if (Team::BlockRank() == 0 && Team::Thread() + 32 >= Team::BlockThreads()) tell(Parts{others, total, max, own_, r_});
   }
 
  private:
@@ -151,21 +161,36 @@ __global__ void __launch_bounds__(512, 2) ResidentSoftmaxLossKernel(const __grid
   row.Load(call.in[0], r);
   const LossOfRow loss(call, r, call.classes[r], S());
   if (Team::IsWarp()) Team::Barrier();  // dx may be x; for more than a warp the maximum has a barrier
-  loss.Finish(call, row.Max(), row);
+  loss.Finish(call, row.Max(), row, [&](const LossOfRow::Parts& parts) HWY_ATTR {
+    if (Team::Lane() == 0) call.value[r] = parts.Value();
+  });
 }
 
-// dx may be x: a row is written when all warps have told their sums.
+// dx may be x: a row is written when all warps have told their sums. All warps wait for the one that calculates losses. So it
+// calculates those of 32 rows at once, one in each thread.
 template <class S>
 __global__ void __launch_bounds__(512, 2) StreamedSoftmaxLossKernel(const __grid_constant__ cuda::LossCall<SoftmaxLoss> call) {
   StreamedRow<S> row(call.in[0], call.rows, call.cols);
   Team::Begin();
   row.Begin();
+  auto* const told = reinterpret_cast<LossOfRow::Parts*>(StreamMemory::Of().kept);
+  static_assert(32 * sizeof(LossOfRow::Parts) <= sizeof(StreamMemory::kept));
+  unsigned count = 0;
   // A class is read a row ahead: its score can only be asked for when it is here.
   int64_t next = call.classes[HWY_MIN(Team::Number(), call.rows - 1)];
   for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
     const LossOfRow loss(call, r, next, S());
-    next = call.classes[HWY_MIN(r + Team::Teams(), call.rows - 1)];
-    loss.Finish(call, row.Take(), row);
+    const size_t after = r + Team::Teams();
+    next = call.classes[HWY_MIN(after, call.rows - 1)];
+    loss.Finish(call, row.Take(), row, [&](const LossOfRow::Parts& parts) HWY_ATTR {
+      if (Team::Lane() == 0) told[count] = parts;
+      ++count;
+    });
+    if (count < 32 && after < call.rows) continue;
+    Team::WarpBarrier();
+    if (Team::Lane() < count) call.value[told[Team::Lane()].row] = told[Team::Lane()].Value();
+    Team::WarpBarrier();
+    count = 0;
   }
 }
 

@@ -161,6 +161,7 @@ struct StreamMemory {
   unsigned taken;  // by how many warps
   alignas(16) float maxima[2][kMostBlocks * kWarps];
   double sums[2][kMostBlocks];
+  alignas(16) unsigned char kept[1024];  // what a kernel keeps of its last rows
 
   static constexpr size_t kBegin = (cuda::kResidentBytes + 127) / 128 * 128;
   static HWY_INLINE StreamMemory& Of() {
