@@ -32,6 +32,18 @@ class LaneRow {
   HWY_INLINE void Load(const cuda::Rows& rows, size_t r) {
     const auto row = EntriesOf<S>(rows, r).From(first_);
     const bool whole = IsWhole();
+    if constexpr (sizeof(S) == sizeof(float)) {
+      // All numbers are on their way before the thread waits.
+      ForAll([&](unsigned j, unsigned m) HWY_ATTR {
+        const unsigned at = Offset(j, m);
+        if (whole || first_ + at < n_) {
+          Team::CopyAhead(&At(j, m), row.AddressOf(at));
+        } else {
+          At(j, m) = -kInfinity<float>;
+        }
+      });
+      return Team::AwaitCopies();
+    }
     ForBlocks([&](unsigned j) HWY_ATTR {
       float read[16];
       ENTROPIC_UNROLL
