@@ -331,7 +331,7 @@ TEST(Cuda, EntropyRowsWithALargeTopHaveTheBitsOfTheCpu) {
         const float far = i >= (n > 16384 ? 16384 : n / 8) && i % 10 < 9 ? 1000 : 0;
         x.row(0)[i] = i % 10 < 3 ? 0 : x.row(0)[i] - far;
         x.row(1)[i] = i % 10 < 3 ? 0 : x.row(1)[i];
-        x.row(2)[i] = i / 5000 == 1 ? 0 : i / 2000 == 10 ? 0.5f : x.row(2)[i];
+        x.row(2)[i] = i / 5000 == 1 ? 0 : i / 10000 == 2 && i % 16 < 4 ? 0.5f : x.row(2)[i];
       }
       const EntropyNormalize op = {.entropy = std::log(0.3 * static_cast<double>(n)) + 0.15};
       const Memory memory(cuda::memory_for<float>(op, 3, n));
