@@ -318,8 +318,8 @@ TYPED_TEST(CudaOf, EntropyRowsWithMaskedScoresHaveTheBitsOfTheCpu) {
 }
 
 // Rows whose top is too large for a sample to represent the rest; and half of the scores, none in the first block of a cluster,
-// do not matter, which the search finds out. A block packs the others; a cluster leaves the row to the other kernel. In the last
-// row most of the top is in one block, which has not enough room for it.
+// do not matter, which the search finds out. A block packs the others; a cluster leaves the row to the other kernel. In the
+// last row most of the top is in one block, which has not enough room for it.
 TEST(Cuda, EntropyRowsWithALargeTopHaveTheBitsOfTheCpu) {
   if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
   for (const std::size_t n : {9001, 16384, 40001}) {
