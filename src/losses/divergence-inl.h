@@ -238,6 +238,26 @@ HWY_INLINE V LogOfMixture(D d, V w, V rest, V z) {
   return hn::IfThenElse(near, hn::Mul(two, hn::Add(r, ArtanhTail(d, r))), far);
 }
 
+// The reference of RelativeLogRatios: y_0, and the parts of the teacher and of the student in m.
+template <class T>
+struct JsdReference {
+  double y_0;
+  T w, rest;
+
+  // The terms of both sums, of which y_0 is the quotient, from e^(x - max x) and y.
+  static HWY_INLINE void Add(V64 student, V64 y, V64* sum) {
+    const D64 d;
+    const V64 one = hn::Set(d, 1.0), most = hn::Set(d, 40.0);
+    const auto largest = hn::Eq(student, one);
+    sum[0] = hn::IfThenElseZero(largest, hn::Min(y, most));
+    sum[1] = hn::IfThenElseZero(largest, one);
+  }
+  HWY_INLINE JsdReference(double beta, const double (&sums)[2]) : y_0(sums[0] / sums[1]) {
+    const double teacher_0 = beta * ExpNumber(-y_0), m_0 = 1 - beta + teacher_0;
+    w = static_cast<T>(teacher_0 / m_0), rest = static_cast<T>((1 - beta) / m_0);
+  }
+};
+
 // dx = l, log(s/m) less its value at a reference with log s - log t = y_0. Returns <s, l>. With w the part of the teacher in m
 // at the reference,
 //   l = -log((m/s) / (m/s)_0) = -log(1 + w (e^(y_0 - y) - 1)),
@@ -251,14 +271,11 @@ HWY_NOINLINE double RelativeLogRatios(double beta, StudentAndTeacher<T> rows, T*
   const D64 wide;
   double sums[2];
   Sums(wide, rows.n, sums, [&](size_t i, size_t count, V64* sum) HWY_ATTR {
-    const V64 one = hn::Set(wide, 1.0), most = hn::Set(wide, 40.0);
-    const auto largest = hn::Eq(LoadWide(wide, rows.student.terms + i, count, T(0)), one);
-    sum[0] = hn::IfThenElseZero(largest, hn::Min(rows.ScaledLogRatios(wide, i, count), most));
-    sum[1] = hn::IfThenElseZero(largest, one);
+    JsdReference<T>::Add(LoadWide(wide, rows.student.terms + i, count, T(0)), rows.ScaledLogRatios(wide, i, count), sum);
   });
-  const double y_0 = sums[0] / sums[1];
-  const double teacher_0 = beta * ExpNumber(-y_0), m_0 = 1 - beta + teacher_0;
-  const auto w = hn::Set(d, static_cast<T>(teacher_0 / m_0)), rest = hn::Set(d, static_cast<T>((1 - beta) / m_0));
+  const JsdReference<T> reference(beta, sums);
+  const double y_0 = reference.y_0;
+  const auto w = hn::Set(d, reference.w), rest = hn::Set(d, reference.rest);
   return Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
     const auto z = FromDouble(d, i, count, [&](size_t at, size_t some) HWY_ATTR {
       return hn::Sub(hn::Set(D64(), y_0), rows.ScaledLogRatios(D64(), at, some));
@@ -269,6 +286,27 @@ HWY_NOINLINE double RelativeLogRatios(double beta, StudentAndTeacher<T> rows, T*
   });
 }
 
+// What PairRow adds up of a class: the loss; log(s/m) and 1 where the student's score is its largest, and s where s and t are
+// not nearly equal. `student` is e^(x - max x). Returns log(s/m).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V AddJsd(D d, double beta, V student, V s, V t, V y, V* sum) {
+  using T = hn::TFromD<D>;
+  const V bt = hn::Set(d, static_cast<T>(beta)), bs = hn::Set(d, static_cast<T>(1 - beta)), one = hn::Set(d, T(1));
+  const JsdTerms<D> terms(d, beta, s, t, y);
+  const auto largest = hn::Eq(student, one);
+  sum[0] = hn::MulAdd(bt, terms.of_t, hn::Mul(bs, terms.of_s));
+  sum[1] = hn::IfThenElseZero(largest, terms.log_ratio);
+  sum[2] = hn::IfThenElseZero(largest, one);
+  sum[3] = hn::IfThenElseZero(hn::Gt(hn::Abs(y), hn::Set(d, T(0.4))), s);
+  return terms.log_ratio;
+}
+
+// Whether <s, l> has too few digits, where `constant` has been subtracted from l and `apart` is sum 3 of AddJsd.
+HWY_INLINE bool JsdCancels(double constant, double apart, double mean) {
+  const double rounding = HWY_MAX(std::abs(constant), apart);
+  return !(32 * std::abs(mean) >= rounding);
+}
+
 // beta KL(t, m) + (1 - beta) KL(s, m), and its gradient (1 - beta) s (l - <s, l>), where l is log(s/m) or differs from it by a
 // constant: its value at the student's largest score, so that nothing cancels if that class has nearly all of the mass. The
 // rounding error of l is eps times that constant, and eps for the mass of classes that are not nearly equal. The largest entry
@@ -277,19 +315,14 @@ HWY_NOINLINE double RelativeLogRatios(double beta, StudentAndTeacher<T> rows, T*
 template <class T>
 HWY_INLINE double PairRow(const JsdLoss& op, const StudentAndTeacher<T>& rows, T* dx) {
   const RowTag<T> d;
-  const auto bt = hn::Set(d, static_cast<T>(op.beta)), bs = hn::Set(d, static_cast<T>(1 - op.beta)), one = hn::Set(d, T(1));
+  const auto bs = hn::Set(d, static_cast<T>(1 - op.beta));
   double sums[4];
   Sums(d, rows.n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* sum) HWY_ATTR {
     const auto y =
         FromDouble(d, i, count, [&](size_t at, size_t some) HWY_ATTR { return rows.ScaledLogRatios(D64(), at, some); });
-    const auto s = rows.student.Masses(d, i, count);
-    const JsdTerms<RowTag<T>> terms(d, op.beta, s, rows.teacher.Masses(d, i, count), y);
-    if (dx != nullptr) StoreUpTo(terms.log_ratio, d, count, dx + i);
-    const auto largest = hn::Eq(LoadUpTo(d, rows.student.terms + i, count, T(0)), one);
-    sum[0] = hn::MulAdd(bt, terms.of_t, hn::Mul(bs, terms.of_s));
-    sum[1] = hn::IfThenElseZero(largest, terms.log_ratio);
-    sum[2] = hn::IfThenElseZero(largest, one);
-    sum[3] = hn::IfThenElseZero(hn::Gt(hn::Abs(y), hn::Set(d, T(0.4))), s);
+    const auto log_ratio = AddJsd(d, op.beta, LoadUpTo(d, rows.student.terms + i, count, T(0)),
+                                  rows.student.Masses(d, i, count), rows.teacher.Masses(d, i, count), y, sum);
+    if (dx != nullptr) StoreUpTo(log_ratio, d, count, dx + i);
   });
   if (dx == nullptr) return sums[0];
   T constant = static_cast<T>(sums[1] / sums[2]);
@@ -297,8 +330,7 @@ HWY_INLINE double PairRow(const JsdLoss& op, const StudentAndTeacher<T>& rows, T
     const auto l = hn::Sub(LoadUpTo(d, dx + i, count, T(0)), hn::Set(d, constant));
     return hn::Mul(rows.student.Masses(d, i, count), l);
   });
-  const double rounding = HWY_MAX(std::abs(static_cast<double>(constant)), sums[3]);
-  if (!(32 * std::abs(mean) >= rounding)) {
+  if (JsdCancels(static_cast<double>(constant), sums[3], mean)) {
     mean = RelativeLogRatios(op.beta, rows, dx);
     constant = 0;
   }
