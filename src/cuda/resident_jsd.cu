@@ -3,6 +3,8 @@
 
 #include "src/cuda/resident_jsd.h"
 
+#include <type_traits>
+
 #include "src/cuda/lane_row-inl.h"
 #include "src/losses/divergence-inl.h"
 
@@ -33,27 +35,31 @@ class LanePair {
 
   // Returns the largest scores of this thread, without NaN. Scores beyond the end are -inf, so that their terms are 0.
   HWY_INLINE Neighbours<S> Load(const cuda::Rows& x_rows, const cuda::Rows& target_rows, size_t r) const {
-    const auto x = EntriesOf<S>(x_rows, r).From(first_), target = EntriesOf<S>(target_rows, r).From(first_);
     const S absent = static_cast<S>(-kInfinity<float>);
     Neighbours<S> max = {{absent, absent}};
-    ENTROPIC_ROLLED
-    for (unsigned j = 0; j < halves_; ++j) {
+    ForHalves([&](unsigned j, auto whole) HWY_ATTR {
+      const unsigned first = first_ + 512 * j;
+      const auto x = EntriesOf<S>(x_rows, r).From(first), target = EntriesOf<S>(target_rows, r).From(first);
       Neighbours<S> read[16];
       ENTROPIC_UNROLL
       for (unsigned m = 0; m < 16; ++m) {
-        const unsigned at = Offset(16 * j + m);
-        const bool exists = whole_ || first_ + at < n_;
-        read[m] = {{exists ? x.AsStored(at) : absent, exists ? target.AsStored(at) : absent}};
+        const bool exists = whole() || first + 16 * m < n_;
+        read[m] = {{exists ? x.AsStored(16 * m) : absent, exists ? target.AsStored(16 * m) : absent}};
       }
       ENTROPIC_UNROLL
       for (unsigned m = 0; m < 16; ++m) max = EntriesOf<S>::LargerOf(read[m], max), pairs_[32 * (16 * j + m)] = read[m];
-    }
+    });
     return max;
   }
 
   // Number k of 32 of this thread.
-  HWY_INLINE V Student(unsigned k) const { return hn::Set(D(), EntriesOf<S>::Widened(pairs_[32 * k].of[0])); }
-  HWY_INLINE V Teacher(unsigned k) const { return hn::Set(D(), EntriesOf<S>::Widened(pairs_[32 * k].of[1])); }
+  struct Scores {
+    V x, target;
+  };
+  HWY_INLINE Scores ScoresAt(unsigned k) const {
+    const Neighbours<S> both = pairs_[32 * k];
+    return {hn::Set(D(), EntriesOf<S>::Widened(both.of[0])), hn::Set(D(), EntriesOf<S>::Widened(both.of[1]))};
+  }
   HWY_INLINE float& TeacherTerm(unsigned k) const { return floats_[32 * k]; }
   HWY_INLINE float& LogRatio(unsigned k) const { return floats_[32 * k]; }
   HWY_INLINE float& StudentTerm(unsigned k) const { return floats_[kOfWarp + 32 * k]; }
@@ -100,20 +106,30 @@ class LanePair {
   // Writes of(k) for each number k.
   template <class Of>
   HWY_INLINE void Write(const cuda::Rows& rows, size_t r, const Of& of) const {
-    const auto row = EntriesOf<S>(rows, r).From(first_);
-    ENTROPIC_ROLLED
-    for (unsigned first = 0; first < 16 * halves_; first += 8) {
+    ForHalves([&](unsigned j, auto whole) HWY_ATTR {
+      const unsigned first = first_ + 512 * j;
+      const auto row = EntriesOf<S>(rows, r).From(first);
       ENTROPIC_UNROLL
-      for (unsigned k = first; k < first + 8; ++k) {
-        if (whole_ || first_ + Offset(k) < n_) row.Put(Offset(k), hn::GetLane(of(k)));
+      for (unsigned m = 0; m < 16; ++m) {
+        if (whole() || first + 16 * m < n_) row.Put(16 * m, hn::GetLane(of(16 * j + m)));
       }
-    }
+    });
   }
 
  private:
   static constexpr unsigned kGroup = static_cast<unsigned>(cuda::kGroup);
 
-  static constexpr unsigned Offset(unsigned k) { return 16 * k + k / 16 * 256; }
+  // Calls visit(j, whole) for each half. whole() is a constant: no number of the warp is beyond the end.
+  template <class Visit>
+  HWY_INLINE void ForHalves(const Visit& visit) const {
+    if (whole_) {
+      ENTROPIC_ROLLED
+      for (unsigned j = 0; j < 2; ++j) visit(j, std::true_type());
+    } else {
+      ENTROPIC_ROLLED
+      for (unsigned j = 0; j < halves_; ++j) visit(j, std::false_type());
+    }
+  }
 
   unsigned warp_, n_, first_, halves_;  // halves_: how many of the warp's two pairs of blocks there are
   bool whole_;                          // no number of the warp is beyond the end
@@ -127,21 +143,28 @@ struct JsdRatio {
   double of_x, of_target;  // the maxima, or if they are near the two parts of the maxima's difference
   double level;
 
-  HWY_INLINE V64 operator()(hn::Vec<RowTag<float>> narrow_x, hn::Vec<RowTag<float>> narrow_target) const {
+  // NaN where both scores are absent. Where one is, y is infinite, and not a number that is infinite only as a float.
+  template <bool kNear>
+  HWY_INLINE V64 Of(hn::Vec<RowTag<float>> narrow_x, hn::Vec<RowTag<float>> narrow_target) const {
     const D64 d;
     const V64 x = hn::PromoteTo(d, narrow_x), target = hn::PromoteTo(d, narrow_target);
     const V64 a = hn::Set(d, of_x), b = hn::Set(d, of_target);
-    V64 apart;
-    if (near) {
-      NearSoftmaxTerms terms = {ExactDifference(a, b)};
-      terms.of_maxima.high = a, terms.of_maxima.low = b;
-      apart = terms.Relative(x, target);
-    } else {
-      apart = hn::Sub(hn::Sub(x, a), hn::Sub(target, b));
-    }
-    // NaN where both are absent, from which this is as much as the difference of two lowest numbers. Where only one is, the
-    // infinite difference is as good as such a number, because both are infinite as floats.
-    return hn::Sub(hn::IfThenZeroElse(hn::IsNaN(apart), apart), hn::Set(d, level));
+    const V64 apart = kNear ? NearSoftmaxTerms{a, b}.Relative(x, target) : hn::Sub(hn::Sub(x, a), hn::Sub(target, b));
+    return hn::Sub(apart, hn::Set(d, level));
+  }
+  // y of both absent.
+  HWY_INLINE V64 OfAbsent() const { return hn::Sub(hn::Zero(D64()), hn::Set(D64(), level)); }
+
+  template <class Scores>
+  HWY_INLINE V64 Wide(const Scores& scores) const {
+    const V64 y = near ? Of<true>(scores.x, scores.target) : Of<false>(scores.x, scores.target);
+    return hn::IfThenElse(hn::IsNaN(y), OfAbsent(), y);
+  }
+  template <bool kNear, class Scores>
+  HWY_INLINE hn::Vec<RowTag<float>> Narrow(const Scores& scores) const {
+    const RowTag<float> d;
+    const auto y = hn::DemoteTo(d, Of<kNear>(scores.x, scores.target));
+    return hn::IfThenElse(hn::IsNaN(y), hn::DemoteTo(d, OfAbsent()), y);
   }
 };
 
@@ -315,13 +338,13 @@ __global__ void __launch_bounds__(544, 1)
   const V max[2] = {hn::Set(d, found.max[0]), hn::Set(d, found.max[1])};
   const auto student_term = [&](unsigned k) HWY_ATTR {
     if constexpr (Pair::kKeepsStudent) return hn::Set(d, pair.StudentTerm(k));
-    return exp(d, hn::Sub(pair.Student(k), max[0]));
+    return exp(d, hn::Sub(pair.ScoresAt(k).x, max[0]));
   };
   step(
       [&] {
         pair.template Add<2, true, float>([&](unsigned k, V* terms) HWY_ATTR {
-          terms[0] = exp(d, hn::Sub(pair.Student(k), max[0]));
-          terms[1] = exp(d, hn::Sub(pair.Teacher(k), max[1]));
+          const auto scores = pair.ScoresAt(k);
+          terms[0] = exp(d, hn::Sub(scores.x, max[0])), terms[1] = exp(d, hn::Sub(scores.target, max[1]));
           if constexpr (Pair::kKeepsStudent) pair.StudentTerm(k) = hn::GetLane(terms[0]);
           pair.TeacherTerm(k) = hn::GetLane(terms[1]);
         });
@@ -338,25 +361,25 @@ __global__ void __launch_bounds__(544, 1)
           pair.template Add<1, false, double>([&](unsigned k, V64* terms) HWY_ATTR {
             const V64 s = hn::Mul(hn::PromoteTo(wide, student_term(k)), hn::PromoteTo(wide, inverse_s));
             const V64 t = hn::Mul(hn::Set(wide, pair.TeacherTerm(k)), hn::PromoteTo(wide, inverse_t));
-            terms[0] = NearSoftmaxTerms::Excess(ratio(pair.Student(k), pair.Teacher(k)), s, t, level);
+            terms[0] = NearSoftmaxTerms::Excess(ratio.Wide(pair.ScoresAt(k)), s, t, level);
           });
         },
         [&] { finder.TakeExcess(); });
   }
 
   const JsdRatio ratio = found.ratio;
-  step(
-      [&] {
-        pair.template Add<4, false, float>([&](unsigned k, V* terms) HWY_ATTR {
-          const V y = hn::DemoteTo(d, ratio(pair.Student(k), pair.Teacher(k)));
-          const V student = student_term(k), t = hn::Mul(hn::Set(d, pair.TeacherTerm(k)), inverse_t);
-          pair.LogRatio(k) = hn::GetLane(AddJsd(d, op.beta, student, hn::Mul(student, inverse_s), t, y, terms));
-        });
-      },
-      [&] {
-        const double value = finder.TakeLoss();
-        if (writes) call.value[r] = value, done[r] = true;
-      });
+  const auto add_losses = [&](auto near) HWY_ATTR {
+    pair.template Add<4, false, float>([&](unsigned k, V* terms) HWY_ATTR {
+      const V y = ratio.Narrow<near()>(pair.ScoresAt(k));
+      const V student = student_term(k), t = hn::Mul(hn::Set(d, pair.TeacherTerm(k)), inverse_t);
+      pair.LogRatio(k) = hn::GetLane(AddJsd(d, op.beta, student, hn::Mul(student, inverse_s), t, y, terms));
+    });
+  };
+  step([&] { ratio.near ? add_losses(std::true_type()) : add_losses(std::false_type()); },
+       [&] {
+         const double value = finder.TakeLoss();
+         if (writes) call.value[r] = value, done[r] = true;
+       });
   if (call.out.data == nullptr) return;
 
   step(
@@ -372,7 +395,7 @@ __global__ void __launch_bounds__(544, 1)
     step(
         [&] {
           pair.template Add<2, false, double>([&](unsigned k, V64* terms) HWY_ATTR {
-            JsdReference<float>::Add(hn::PromoteTo(wide, student_term(k)), ratio(pair.Student(k), pair.Teacher(k)), terms);
+            JsdReference<float>::Add(hn::PromoteTo(wide, student_term(k)), ratio.Wide(pair.ScoresAt(k)), terms);
           });
         },
         [&] { finder.TakeReference(); });
@@ -381,7 +404,7 @@ __global__ void __launch_bounds__(544, 1)
           const V w = hn::Set(d, found.w), rest = hn::Set(d, found.rest);
           const V64 y_0 = hn::Set(wide, found.y_0);
           pair.template Add<1, false, float>([&](unsigned k, V* terms) HWY_ATTR {
-            const V z = hn::DemoteTo(d, hn::Sub(y_0, ratio(pair.Student(k), pair.Teacher(k))));
+            const V z = hn::DemoteTo(d, hn::Sub(y_0, ratio.Wide(pair.ScoresAt(k))));
             const V l = hn::Neg(LogOfMixture(d, w, rest, z));
             pair.LogRatio(k) = hn::GetLane(l);
             terms[0] = hn::Mul(hn::Mul(student_term(k), inverse_s), l);

@@ -203,12 +203,13 @@ struct JsdTerms {
     const auto ahead = hn::Ge(y, hn::Zero(d));
     const V p = hn::IfThenElse(ahead, s, t);
     const V w_p = hn::IfThenElse(ahead, of_student, of_teacher), w_q = hn::IfThenElse(ahead, of_teacher, of_student);
-    const V a = hn::Min(hn::Abs(y), hn::Set(d, kVanishes<T>)), minus_a = hn::Neg(a), e = Exp(d, minus_a);
+    const V a = hn::Min(hn::Abs(y), hn::Set(d, kVanishes<T>)), minus_a = hn::Neg(a);
+    const V e = ExpOfClamped(d, ClampForExp(d, minus_a));
     const V fallen = hn::Neg(Expm1(d, minus_a, e)), u = hn::Neg(hn::Mul(w_q, fallen)), e_v = hn::Mul(w_p, fallen);
-    const V log_u = Log(d, hn::MulAdd(w_q, e, w_p)), log_v = hn::Add(log_u, a);
+    const V log_u = LogOfMean(d, hn::MulAdd(w_q, e, w_p)), log_v = hn::Add(log_u, a);
     const auto near_u = hn::Le(hn::Neg(u), half), near_v = hn::Le(e_v, hn::Mul(half, e));
-    const V r_u = hn::IfThenElseZero(near_u, hn::Div(u, hn::Add(two, u))), tail_u = ArtanhTail(d, r_u);
-    const V r_v = hn::IfThenElseZero(near_v, hn::Div(e_v, hn::MulAdd(two, e, e_v))), tail_v = ArtanhTail(d, r_v);
+    const V r_u = hn::IfThenElseZero(near_u, DivInRange(u, hn::Add(two, u))), tail_u = ArtanhTail(d, r_u);
+    const V r_v = hn::IfThenElseZero(near_v, DivInRange(e_v, hn::MulAdd(two, e, e_v))), tail_v = ArtanhTail(d, r_v);
     const V of_p = hn::Mul(p, hn::IfThenElse(near_u, hn::NegMulAdd(two, tail_u, hn::Mul(u, r_u)), hn::Sub(u, log_u)));
     const V of_q = hn::Mul(
         p, hn::IfThenElse(near_v, hn::NegMulAdd(hn::Mul(two, e), tail_v, hn::Mul(e_v, r_v)), hn::NegMulAdd(e, log_v, e_v)));
@@ -217,6 +218,13 @@ struct JsdTerms {
     const V of_u = hn::IfThenElse(near_u, hn::Mul(two, hn::Add(r_u, tail_u)), log_u);
     const V of_v = hn::IfThenElse(near_v, hn::Mul(two, hn::Add(r_v, tail_v)), log_v);
     log_ratio = hn::Neg(hn::IfThenElse(ahead, of_u, of_v));
+  }
+
+ private:
+  // log M: with weights that fit float, M is a normal number there; in float64 it may be subnormal.
+  static HWY_INLINE hn::Vec<D> LogOfMean(D d, hn::Vec<D> mean) {
+    if constexpr (sizeof(hn::TFromD<D>) == 4) return LogOfNormal(d, mean);
+    return Log(d, mean);
   }
 };
 

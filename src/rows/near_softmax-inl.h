@@ -29,12 +29,12 @@ struct ExactDifference {
 
 // What LogRatiosOfNearSoftmax needs of a score of both rows.
 struct NearSoftmaxTerms {
-  ExactDifference of_maxima;
+  V64 high, low;  // max x - max y
 
   // (x - y) - (max x - max y), NaN where both are absent.
   HWY_INLINE V64 Relative(V64 x, V64 y) const {
     const ExactDifference apart(x, y);
-    return hn::Add(hn::Sub(apart.high, of_maxima.high), hn::Sub(apart.low, of_maxima.low));
+    return hn::Add(hn::Sub(apart.high, high), hn::Sub(apart.low, low));
   }
   // t (e^d - 1). t e^d = s e^(sums apart), whose last factor is level_of_s, also if e^d overflows or underflows.
   static HWY_INLINE V64 Excess(V64 di, V64 s, V64 t, V64 level_of_s) {
@@ -58,9 +58,10 @@ HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* 
   if (!(std::abs(sums_apart) < 0.0625)) return false;
   const D64 d;
   const RowTag<T> narrow;
-  const NearSoftmaxTerms terms = {ExactDifference(hn::Set(d, static_cast<double>(RowMax(narrow, x, n))),
-                                                  hn::Set(d, static_cast<double>(RowMax(narrow, y, n))))};
-  if (!IsFinite(hn::GetLane(terms.of_maxima.high))) return false;
+  const ExactDifference of_maxima(hn::Set(d, static_cast<double>(RowMax(narrow, x, n))),
+                                  hn::Set(d, static_cast<double>(RowMax(narrow, y, n))));
+  if (!IsFinite(hn::GetLane(of_maxima.high))) return false;
+  const NearSoftmaxTerms terms = {of_maxima.high, of_maxima.low};
   const V64 factor = hn::Set(d, temperature), absent = hn::Set(d, -kInfinity<double>);
   const V64 level_of_s = hn::Set(d, ExpNumber(sums_apart));
   const double excess = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
