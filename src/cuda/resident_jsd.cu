@@ -424,9 +424,9 @@ __global__ void __launch_bounds__(544, 1)
 
 namespace cuda {
 
-static std::size_t room(std::size_t bytes) { return (bytes + 127) / 128 * 128; }
-
-std::size_t memory_of_jsd(std::size_t rows, std::size_t n) { return n <= 1024 || n > kGroup * kMostGroups ? 0 : room(rows); }
+std::size_t memory_of_jsd(std::size_t rows, std::size_t n) {
+  return n <= 1024 || n > kGroup * kMostGroups ? 0 : HWY_NAMESPACE::Arena::room<std::uint8_t>(rows);
+}
 
 void launch_jsd(LossCall<JsdLoss>& call, Stream stream) {
   using namespace HWY_NAMESPACE;
@@ -436,7 +436,7 @@ void launch_jsd(LossCall<JsdLoss>& call, Stream stream) {
   if (bytes > shared_memory_of(512)) return;
   use_resident(call, [&](auto entry, auto) {
     std::uint8_t* const done = call.memory;
-    call.done = done, call.memory += room(call.rows);
+    call.done = done, call.memory += memory_of_jsd(call.rows, call.cols);
     launch_as(shape, call.rows, bytes, ResidentJsdKernel<decltype(entry)>, call, stream, done);
   });
 }
