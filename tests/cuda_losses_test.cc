@@ -189,6 +189,79 @@ TYPED_TEST(CudaLosses, RowsInRegistersHaveTheBitsOfTheCpu) {
   }
 }
 
+// jsd_loss: rows that stay in shared memory. Those of scores(); nearly equal ones; equal ones; rows whose student, teacher or
+// both are sure of a class, with and without absent scores; and one whose differences need more than 53 bits.
+template <class T>
+struct JsdRows {
+  static constexpr std::size_t kAdded = 9;
+  JsdRows(std::size_t n, std::size_t gap) : x(9 + kAdded, n, gap), target(9 + kAdded, n, gap) {
+    const Grid<T> some = scores<T>(n, static_cast<unsigned>(n)), others = scores<T>(n, static_cast<unsigned>(n) + 1);
+    const auto at = [&](Grid<T>& grid, std::size_t r, std::size_t i, float v) { grid.row(r)[i] = T(v); };
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto normal = [&](const Grid<T>& grid, std::size_t r) {
+        return static_cast<float>(grid.numbers[r * grid.stride + i]);
+      };
+      for (std::size_t r = 0; r < 9; ++r) at(x, r, i, normal(some, r)), at(target, r, i, normal(others, r < 4 ? 0 : r));
+      const float a = normal(some, 0), b = normal(others, 0);
+      at(x, 9, i, a), at(target, 9, i, a * (1 + (i % 16 == 0 ? 0x1p-7f : 0)));
+      at(x, 10, i, a), at(target, 10, i, a);
+      const bool none = i % 9 == 3 && i != n / 2;
+      at(x, 11, i, i == n / 2 ? 40.0f : none ? -INFINITY : a), at(target, 11, i, none ? -INFINITY : b);
+      at(x, 12, i, a), at(target, 12, i, i == n / 2 ? 40.0f : b);
+      at(x, 13, i, i == n - 1 ? 30.0f : a), at(target, 13, i, i == n - 1 ? 28.0f : b);
+      at(x, 14, i, i % 5 == 0 ? -INFINITY : a), at(target, 14, i, i % 5 == 0 || i % 3 == 0 ? -INFINITY : a);
+      at(x, 15, i, i == 7 ? 100.0f : none ? -INFINITY : a - 100), at(target, 15, i, i == 7 ? 100.0f : none ? -INFINITY : b);
+      at(x, 16, i, i % 7 == 0 ? 10.0f : 0.0f), at(target, 16, i, i % 7 == 0 ? -INFINITY : a);
+      at(x, 17, i, 1), at(target, 17, i, a * 1e-12f);
+    }
+    at(target, 3, n / 2, INFINITY);
+    for (const std::size_t r : {4, 14}) at(x, r, 0, 2), at(target, r, 0, 2);
+  }
+  Grid<T> x, target;
+};
+
+TYPED_TEST(CudaLosses, JsdRowsInSharedMemoryHaveTheBitsOfTheCpu) {
+  using T = TypeParam;
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  if constexpr (sizeof(T) < 8) {
+    compared = 0;
+    unsigned turn = 0;
+    for (const std::size_t n : {1025, 2043, 16384, 16387, 20000, 32768}) {
+      if (kIsHalf<T> && (n == 2043 || n == 16387)) continue;
+      const Forced forced(kByLength, ++turn % 2 == 0);
+      JsdRows<T> rows(n, turn % 3);
+      const double betas[] = {0.5, 0.1, 0.9};
+      const JsdLoss op = {.beta = betas[turn % 3]};
+      std::vector<double> of_rows(rows.x.rows);
+      for (std::size_t r = 0; r < of_rows.size(); ++r) of_rows[r] = r == 5 ? 1e-20 : betas[r % 3];
+      const PerRow beta = {"beta", of_rows};
+      const std::span<const PerRow> per_row(&beta, n == 2043 || n == 20000);
+      const Memory memory(cuda::memory_for<T>(op, rows.x.rows, n));
+      std::vector<double> value_host(rows.x.rows), value_device(rows.x.rows), alone(rows.x.rows);
+      Grid<T> host(rows.x.rows, n), device = host;
+      const std::string what = "jsd_loss of " + std::to_string(n);
+      loss<T>(op, rows.x, rows.target, value_host, host, per_row);
+      cuda::loss<T>(op, rows.x, rows.target, alone, {}, memory, {}, per_row);
+      expect_same(alone, value_host, what + ", without a gradient");
+      cuda::loss<T>(op, rows.x, rows.target, value_device, device, memory, {}, per_row);
+      expect_same(value_device, value_host, what);
+      expect_same(device.numbers, host.numbers, what + ", gradient");
+      // The workspace begins with what the kernel has done; the others are rows without a finite maximum, NaN, and beta.
+      for (std::size_t r = 0; r < rows.x.rows; ++r) {
+        const bool left = (r >= 1 && r <= 3) || (r == 5 && !per_row.empty());
+        EXPECT_EQ(static_cast<int>(memory.data.get()[r]), left ? 0 : 1) << what << ", row " << r;
+      }
+      if (n < 3000) {
+        cuda::loss<T>(op, rows.x, rows.target, value_device, rows.x, memory, {}, per_row);
+        for (std::size_t r = 0; r < rows.x.rows; ++r) std::copy_n(rows.x.row(r), n, device.row(r));
+        expect_same(device.numbers, host.numbers, what + ", in place");
+      }
+      if (testing::Test::HasFailure()) return;
+    }
+    std::printf("%zu numbers compared\n", compared);
+  }
+}
+
 // Rows that the host would refuse, but only the device sees.
 TEST(CudaLosses, TargetsThatAreNoneAreNaN) {
   const Grid<float> x = scores<float>(20, 5);

@@ -174,12 +174,13 @@ class LaneRow {
   float* mine_;
 };
 
-// By the first warp, after a barrier behind LaneRow's sums: the sums of all. `least` becomes the least of the blocks' leasts.
-template <size_t K>
+// By the first warp, after a barrier behind LaneRow's sums: the sums of all, of terms of type T. `least` becomes the least of
+// the blocks' leasts.
+template <class T = float, size_t K>
 HWY_INLINE void CollectSums(unsigned n, double (&sums)[K], float* least, Exchanges& exchanges) {
   const unsigned half = Team::Lane() / 16, lane = Team::Lane() % 16, group = static_cast<unsigned>(cuda::kGroup);
   const unsigned first = Team::BlockRank() * group, blocks = (HWY_MIN(n - first, group) + 255) / 256;
-  const float* const partial = reinterpret_cast<const float*>(Team::Shared().partial);
+  const T* const partial = reinterpret_cast<const T*>(Team::Shared().partial);
   // Two sums are added at once, by half a warp each, and so are all pairs of them: each sum waits for its own terms alone.
   constexpr size_t kPairs = (K + 1) / 2;
   double totals[kPairs] = {};

@@ -1,6 +1,7 @@
 // Kernels of the losses, each with its gradient in the same pass.
 
 #include "src/cuda/losses-inl.h"
+#include "src/cuda/resident_jsd.h"
 #include "src/cuda/streamed-inl.h"
 
 namespace entropic::inline ENTROPIC_ABI {
@@ -201,7 +202,8 @@ namespace cuda {
 template <class Op, class T>
 std::size_t LossKernels<Op, T>::memory(std::size_t rows, std::size_t n) {
   const std::size_t team = HWY_NAMESPACE::TeamMemoryOfLosses<T>(n);
-  return std::max(memory_of_grid(rows, n, team, false), memory_of_grid(rows, n, team, true));
+  const std::size_t of_teams = std::max(memory_of_grid(rows, n, team, false), memory_of_grid(rows, n, team, true));
+  return of_teams + (std::is_same_v<Op, JsdLoss> && sizeof(T) == 4 ? memory_of_jsd(rows, n) : 0);
 }
 
 // One thread has each short row of softmax_loss against classes, because these sums have their own order.
@@ -225,6 +227,7 @@ void LossKernels<Op, T>::run(LossCall<Op> call, Stream stream) {
       }
     }
   }
+  if constexpr (std::is_same_v<Op, JsdLoss> && sizeof(T) == 4) launch_jsd(call, stream);
   launch(LossKernel<Op, T, false>, call, false, stream);
 }
 

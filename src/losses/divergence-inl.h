@@ -203,12 +203,13 @@ struct JsdTerms {
     const auto ahead = hn::Ge(y, hn::Zero(d));
     const V p = hn::IfThenElse(ahead, s, t);
     const V w_p = hn::IfThenElse(ahead, of_student, of_teacher), w_q = hn::IfThenElse(ahead, of_teacher, of_student);
-    const V a = hn::Min(hn::Abs(y), hn::Set(d, kVanishes<T>)), minus_a = hn::Neg(a), e = Exp(d, minus_a);
+    const V a = hn::Min(hn::Abs(y), hn::Set(d, kVanishes<T>)), minus_a = hn::Neg(a);
+    const V e = ExpOfClamped(d, ClampForExp(d, minus_a));
     const V fallen = hn::Neg(Expm1(d, minus_a, e)), u = hn::Neg(hn::Mul(w_q, fallen)), e_v = hn::Mul(w_p, fallen);
-    const V log_u = Log(d, hn::MulAdd(w_q, e, w_p)), log_v = hn::Add(log_u, a);
+    const V log_u = LogOfMean(d, hn::MulAdd(w_q, e, w_p)), log_v = hn::Add(log_u, a);
     const auto near_u = hn::Le(hn::Neg(u), half), near_v = hn::Le(e_v, hn::Mul(half, e));
-    const V r_u = hn::IfThenElseZero(near_u, hn::Div(u, hn::Add(two, u))), tail_u = ArtanhTail(d, r_u);
-    const V r_v = hn::IfThenElseZero(near_v, hn::Div(e_v, hn::MulAdd(two, e, e_v))), tail_v = ArtanhTail(d, r_v);
+    const V r_u = hn::IfThenElseZero(near_u, DivInRange(u, hn::Add(two, u))), tail_u = ArtanhTail(d, r_u);
+    const V r_v = hn::IfThenElseZero(near_v, DivInRange(e_v, hn::MulAdd(two, e, e_v))), tail_v = ArtanhTail(d, r_v);
     const V of_p = hn::Mul(p, hn::IfThenElse(near_u, hn::NegMulAdd(two, tail_u, hn::Mul(u, r_u)), hn::Sub(u, log_u)));
     const V of_q = hn::Mul(
         p, hn::IfThenElse(near_v, hn::NegMulAdd(hn::Mul(two, e), tail_v, hn::Mul(e_v, r_v)), hn::NegMulAdd(e, log_v, e_v)));
@@ -217,6 +218,13 @@ struct JsdTerms {
     const V of_u = hn::IfThenElse(near_u, hn::Mul(two, hn::Add(r_u, tail_u)), log_u);
     const V of_v = hn::IfThenElse(near_v, hn::Mul(two, hn::Add(r_v, tail_v)), log_v);
     log_ratio = hn::Neg(hn::IfThenElse(ahead, of_u, of_v));
+  }
+
+ private:
+  // log M: with weights that fit float, M is a normal number there; in float64 it may be subnormal.
+  static HWY_INLINE hn::Vec<D> LogOfMean(D d, hn::Vec<D> mean) {
+    if constexpr (sizeof(hn::TFromD<D>) == 4) return LogOfNormal(d, mean);
+    return Log(d, mean);
   }
 };
 
@@ -238,6 +246,26 @@ HWY_INLINE V LogOfMixture(D d, V w, V rest, V z) {
   return hn::IfThenElse(near, hn::Mul(two, hn::Add(r, ArtanhTail(d, r))), far);
 }
 
+// The reference of RelativeLogRatios: y_0, and the parts of the teacher and of the student in m.
+template <class T>
+struct JsdReference {
+  double y_0;
+  T w, rest;
+
+  // The terms of both sums, of which y_0 is the quotient, from e^(x - max x) and y.
+  static HWY_INLINE void Add(V64 student, V64 y, V64* sum) {
+    const D64 d;
+    const V64 one = hn::Set(d, 1.0), most = hn::Set(d, 40.0);
+    const auto largest = hn::Eq(student, one);
+    sum[0] = hn::IfThenElseZero(largest, hn::Min(y, most));
+    sum[1] = hn::IfThenElseZero(largest, one);
+  }
+  HWY_INLINE JsdReference(double beta, const double (&sums)[2]) : y_0(sums[0] / sums[1]) {
+    const double teacher_0 = beta * ExpNumber(-y_0), m_0 = 1 - beta + teacher_0;
+    w = static_cast<T>(teacher_0 / m_0), rest = static_cast<T>((1 - beta) / m_0);
+  }
+};
+
 // dx = l, log(s/m) less its value at a reference with log s - log t = y_0. Returns <s, l>. With w the part of the teacher in m
 // at the reference,
 //   l = -log((m/s) / (m/s)_0) = -log(1 + w (e^(y_0 - y) - 1)),
@@ -251,14 +279,11 @@ HWY_NOINLINE double RelativeLogRatios(double beta, StudentAndTeacher<T> rows, T*
   const D64 wide;
   double sums[2];
   Sums(wide, rows.n, sums, [&](size_t i, size_t count, V64* sum) HWY_ATTR {
-    const V64 one = hn::Set(wide, 1.0), most = hn::Set(wide, 40.0);
-    const auto largest = hn::Eq(LoadWide(wide, rows.student.terms + i, count, T(0)), one);
-    sum[0] = hn::IfThenElseZero(largest, hn::Min(rows.ScaledLogRatios(wide, i, count), most));
-    sum[1] = hn::IfThenElseZero(largest, one);
+    JsdReference<T>::Add(LoadWide(wide, rows.student.terms + i, count, T(0)), rows.ScaledLogRatios(wide, i, count), sum);
   });
-  const double y_0 = sums[0] / sums[1];
-  const double teacher_0 = beta * ExpNumber(-y_0), m_0 = 1 - beta + teacher_0;
-  const auto w = hn::Set(d, static_cast<T>(teacher_0 / m_0)), rest = hn::Set(d, static_cast<T>((1 - beta) / m_0));
+  const JsdReference<T> reference(beta, sums);
+  const double y_0 = reference.y_0;
+  const auto w = hn::Set(d, reference.w), rest = hn::Set(d, reference.rest);
   return Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
     const auto z = FromDouble(d, i, count, [&](size_t at, size_t some) HWY_ATTR {
       return hn::Sub(hn::Set(D64(), y_0), rows.ScaledLogRatios(D64(), at, some));
@@ -269,6 +294,27 @@ HWY_NOINLINE double RelativeLogRatios(double beta, StudentAndTeacher<T> rows, T*
   });
 }
 
+// What PairRow adds up of a class: the loss; log(s/m) and 1 where the student's score is its largest, and s where s and t are
+// not nearly equal. `student` is e^(x - max x). Returns log(s/m).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V AddJsd(D d, double beta, V student, V s, V t, V y, V* sum) {
+  using T = hn::TFromD<D>;
+  const V bt = hn::Set(d, static_cast<T>(beta)), bs = hn::Set(d, static_cast<T>(1 - beta)), one = hn::Set(d, T(1));
+  const JsdTerms<D> terms(d, beta, s, t, y);
+  const auto largest = hn::Eq(student, one);
+  sum[0] = hn::MulAdd(bt, terms.of_t, hn::Mul(bs, terms.of_s));
+  sum[1] = hn::IfThenElseZero(largest, terms.log_ratio);
+  sum[2] = hn::IfThenElseZero(largest, one);
+  sum[3] = hn::IfThenElseZero(hn::Gt(hn::Abs(y), hn::Set(d, T(0.4))), s);
+  return terms.log_ratio;
+}
+
+// Whether <s, l> has too few digits, where `constant` has been subtracted from l and `apart` is sum 3 of AddJsd.
+HWY_INLINE bool JsdCancels(double constant, double apart, double mean) {
+  const double rounding = HWY_MAX(std::abs(constant), apart);
+  return !(32 * std::abs(mean) >= rounding);
+}
+
 // beta KL(t, m) + (1 - beta) KL(s, m), and its gradient (1 - beta) s (l - <s, l>), where l is log(s/m) or differs from it by a
 // constant: its value at the student's largest score, so that nothing cancels if that class has nearly all of the mass. The
 // rounding error of l is eps times that constant, and eps for the mass of classes that are not nearly equal. The largest entry
@@ -277,19 +323,14 @@ HWY_NOINLINE double RelativeLogRatios(double beta, StudentAndTeacher<T> rows, T*
 template <class T>
 HWY_INLINE double PairRow(const JsdLoss& op, const StudentAndTeacher<T>& rows, T* dx) {
   const RowTag<T> d;
-  const auto bt = hn::Set(d, static_cast<T>(op.beta)), bs = hn::Set(d, static_cast<T>(1 - op.beta)), one = hn::Set(d, T(1));
+  const auto bs = hn::Set(d, static_cast<T>(1 - op.beta));
   double sums[4];
   Sums(d, rows.n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* sum) HWY_ATTR {
     const auto y =
         FromDouble(d, i, count, [&](size_t at, size_t some) HWY_ATTR { return rows.ScaledLogRatios(D64(), at, some); });
-    const auto s = rows.student.Masses(d, i, count);
-    const JsdTerms<RowTag<T>> terms(d, op.beta, s, rows.teacher.Masses(d, i, count), y);
-    if (dx != nullptr) StoreUpTo(terms.log_ratio, d, count, dx + i);
-    const auto largest = hn::Eq(LoadUpTo(d, rows.student.terms + i, count, T(0)), one);
-    sum[0] = hn::MulAdd(bt, terms.of_t, hn::Mul(bs, terms.of_s));
-    sum[1] = hn::IfThenElseZero(largest, terms.log_ratio);
-    sum[2] = hn::IfThenElseZero(largest, one);
-    sum[3] = hn::IfThenElseZero(hn::Gt(hn::Abs(y), hn::Set(d, T(0.4))), s);
+    const auto log_ratio = AddJsd(d, op.beta, LoadUpTo(d, rows.student.terms + i, count, T(0)),
+                                  rows.student.Masses(d, i, count), rows.teacher.Masses(d, i, count), y, sum);
+    if (dx != nullptr) StoreUpTo(log_ratio, d, count, dx + i);
   });
   if (dx == nullptr) return sums[0];
   T constant = static_cast<T>(sums[1] / sums[2]);
@@ -297,8 +338,7 @@ HWY_INLINE double PairRow(const JsdLoss& op, const StudentAndTeacher<T>& rows, T
     const auto l = hn::Sub(LoadUpTo(d, dx + i, count, T(0)), hn::Set(d, constant));
     return hn::Mul(rows.student.Masses(d, i, count), l);
   });
-  const double rounding = HWY_MAX(std::abs(static_cast<double>(constant)), sums[3]);
-  if (!(32 * std::abs(mean) >= rounding)) {
+  if (JsdCancels(static_cast<double>(constant), sums[3], mean)) {
     mean = RelativeLogRatios(op.beta, rows, dx);
     constant = 0;
   }

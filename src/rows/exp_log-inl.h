@@ -137,14 +137,11 @@ class ExpScaled {
   hn::Vec<D> c_, lowest_;
 };
 
-// exp(x) for any x.
+// exp(x) for x from kUnderflow to kOverflow.
 template <class D>
-HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<D> ExpOfClamped(D d, hn::Vec<D> clamped) {
   using C = ExpConstants<hn::TFromD<D>>;
   const hn::RebindToSigned<D> di;
-  // At kUnderflow both factors of 2^k below are 0 itself. Smaller numbers (scores of masked classes) thus cost no more than
-  // others; a product that is rounded to 0 takes a processor some 100 cycles.
-  const auto clamped = hn::Max(hn::Min(x, hn::Set(d, C::kOverflow)), hn::Set(d, C::kUnderflow));
   const auto magic = hn::Set(d, C::kMagic);
   const auto t = hn::MulAdd(clamped, hn::Set(d, C::kLog2e), magic);
   const auto k = hn::Sub(t, magic);
@@ -157,8 +154,21 @@ HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
   const auto bias = hn::Set(di, C::kBias);
   const auto a = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(hn::Add(half, bias)));
   const auto b = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(hn::Add(hn::Sub(ki, half), bias)));
-  const auto y = hn::Mul(hn::Mul(ExpReduced(d, r), a), b);
-  return hn::IfThenElse(hn::IsNaN(x), x, y);
+  return hn::Mul(hn::Mul(ExpReduced(d, r), a), b);
+}
+
+// At kUnderflow both factors of 2^k above are 0 itself. Smaller numbers (scores of masked classes) thus cost no more than
+// others; a product that is rounded to 0 takes a processor some 100 cycles.
+template <class D>
+HWY_INLINE hn::Vec<D> ClampForExp(D d, hn::Vec<D> x) {
+  return hn::Max(x, hn::Set(d, ExpConstants<hn::TFromD<D>>::kUnderflow));
+}
+
+// exp(x) for any x.
+template <class D>
+HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
+  const auto below = hn::Min(x, hn::Set(d, ExpConstants<hn::TFromD<D>>::kOverflow));
+  return hn::IfThenElse(hn::IsNaN(x), x, ExpOfClamped(d, ClampForExp(d, below)));
 }
 
 // log(1 + f) - f for f in [sqrt(1/2) - 1, sqrt(2) - 1], in Estrin's order as Exp2Reduced.
@@ -212,17 +222,15 @@ struct LogConstants<double> {
   static constexpr double kSmallestNormal = 0x1p-1022;
 };
 
-// log(x) for any x: -inf at 0, NaN below.
+// log(x) - (bias - kBias) log 2 for a positive normal number x.
 template <class D>
-HWY_INLINE hn::Vec<D> Log(D d, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<D> LogOfNormal(D d, hn::Vec<D> normal, hn::Vec<D> bias) {
   using T = hn::TFromD<D>;
   using C = LogConstants<T>;
   constexpr int kMantissaBits = ExpConstants<T>::kMantissaBits;
   const hn::RebindToSigned<D> di;
   const hn::RebindToUnsigned<D> du;
 
-  const auto subnormal = hn::Lt(x, hn::Set(d, C::kSmallestNormal));
-  const auto normal = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, C::kTwoToMantissa)), x);
   // x = 2^k m with m in [sqrt(1/2), sqrt(2)): the exponent now changes at sqrt(1/2) instead of 1. The sum is non-negative for x
   // > 0, so the shift may be unsigned, which exists for 64 bits on all targets.
   const auto moved = hn::Add(hn::BitCast(di, normal), hn::Set(di, C::kOneBits - C::kSqrtHalfBits));
@@ -231,13 +239,27 @@ HWY_INLINE hn::Vec<D> Log(D d, hn::Vec<D> x) {
   // Small integer to floating point through the rounding constant: exact, and the same on every target.
   const auto magic = hn::Set(d, ExpConstants<T>::kMagic);
   auto k = hn::Sub(hn::BitCast(d, hn::Add(exponent, hn::BitCast(di, magic))), magic);
-  const T bias = ExpConstants<T>::kBias;
-  k = hn::Sub(k, hn::IfThenElse(subnormal, hn::Set(d, bias + kMantissaBits), hn::Set(d, bias)));
+  k = hn::Sub(k, bias);
 
   const auto f = hn::Sub(m, hn::Set(d, T(1)));
   const auto tail = hn::MulAdd(k, hn::Set(d, ExpConstants<T>::kLn2Low), LogTail(d, f));
-  auto y = hn::MulAdd(k, hn::Set(d, ExpConstants<T>::kLn2High), hn::Add(f, tail));
+  return hn::MulAdd(k, hn::Set(d, ExpConstants<T>::kLn2High), hn::Add(f, tail));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LogOfNormal(D d, hn::Vec<D> x) {
+  using T = hn::TFromD<D>;
+  return LogOfNormal(d, x, hn::Set(d, T(ExpConstants<T>::kBias)));
+}
 
+// log(x) for any x: -inf at 0, NaN below.
+template <class D>
+HWY_INLINE hn::Vec<D> Log(D d, hn::Vec<D> x) {
+  using T = hn::TFromD<D>;
+  using C = LogConstants<T>;
+  constexpr T kBias = ExpConstants<T>::kBias, kMantissaBits = ExpConstants<T>::kMantissaBits;
+  const auto subnormal = hn::Lt(x, hn::Set(d, C::kSmallestNormal));
+  const auto normal = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, C::kTwoToMantissa)), x);
+  auto y = LogOfNormal(d, normal, hn::IfThenElse(subnormal, hn::Set(d, kBias + kMantissaBits), hn::Set(d, kBias)));
   y = hn::IfThenElse(hn::Eq(x, hn::Set(d, kInfinity<T>)), x, y);
   y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Set(d, -kInfinity<T>), y);
   y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, kNaN<T>), y);

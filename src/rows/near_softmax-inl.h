@@ -27,6 +27,22 @@ struct ExactDifference {
   }
 };
 
+// What LogRatiosOfNearSoftmax needs of a score of both rows.
+struct NearSoftmaxTerms {
+  V64 high, low;  // max x - max y
+
+  // (x - y) - (max x - max y), NaN where both are absent.
+  HWY_INLINE V64 Relative(V64 x, V64 y) const {
+    const ExactDifference apart(x, y);
+    return hn::Add(hn::Sub(apart.high, high), hn::Sub(apart.low, low));
+  }
+  // t (e^d - 1). t e^d = s e^(sums apart), whose last factor is level_of_s, also if e^d overflows or underflows.
+  static HWY_INLINE V64 Excess(V64 di, V64 s, V64 t, V64 level_of_s) {
+    const D64 d;
+    return hn::IfThenElse(IsNearZero(d, di), hn::Mul(t, Expm1NearZero(d, di)), hn::MulSub(s, level_of_s, t));
+  }
+};
+
 // ratios[i] = T log(s_i / t_i), which is finite for any T, for s = softmax(x / T) and t = softmax(y / T), with a small relative
 // error; s(i, count) and t(i, count) return the masses.
 //
@@ -45,19 +61,15 @@ HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* 
   const ExactDifference of_maxima(hn::Set(d, static_cast<double>(RowMax(narrow, x, n))),
                                   hn::Set(d, static_cast<double>(RowMax(narrow, y, n))));
   if (!IsFinite(hn::GetLane(of_maxima.high))) return false;
+  const NearSoftmaxTerms terms = {of_maxima.high, of_maxima.low};
   const V64 factor = hn::Set(d, temperature), absent = hn::Set(d, -kInfinity<double>);
   const V64 level_of_s = hn::Set(d, ExpNumber(sums_apart));
   const double excess = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 xi = LoadWide(d, x + i, count, T(0)), yi = LoadWide(d, y + i, count, T(0));
     const auto none = hn::And(hn::Eq(xi, absent), hn::Eq(yi, absent));
-    const ExactDifference apart(xi, yi);
-    const V64 relative = hn::Add(hn::Sub(apart.high, of_maxima.high), hn::Sub(apart.low, of_maxima.low));
-    const V64 scaled = hn::IfThenZeroElse(none, relative), di = hn::Div(scaled, factor), ti = t(i, count);
+    const V64 scaled = hn::IfThenZeroElse(none, terms.Relative(xi, yi));
     StoreUpTo(scaled, d, count, ratios + i);
-    // t_i e^d = s_i e^(sums apart), also if e^d overflows or underflows.
-    const V64 far = hn::MulSub(s(i, count), level_of_s, ti);
-    const V64 term = hn::IfThenElse(IsNearZero(d, di), hn::Mul(ti, Expm1NearZero(d, di)), far);
-    return hn::IfThenZeroElse(none, term);
+    return hn::IfThenZeroElse(none, terms.Excess(hn::Div(scaled, factor), s(i, count), t(i, count), level_of_s));
   });
   if (!(std::abs(excess) <= 0.5)) return false;
   const V64 level = hn::Set(d, temperature * Log1pNumber(excess));
