@@ -346,6 +346,23 @@ TEST(Cuda, EntropyRowsWithALargeTopHaveTheBitsOfTheCpu) {
   }
 }
 
+// Devices on which a block has 99 KB of shared memory: longer rows have no room there.
+TEST(Cuda, RowsWithoutRoomInSharedMemoryHaveTheBitsOfTheCpu) {
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  const SmallDevice small;
+  for (const std::size_t n : {12000, 16000}) {
+    const Forced forced(kByLength, false);
+    Grid<float> x(2, n), host(2, n), device(2, n);
+    x.numbers = support::normal_row<float>(2 * (n + 3), 2, 0, 4);
+    const EntropyNormalize op = {.entropy = 3};
+    const Memory memory(cuda::memory_for<float>(op, 2, n));
+    apply<float>(op, x, host);
+    cuda::apply<float>(op, x, device, memory);
+    expect_same(device.numbers, host.numbers, "a small device, rows of " + std::to_string(n));
+    EXPECT_EQ(*reinterpret_cast<const std::uint8_t*>(memory.data.get()) == 1, n == 12000) << "done";
+  }
+}
+
 // Five groups: their sums are added as the CPU adds them. float64 shows the last bit of the sum.
 TEST(Cuda, GroupsAreAddedInTheOrderOfTheCpu) {
   if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";

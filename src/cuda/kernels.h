@@ -94,7 +94,8 @@ inline constexpr std::size_t threads_at_once = std::size_t{1} << 17;
 // Rows of a sparse map that one kernel leaves to another at once: enough to keep a device busy.
 inline constexpr std::size_t rows_apart = 4096;
 #else
-inline std::size_t threads_at_once = std::size_t{1} << 17, rows_apart = 4096;  // only tests change them
+// Only tests change them. The last one is an H100's shared memory of a block.
+inline std::size_t threads_at_once = std::size_t{1} << 17, rows_apart = 4096, shared_at_most = 232448;
 // Only tests set it: the threads of a row, instead of those for its length.
 inline Shape forced_shape = {0, 0, 0};
 #endif

@@ -32,7 +32,9 @@ inline std::size_t shared_memory_of(unsigned threads) {
 }
 #else
 inline bool has_clusters() { return true; }
-inline std::size_t shared_memory_of(unsigned threads) { return threads >= 512 ? 232448 : 233472 / (512 / threads) - 1024; }
+inline std::size_t shared_memory_of(unsigned threads) {
+  return threads >= 512 ? shared_at_most : (shared_at_most + 1024) / (512 / threads) - 1024;
+}
 #endif
 
 inline constexpr std::size_t kLongestInBlock = 49152;  // longer rows have no room in a block's shared memory

@@ -202,16 +202,22 @@ std::size_t memory_of_entropy(std::size_t rows, std::size_t n) {
   return room(rows) + (is_long(n) ? bytes_of_searches(rows) + bytes_of_parts(rows, n) + bytes_of_tops(rows, n) : 0);
 }
 
+// The shared memory of a block of ResidentEntropyKernel. Behind the row there is room for the scores that matter.
+static std::size_t bytes_near(std::size_t n) {
+  using namespace HWY_NAMESPACE;
+  const Shape shape = resident_shape(n);
+  const std::size_t few = shape.blocks == 1 ? SearchedRow::Room(n) * sizeof(float) : 0;
+  return EntropyMemory::kRow + LaneRow<float>::Bytes(shape.threads + 32) + few;
+}
+
 template <class S, class Op>
 static void launch_for(const Call<Op>& call, const EntropyWork& work, Stream stream) {
   using namespace HWY_NAMESPACE;
   static_assert(sizeof(EntropySearch<S>) == sizeof(EntropySearch<float>));
   const std::size_t n = call.cols;
   const Shape shape = resident_shape(n), with_search = {shape.blocks, shape.threads + 32, 1};
-  const std::size_t few = shape.blocks == 1 ? SearchedRow::Room(n) * sizeof(float) : 0;
   const auto in_registers = [&] {
-    const std::size_t bytes = EntropyMemory::kRow + LaneRow<S>::Bytes(with_search.threads) + few;
-    launch_as(with_search, call.rows, bytes, ResidentEntropyKernel<S, Op>, call, stream, work);
+    launch_as(with_search, call.rows, bytes_near(n), ResidentEntropyKernel<S, Op>, call, stream, work);
   };
   const auto of_sample = [&] {
     const std::size_t bytes = EntropyMemory::kRow + SampleSize(n) * sizeof(float);
@@ -232,7 +238,7 @@ static void launch_for(const Call<Op>& call, const EntropyWork& work, Stream str
 template <class Op>
 static void launch_in_registers(Call<Op>& call, Stream stream) {
   const std::size_t n = call.cols, rows = call.rows;
-  if (n <= 1024 || call.op.input == Input::probs) return;
+  if (n <= 1024 || call.op.input == Input::probs || bytes_near(n) > shared_memory_of(512)) return;
   use_resident(call, [&](auto entry, auto) {
     EntropyWork work = {};
     work.done = call.memory, call.memory += room(rows);

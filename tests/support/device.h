@@ -53,6 +53,13 @@ struct FewTeams {
   std::size_t threads_before, apart_before;
 };
 
+// A device with less shared memory, as long as this object lives.
+struct SmallDevice {
+  SmallDevice() { cuda::shared_at_most = 101376; }
+  ~SmallDevice() { cuda::shared_at_most = before; }
+  std::size_t before = cuda::shared_at_most;
+};
+
 struct Memory {
   // Not a byte more, so that a sanitizer sees what goes beyond.
   explicit Memory(std::size_t bytes) : data(aligned(bytes), std::free), size(bytes) {
