@@ -242,7 +242,7 @@ std::size_t memory_of_sparse(std::size_t rows, std::size_t n, std::size_t of_tea
 }
 
 template <class S, class Way, class Op>
-static void launch_for(const Call<Op>& call, const SparseWork& work, Stream stream) {
+static void launch_rows(const Call<Op>& call, const SparseWork& work, Stream stream) {
   using namespace HWY_NAMESPACE;
   const std::size_t n = call.cols, teams = teams_of_sparse(call.rows, n);
   const Shape shape = sparse_shape(n);
@@ -258,7 +258,7 @@ static void launch_for(const Call<Op>& call, const SparseWork& work, Stream stre
 }
 
 template <class Way, class Op>
-static bool launch_in_registers(const Call<Op>& call, Stream stream) {
+static bool launch_by(const Call<Op>& call, Stream stream) {
   const std::size_t n = call.cols, rows = call.rows, teams = teams_of_sparse(rows, n);
   bool plain =
       teams > 0 && call.out.stored == call.in[0].stored && !HWY_NAMESPACE::IsExtremeTemperature<float>(call.op.temperature);
@@ -273,22 +273,20 @@ static bool launch_in_registers(const Call<Op>& call, Stream stream) {
   for (std::size_t first = 0; first < rows; first += at_once) {
     const Call<Op> part = some_rows(call, first, std::min(at_once, rows - first));
     const Stored stored = call.in[0].stored;
-    if (stored == Stored::as_worked_on) launch_for<float, Way>(part, work, stream);
-    if (stored == Stored::float16) launch_for<float16, Way>(part, work, stream);
-    if (stored == Stored::bfloat16) launch_for<bfloat16, Way>(part, work, stream);
+    if (stored == Stored::as_worked_on) launch_rows<float, Way>(part, work, stream);
+    if (stored == Stored::float16) launch_rows<float16, Way>(part, work, stream);
+    if (stored == Stored::bfloat16) launch_rows<bfloat16, Way>(part, work, stream);
   }
   return true;
 }
 
-bool launch_sparse(const Call<Sparsemax>& call, Stream stream) {
-  return launch_in_registers<HWY_NAMESPACE::BySimplex>(call, stream);
-}
+bool launch_sparse(const Call<Sparsemax>& call, Stream stream) { return launch_by<HWY_NAMESPACE::BySimplex>(call, stream); }
 bool launch_sparse(const Call<Entmax>& call, Stream stream) {
   using namespace HWY_NAMESPACE;
   const double alpha = call.op.alpha;
-  if (alpha == 2) return launch_in_registers<BySimplex>(call, stream);
-  if (alpha == 1.5) return launch_in_registers<BySquares>(call, stream);
-  return alpha >= kLeastAlpha<float> && alpha < 2 && launch_in_registers<ByPowers>(call, stream);
+  if (alpha == 2) return launch_by<BySimplex>(call, stream);
+  if (alpha == 1.5) return launch_by<BySquares>(call, stream);
+  return alpha >= kLeastAlpha<float> && alpha < 2 && launch_by<ByPowers>(call, stream);
 }
 
 }  // namespace cuda
