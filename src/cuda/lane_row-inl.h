@@ -26,8 +26,7 @@ class LaneRow {
       : warp_(warp),
         first_(Team::BlockRank() * kGroup + warp * kOfWarp + Team::Lane() / 16 * 256 + Team::Lane() % 16),
         n_(n),
-        step_(Team::BlockThreads() - 32),
-        mine_(memory + warp * 32 + Team::Lane()) {}
+        mine_(memory + warp * kOfWarp + Team::Lane()) {}
 
   HWY_INLINE void Load(const cuda::Rows& rows, size_t r) {
     const auto row = EntriesOf<S>(rows, r).From(first_);
@@ -168,9 +167,9 @@ class LaneRow {
     for (size_t k = 0; k < K; ++k) partial[(block * K + k) * 16 + Team::Lane() % 16] = hn::GetLane(sums[k]);
   }
 
-  HWY_INLINE float& At(unsigned j, unsigned m) const { return mine_[(16 * j + m) * step_]; }
+  HWY_INLINE float& At(unsigned j, unsigned m) const { return mine_[32 * (16 * j + m)]; }
 
-  unsigned warp_, first_, n_, step_;
+  unsigned warp_, first_, n_;
   float* mine_;
 };
 
