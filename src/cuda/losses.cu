@@ -131,8 +131,12 @@ class LossOfRow {
       return;
     }
     row.Replace([&](float v) HWY_ATTR { return term(v - max); });
+    // Before this thread's part of the sum is told: dx may be x, and another block writes where own_ comes from as soon as it
+    // has all parts.
+    float own_term = term(own_ - max);
+    Team::Forget(own_term);
     const double others = row.Sum([this](float v, unsigned i) { return i == t_ ? 0.0f : v; });
-    const double total = others + static_cast<double>(term(own_ - max));
+    const double total = others + static_cast<double>(own_term);
     if (total != total) {
       settle(kNaN<double>, kNaN<float>);
       return;
