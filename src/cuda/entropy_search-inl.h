@@ -59,20 +59,39 @@ struct EntropySearch {
   EntropyTarget target = {};
   float least_of_top = 0;  // a long row's threshold of the top, and how many scores are in it
   unsigned top_count = 0;
-  bool gathered = false, begun = false;  // the top from all parts
+  bool gathered = false;  // whether the top is that of all parts
+  bool begun = false;
   Exchanges exchanges;
 
   HWY_INLINE EntropySearch(const cuda::Rows& in, size_t r, size_t n) : row(in, r), rows(&row, 1, n) {}
-  // What another kernel has left, or this one leaves to it; or of that only what is known of the row.
-  HWY_INLINE void CopyRowFrom(const EntropySearch& other) {
-    row.survey = other.row.survey, least_of_top = other.least_of_top, top_count = other.top_count, gathered = other.gathered;
-  }
+  // What another kernel has left, or this one leaves to it.
   HWY_INLINE void CopyFrom(const EntropySearch& other) {
     *this = other;
     rows = Rows(&row, rows);
     exchanges = Exchanges();
   }
+  // Of that only what is known of the row, for threads that do not search.
+  HWY_INLINE void CopyRowFrom(const EntropySearch& other) {
+    row.survey = other.row.survey, least_of_top = other.least_of_top, top_count = other.top_count, gathered = other.gathered;
+  }
 };
+
+// Calls visit(i, v) for each score v of a long row's sample, in one of the block's threads. A thread reads much before it looks
+// at the first: otherwise it would wait for each score. The sample has 512 scores or more.
+template <class S, class Visit>
+HWY_INLINE void ForSample(const EntriesOf<S>& entries, unsigned n, const Visit& visit) {
+  constexpr unsigned kAtOnce = 8;
+  const unsigned size = static_cast<unsigned>(SampleSize(n)), threads = Team::BlockThreads();
+  for (unsigned first = Team::Thread(); first < size; first += kAtOnce * threads) {
+    float read[kAtOnce];
+    ENTROPIC_UNROLL
+    for (unsigned k = 0; k < kAtOnce; ++k) read[k] = entries(SampleIndex(HWY_MIN(first + k * threads, size - 1), size, n));
+    ENTROPIC_UNROLL
+    for (unsigned k = 0; k < kAtOnce; ++k) {
+      if (first + k * threads < size) visit(first + k * threads, read[k]);
+    }
+  }
+}
 
 // What the first warp asks the others for: `survey` and the sums of a search; or how its search ended. `few`: the scores that
 // represent the row are to be asked first.
@@ -112,21 +131,10 @@ HWY_INLINE float MiddleOfLanes(float own) {
 template <class S>
 __global__ void __launch_bounds__(256)
     ThresholdOfTopKernel(const __grid_constant__ cuda::Call<EntropyNormalize> call, cuda::EntropyWork work) {
-  const unsigned n = static_cast<unsigned>(call.cols), size = static_cast<unsigned>(SampleSize(n)), lane = Team::Lane();
+  const unsigned n = static_cast<unsigned>(call.cols), lane = Team::Lane();
   const size_t r = Team::Number();
-  const EntriesOf<S> entries(call.in[0], r);
-  constexpr unsigned kAtOnce = 8;  // read before the first is looked at
   float column = -kInfinity<float>;
-  for (unsigned first = Team::Thread(); first < size; first += kAtOnce * Team::BlockThreads()) {
-    float read[kAtOnce];
-    ENTROPIC_UNROLL
-    for (unsigned k = 0; k < kAtOnce; ++k) {
-      const unsigned i = first + k * Team::BlockThreads();
-      read[k] = entries(SampleIndex(i < size ? i : first, size, n));
-    }
-    ENTROPIC_UNROLL
-    for (unsigned k = 0; k < kAtOnce; ++k) column = fmaxf(read[k], column);
-  }
+  ForSample(EntriesOf<S>(call.in[0], r), n, [&](unsigned, float v) { column = fmaxf(v, column); });
   float* const columns = reinterpret_cast<float*>(Team::Shared().partial);
   column = fmaxf(column, Team::FromXor(column, 16));
   if (lane < 16) columns[Team::Thread() / 32 * 16 + lane] = column;
@@ -140,8 +148,8 @@ __global__ void __launch_bounds__(256)
   work.done[r] = false;
 }
 
-// The parts of a long row, one for each block, which does not know of the others. The scores of a part that are in the top have
-// as much room as in all other parts.
+// The parts of a long row, one for each block, which does not know of the others. Each part has the same room for its scores in
+// the top.
 struct PartsOfRows {
   unsigned count, room;
   HWY_INLINE explicit PartsOfRows(unsigned n)
@@ -168,8 +176,7 @@ __global__ void __launch_bounds__(512, 2)
   row.ForOwn([&](unsigned, float v)
                  HWY_ATTR { max = fmaxf(v, max), least = fminf(v, least), finite += v != -kInfinity<float>; });
   const auto tell = [&] {
-    max = FoldOfWarp(max, [](float a, float b) { return fmaxf(a, b); });
-    least = FoldOfWarp(least, [](float a, float b) { return fminf(a, b); });
+    max = MaxOfWarp(max), least = MinOfWarp(least);
     finite = FoldOfWarp(finite, [](unsigned a, unsigned b) { return a + b; });
   };
   tell();
@@ -209,7 +216,7 @@ HWY_INLINE void GatherParts(const cuda::PartOfRow* of_row, unsigned n, float* to
   if (count > MostOfTop(n)) return;
   if (!fits) survey.max = kNaN<float>;
   if (!IsFinite(survey.max)) return;
-  // A score's place falls or stays. So it is enough that the threads have read all before they write.
+  // A score never moves to a higher place. So it is enough if the threads have read all scores of a round before they write.
   constexpr unsigned kAtOnce = 8;
   const unsigned threads = Team::BlockThreads();
   for (unsigned first = 0; first < count; first += kAtOnce * threads) {
@@ -254,20 +261,7 @@ __global__ void __launch_bounds__(256, 2)
   }
   if (!good || !IsFinite(search.row.survey.max) || search.top_count == 0) return;
   float* const sample = EntropyMemory::Row();
-  // A thread reads much before it writes: otherwise it would wait for each score. The sample has 512 scores or more.
-  constexpr unsigned kAtOnce = 8;
-  for (unsigned first = Team::Thread(); first < size; first += kAtOnce * Team::BlockThreads()) {
-    float read[kAtOnce];
-    ENTROPIC_UNROLL
-    for (unsigned k = 0; k < kAtOnce; ++k) {
-      const unsigned i = HWY_MIN(first + k * Team::BlockThreads(), size - 1);
-      read[k] = search.row.entries(SampleIndex(i, size, n));
-    }
-    ENTROPIC_UNROLL
-    for (unsigned k = 0; k < kAtOnce; ++k) {
-      if (first + k * Team::BlockThreads() < size) sample[first + k * Team::BlockThreads()] = read[k];
-    }
-  }
+  ForSample(search.row.entries, n, [&](unsigned i, float v) { sample[i] = v; });
   Team::Barrier();
   RowSurvey<float> survey = search.row.survey;
   search.row.few = {tops, search.top_count, sample, size, 0};

@@ -60,21 +60,15 @@ class LaneRow {
   HWY_INLINE void TellMax() const {
     float max = -kInfinity<float>;
     ForAll([&](unsigned j, unsigned m) HWY_ATTR { max = fmaxf(At(j, m), max); });
-    max = FoldOfWarp(max, [](float a, float b) { return fmaxf(a, b); });
+    max = MaxOfWarp(max);
     if (Team::Lane() == 0) Folds()[warp_] = max;
   }
-  static HWY_INLINE float MaxTold() {
-    return FoldOfWarp(Team::Lane() < Warps() ? Folds()[Team::Lane()] : -kInfinity<float>,
-                      [](float a, float b) { return fmaxf(a, b); });
-  }
+  static HWY_INLINE float MaxTold() { return MaxOfWarp(Team::Lane() < Warps() ? Folds()[Team::Lane()] : -kInfinity<float>); }
   HWY_INLINE void TellLeast(float least) const {
-    least = FoldOfWarp(least, [](float a, float b) { return fminf(a, b); });
+    least = MinOfWarp(least);
     if (Team::Lane() == 0) Folds()[warp_] = least;
   }
-  static HWY_INLINE float LeastTold() {
-    return FoldOfWarp(Team::Lane() < Warps() ? Folds()[Team::Lane()] : kInfinity<float>,
-                      [](float a, float b) { return fminf(a, b); });
-  }
+  static HWY_INLINE float LeastTold() { return MinOfWarp(Team::Lane() < Warps() ? Folds()[Team::Lane()] : kInfinity<float>); }
 
   // Adds terms in the order of RoughSums, or of Sums. add(v, acc) adds those of a number to K sums; terms_of(v, terms) finds
   // them. After a barrier the first warp collects the sums.

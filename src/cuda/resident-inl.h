@@ -53,11 +53,18 @@ bool use_resident(const AnyCall& call, const Use& use) {
 
 namespace HWY_NAMESPACE {
 
-// fold of the values of a warp's threads.
+// fold of the values of a warp's threads; the largest and the least of them, without NaN.
 template <class T, class F>
 HWY_INLINE T FoldOfWarp(T value, const F& fold) {
+  ENTROPIC_UNROLL
   for (unsigned mask = 16; mask > 0; mask /= 2) value = fold(value, Team::FromXor(value, mask));
   return value;
+}
+HWY_INLINE float MaxOfWarp(float value) {
+  return FoldOfWarp(value, [](float a, float b) { return fmaxf(a, b); });
+}
+HWY_INLINE float MinOfWarp(float value) {
+  return FoldOfWarp(value, [](float a, float b) { return fminf(a, b); });
 }
 
 // kEach: the blocks of 256 that a warp has, one after the other. A number beyond the end of the row is -inf. Thread t of a warp
@@ -256,12 +263,6 @@ class ResidentRow {
   static constexpr unsigned kGroupSize = 16384;
 
   static constexpr unsigned Offset(unsigned m) { return m / 2 * 64 + m % 2; }
-
-  static HWY_INLINE T MaxOfWarp(T max) {
-    ENTROPIC_UNROLL
-    for (unsigned mask = 16; mask > 0; mask /= 2) max = fmaxf(max, Team::FromXor(max, mask));
-    return max;
-  }
 
   // The sums of each of the warp's blocks in two lanes: thread t < 8 has those of lanes 2t and 2t + 1.
   template <class Term>

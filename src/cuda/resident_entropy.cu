@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(544, 2)
 namespace cuda {
 
 static bool is_long(std::size_t n) { return n >= HWY_NAMESPACE::kLongRow; }
-static std::size_t room(std::size_t bytes) { return (bytes + 127) / 128 * 128; }
+static std::size_t room(std::size_t bytes) { return HWY_NAMESPACE::Arena::room<std::uint8_t>(bytes); }
 
 // Long rows whose searches have memory at the same time: enough to keep a device busy.
 constexpr std::size_t kRowsSearched = 1024;

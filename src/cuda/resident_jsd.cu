@@ -202,18 +202,17 @@ class JsdFinder {
   HWY_NOINLINE void TakeMaxima() {
     const unsigned lane = Team::Lane(), warps = Team::BlockThreads() / 32 - 1;
     const float* const told = reinterpret_cast<const float*>(Team::Shared().folds);
-    const auto larger = [](float a, float b) { return fmaxf(a, b); };
     double own[2];
     float max[2];
     for (unsigned e = 0; e < 2; ++e) {
-      max[e] = FoldOfWarp(lane < warps ? told[2 * lane + e] : -kInfinity<float>, larger);
+      max[e] = MaxOfWarp(lane < warps ? told[2 * lane + e] : -kInfinity<float>);
       own[e] = static_cast<double>(max[e]);
     }
     if (Team::Blocks() > 1) {
       const double* const all = exchanges_.ExchangeInWarp(own);
       for (unsigned e = 0; e < 2; ++e) {
         const float of_block = lane < Team::Blocks() ? static_cast<float>(all[e * Team::Blocks() + lane]) : -kInfinity<float>;
-        max[e] = FoldOfWarp(of_block, larger);
+        max[e] = MaxOfWarp(of_block);
       }
     }
     if (Team::Thread() > 0) return;
@@ -327,7 +326,7 @@ __global__ void __launch_bounds__(544, 1)
       [&] {
         const Neighbours<S> max = pair.Load(call.in[0], call.in[1], r);
         for (unsigned e = 0; e < 2; ++e) {
-          const float of_warp = FoldOfWarp(EntriesOf<S>::Widened(max.of[e]), [](float a, float b) { return fmaxf(a, b); });
+          const float of_warp = MaxOfWarp(EntriesOf<S>::Widened(max.of[e]));
           if (Team::Lane() == 0) reinterpret_cast<float*>(Team::Shared().folds)[2 * warp + e] = of_warp;
         }
       },

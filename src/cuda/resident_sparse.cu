@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(512, 1)
     Team::BlockBarrier();
     if (Way::kApart && thread == 0) work.rows[r].kept = kFew + 1;
     float max = fmaxf(O::To(maxima[Team::Lane()]), O::To(maxima[Team::Lane() + 32]));
-    for (unsigned mask = 16; mask > 0; mask /= 2) max = fmaxf(max, Team::FromXor(max, mask));
+    max = MaxOfWarp(max);
     if (!IsFinite(max)) {
       Team::Narrow(false);
       clear();
@@ -231,14 +231,16 @@ static std::size_t teams_of_sparse(std::size_t rows, std::size_t n) {
   return n <= 1024 || n > kLongest ? 0 : std::min(rows, threads_at_once / 2 / sparse_shape(n).threads);
 }
 
-static std::size_t bytes_apart(std::size_t rows, std::size_t of_row) {
-  return (std::min(rows, rows_apart) * of_row + 127) / 128 * 128;
+// Bytes for `each` numbers of type T of every row that is left to the other kernel at once.
+template <class T>
+static std::size_t bytes_apart(std::size_t rows, std::size_t each) {
+  return HWY_NAMESPACE::Arena::room<T>(std::min(rows, rows_apart) * each);
 }
 
 std::size_t memory_of_sparse(std::size_t rows, std::size_t n, std::size_t of_team) {
   const std::size_t teams = teams_of_sparse(rows, n);
   if (teams == 0) return 0;
-  return teams * of_team + bytes_apart(rows, sizeof(SparseWork::Row)) + 2 * bytes_apart(rows, kMostApart * sizeof(float));
+  return teams * of_team + bytes_apart<SparseWork::Row>(rows, 1) + 2 * bytes_apart<float>(rows, kMostApart);
 }
 
 template <class S, class Way, class Op>
@@ -266,9 +268,9 @@ static bool launch_by(const Call<Op>& call, Stream stream) {
   if (!plain) return false;
   SparseWork work = {};
   std::uint8_t* const apart = call.memory + teams * call.memory_of_team;
-  std::uint8_t* const of_z = apart + bytes_apart(rows, sizeof(SparseWork::Row));
+  std::uint8_t* const of_z = apart + bytes_apart<SparseWork::Row>(rows, 1);
   work.rows = reinterpret_cast<SparseWork::Row*>(apart), work.z = reinterpret_cast<float*>(of_z);
-  work.places = reinterpret_cast<std::int32_t*>(of_z + bytes_apart(rows, kMostApart * sizeof(float)));
+  work.places = reinterpret_cast<std::int32_t*>(of_z + bytes_apart<float>(rows, kMostApart));
   const std::size_t at_once = Way::kApart ? rows_apart : rows;
   for (std::size_t first = 0; first < rows; first += at_once) {
     const Call<Op> part = some_rows(call, first, std::min(at_once, rows - first));

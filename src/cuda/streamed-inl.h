@@ -220,7 +220,7 @@ class StreamedRow : public ResidentRow<S, 4> {
     ++taken_;
     float max = -kInfinity<float>;
     for (unsigned at = Team::Lane(); at < blocks * StreamMemory::kWarps; at += 32) max = fmaxf(memory.maxima[turn][at], max);
-    return Base::MaxOfWarp(max);
+    return MaxOfWarp(max);
   }
 
   // As in ResidentRow. It also tells the maximum of the next row, if that is here.
@@ -279,7 +279,7 @@ class StreamedRow : public ResidentRow<S, 4> {
         max = fmaxf(EntriesOf<S>::Widened(Numbers()[at]), max);
       }
     }
-    max = Base::MaxOfWarp(max);
+    max = MaxOfWarp(max);
     if (Team::Thread() == 0) {
       memory.maxima_told[turn].Expect(blocks * StreamMemory::kWarps * static_cast<unsigned>(sizeof(float)));
     }
