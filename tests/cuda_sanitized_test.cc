@@ -1,6 +1,7 @@
-// Kernels under sanitizers, for teams of every shape: softmax and its gradient, which are compiled with them. Bits are the
-// host's here too.
+// Kernels under sanitizers, of addresses or of threads, for teams of every shape: softmax and its gradient, which are compiled
+// with them. Bits are the host's here too.
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,6 +45,37 @@ TEST(CudaSanitized, KernelsTouchOnlyTheirMemory) {
   }
 }
 
+#ifdef __SANITIZE_THREAD__
+// In shared memory, for which there is a barrier of the warp, and for which a shuffle is none; and between blocks.
+void run(void (*kernel)(), unsigned blocks, unsigned cluster) {
+  entropic_emulate::launch(blocks, {32, 1, 1}, cluster, 64 * sizeof(float), kernel);
+  std::exit(0);
+}
+float* shared() { return reinterpret_cast<float*>(entropic_emulate::cluster().shared[0].get()); }
+void put(float v) { shared()[threadIdx.x] = v; }
+void ordered() {
+  put(1);
+  __syncwarp();
+  put(shared()[threadIdx.x]);
+}
+void by_barrier() {
+  put(1);
+  __syncwarp();
+  shared()[32 + threadIdx.x] = shared()[31 - threadIdx.x];
+}
+void by_shuffle() {
+  put(__shfl_sync(0xffffffff, 1.0f, 0));
+  shared()[32 + threadIdx.x] = __shfl_sync(0xffffffff, shared()[31 - threadIdx.x], 0);
+}
+
+TEST(CudaSanitizedDeathTest, AnAccessThatNothingOrdersIsSeen) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(run(ordered, 1, 1), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(run(by_barrier, 1, 1), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(run(by_shuffle, 1, 1), testing::ExitedWithCode(66), "data race");
+  EXPECT_EXIT(run(ordered, 2, 2), testing::ExitedWithCode(66), "data race");
+}
+#else
 // The sanitizer sees what threads do on their own stacks and on the heap, and which kernel it was.
 TEST(CudaSanitizedDeathTest, AWriteBeyondIsSeen) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -54,5 +86,6 @@ TEST(CudaSanitizedDeathTest, AWriteBeyondIsSeen) {
   };
   EXPECT_DEATH(entropic_emulate::launch(1, {32, 1, 1}, 1, 0, kernel), "heap-buffer-overflow");
 }
+#endif
 
 }  // namespace

@@ -1,6 +1,9 @@
 // A device on the host, for tests: every thread of a cluster of blocks is a fiber, and a barrier lets the others run. The order
 // is always the same; threads that wait for each other at different barriers end the program with a report; sanitizers see
 // every access.
+//
+// For the thread sanitizer each fiber is a thread. It knows of two accesses which one comes first if something says so on a
+// device too: a barrier, or arrivals that are waited for. The order in which fibers run says nothing, nor does a shuffle.
 #pragma once
 
 #include <ucontext.h>
@@ -17,6 +20,12 @@
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
+#endif
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#define ENTROPIC_UNSEEN __attribute__((no_sanitize("thread")))  // it has what only the emulation shares between threads
+#else
+#define ENTROPIC_UNSEEN
 #endif
 
 #define __global__
@@ -51,6 +60,22 @@ inline void arrive(void* fake, const void** before, std::size_t* bytes) {
 #endif
 }
 
+// What the thread sanitizer has to be told: which thread goes on; and in which order threads are. What comes before `tell`
+// comes before what follows `know` of the same address.
+#ifdef __SANITIZE_THREAD__
+inline void* new_thread() { return __tsan_create_fiber(0); }
+inline void* this_thread() { return __tsan_get_current_fiber(); }
+inline void go_on_as(void* thread) { __tsan_switch_to_fiber(thread, __tsan_switch_to_fiber_no_sync); }
+inline void tell(const void* order) { __tsan_release(const_cast<void*>(order)); }
+inline void know(const void* order) { __tsan_acquire(const_cast<void*>(order)); }
+#else
+inline void* new_thread() { return nullptr; }
+inline void* this_thread() { return nullptr; }
+inline void go_on_as(void* /*thread*/) {}
+inline void tell(const void* /*order*/) {}
+inline void know(const void* /*order*/) {}
+#endif
+
 // The place where a fiber, or the scheduler, continues. A context of the C library enters a fiber. Later switches do not use
 // contexts, because each one would ask the kernel for the signal mask, which takes longer than everything else.
 struct Place {
@@ -61,12 +86,31 @@ struct Fiber {
   ucontext_t context;
   Place place;
   void* fake = nullptr;
+  void* thread = nullptr;
   bool entered;
   std::unique_ptr<char[]> stack;
   Wait wait;
+  unsigned met[3];                   // the barriers of its warp, its block and its cluster that said in which order threads are
   const unsigned long long* number;  // what Wait::number waits for, until it is as much
   unsigned long long until;
   uint64_t slot;  // the value that a shuffle reads
+};
+
+// What the blocks of a cluster have.
+struct Cluster {
+  Cluster(unsigned blocks, std::size_t shared_bytes, unsigned fibers) : narrow(blocks, false), orders(new char[fibers * 6]) {
+    for (unsigned b = 0; b < blocks; ++b) {
+      shared.emplace_back(new char[shared_bytes]);
+      std::memset(shared.back().get(), 0xff, shared_bytes);  // NaN
+    }
+  }
+
+  std::vector<std::unique_ptr<char[]>> shared;  // a buffer for each block
+  std::vector<char> narrow;                     // for each block, whether its team is only its first warp
+  bool all_begun = false;                       // all blocks have met at a barrier
+  // For each fiber, and each kind of barrier that it may be the first fiber of, two orders, which take turns: a thread that has
+  // met the others may be at the next barrier before all of them have gone on.
+  std::unique_ptr<char[]> orders;
 };
 
 struct Device {
@@ -77,49 +121,85 @@ struct Device {
 #endif
 
   Place scheduler;
-  void* fake = nullptr;              // the scheduler's
-  const void* host_stack = nullptr;  // where it runs
+  void *fake = nullptr, *thread = nullptr;  // the scheduler's
+  const void* host_stack = nullptr;         // where it runs
   std::size_t host_bytes = 0;
-  std::vector<Fiber> fibers;
-  std::vector<std::unique_ptr<char[]>> shared;  // a buffer for each block of the cluster
+  std::vector<Fiber> fibers;  // those of the largest cluster so far
+  Fiber* first = nullptr;
+  unsigned count = 0;  // of those in use
   std::size_t shared_bytes = 0;
-  std::vector<char> narrow;  // for each block, whether its team is only its first warp
-  bool all_begun = false;    // all blocks of the cluster have met at a barrier
+  std::vector<std::unique_ptr<Cluster>> clusters;  // the last one runs; the others are kept for the thread sanitizer
+  Cluster* cluster = nullptr;
   std::function<void()> kernel;
   unsigned threads, running, first_block, barriers = 0;
   bool last_first = false;  // the order in which warps run up to a barrier; no result may depend on it
+  char begin, end;          // the orders of the host and a kernel
 };
 inline Device device;
+// Whether numbers that one block sends to another say that what the sender has done comes before. On a device they do not;
+// but then nothing is known of the numbers' own memory, which is used again and again. So both are to be tried.
+inline bool sent_in_order = false;
 
-inline unsigned block_rank() { return device.running / device.threads; }
-inline unsigned cluster_size() { return static_cast<unsigned>(device.shared.size()); }
+ENTROPIC_UNSEEN inline Fiber& fiber(unsigned i) { return device.first[i]; }
+ENTROPIC_UNSEEN inline Cluster& cluster() { return *device.cluster; }
+ENTROPIC_UNSEEN inline unsigned block_rank() { return device.running / device.threads; }
+inline unsigned cluster_size() { return static_cast<unsigned>(cluster().shared.size()); }
 
-[[noreturn]] __attribute__((noinline)) inline void go_to(Place& place) { __builtin_longjmp(place.registers, 1); }
+[[noreturn]] __attribute__((noinline)) ENTROPIC_UNSEEN inline void go_to(Place& place) {
+  __builtin_longjmp(place.registers, 1);
+}
 
 // Returns to the scheduler, until it lets this fiber continue.
-__attribute__((noinline)) inline void wait(Wait what) {
-  Fiber& me = device.fibers[device.running];
+__attribute__((noinline)) ENTROPIC_UNSEEN inline void wait(Wait what) {
+  Fiber& me = fiber(device.running);
   me.wait = what;
   leave(what == Wait::done ? nullptr : &me.fake, device.host_stack, device.host_bytes);
+  go_on_as(device.thread);
   if (__builtin_setjmp(me.place.registers) == 0) go_to(device.scheduler);
-  arrive(device.fibers[device.running].fake, &device.host_stack, &device.host_bytes);
+  arrive(fiber(device.running).fake, &device.host_stack, &device.host_bytes);
 }
 
-// Waits until other blocks have raised a number.
-inline void wait_for(const unsigned long long* number, unsigned long long until) {
-  Fiber& me = device.fibers[device.running];
+// Waits for a warp, a block or a cluster: what each thread has done comes before what follows in all others.
+ENTROPIC_UNSEEN inline void meet(Wait what) {
+  const unsigned me = device.running, kind = static_cast<unsigned>(what) - static_cast<unsigned>(Wait::warp);
+  const unsigned in_block = me % device.threads, firsts[] = {me - in_block % 32, me - in_block, 0};
+  const char* const order = &cluster().orders[firsts[kind] * 6 + kind * 2 + fiber(me).met[kind]++ % 2];
+  tell(order);
+  wait(what);
+  know(order);
+}
+
+// Waits until others have raised a number.
+ENTROPIC_UNSEEN inline void wait_for(const unsigned long long* number, unsigned long long until) {
+  Fiber& me = fiber(device.running);
   me.number = number, me.until = until;
   wait(Wait::number);
+  know(number);
 }
 
-inline void enter() {
+template <class T>
+ENTROPIC_UNSEEN void put_unseen(T* place, T value) {
+  *place = value;
+}
+// A number that comes to another block's memory by itself, and with it raises `count` there.
+template <class T>
+void send(T* place, T value, unsigned long long* count, unsigned long long by) {
+  sent_in_order ? void(*place = value) : put_unseen(place, value);
+  if (sent_in_order) tell(count);
+  __atomic_fetch_add(count, by, __ATOMIC_RELAXED);
+}
+
+ENTROPIC_UNSEEN inline void enter() {
   arrive(nullptr, &device.host_stack, &device.host_bytes);
+  know(&device.begin);
   device.kernel();
+  tell(&device.end);
   wait(Wait::done);
 }
 
-__attribute__((noinline)) inline void resume(Fiber& fiber) {
+__attribute__((noinline)) ENTROPIC_UNSEEN inline void resume(Fiber& fiber) {
   leave(&device.fake, fiber.stack.get(), Device::kStack);
+  go_on_as(fiber.thread);
   if (__builtin_setjmp(device.scheduler.registers) != 0) return arrive(device.fake, nullptr, nullptr);
   if (fiber.entered) go_to(fiber.place);
   fiber.entered = true;
@@ -127,14 +207,14 @@ __attribute__((noinline)) inline void resume(Fiber& fiber) {
 }
 
 // Lets the fibers [first, last) continue if all of them wait for `what` or are done; returns whether any did.
-inline bool release(unsigned first, unsigned last, Wait what) {
+ENTROPIC_UNSEEN inline bool release(unsigned first, unsigned last, Wait what) {
   bool any = false;
   for (unsigned i = first; i < last; ++i) {
-    if (device.fibers[i].wait != what && device.fibers[i].wait != Wait::done) return false;
-    any |= device.fibers[i].wait == what;
+    if (fiber(i).wait != what && fiber(i).wait != Wait::done) return false;
+    any |= fiber(i).wait == what;
   }
   for (unsigned i = first; i < last; ++i) {
-    if (device.fibers[i].wait == what) device.fibers[i].wait = Wait::none;
+    if (fiber(i).wait == what) fiber(i).wait = Wait::none;
   }
   device.barriers += any;
   return any;
@@ -142,13 +222,12 @@ inline bool release(unsigned first, unsigned last, Wait what) {
 
 // Lets the fibers of one block continue whose number is there: another block then still has to read what it was sent. Returns
 // whether any did.
-inline bool release_numbers() {
-  const std::size_t count = device.fibers.size();
+ENTROPIC_UNSEEN inline bool release_numbers() {
   bool any = false;
-  for (std::size_t turn = 0; turn < count; ++turn) {
+  for (unsigned turn = 0; turn < device.count; ++turn) {
     if (any && turn % device.threads == 0) break;
-    Fiber& fiber = device.fibers[device.last_first ? count - 1 - turn : turn];
-    if (fiber.wait == Wait::number && *fiber.number >= fiber.until) fiber.wait = Wait::none, any = true;
+    Fiber& waits = fiber(device.last_first ? device.count - 1 - turn : turn);
+    if (waits.wait == Wait::number && *waits.number >= waits.until) waits.wait = Wait::none, any = true;
   }
   return any;
 }
@@ -157,54 +236,55 @@ inline bool release_numbers() {
   constexpr const char* kNames[] = {"nothing", "its warp", "its block", "its cluster", "a number", "nothing, it is done"};
   std::fprintf(stderr, "deadlock in the cluster of block %u: threads wait for each other at different barriers\n",
                device.first_block);
-  for (std::size_t i = 0; i < device.fibers.size(); ++i) {
-    if (i > 0 && device.fibers[i].wait == device.fibers[i - 1].wait) continue;
-    std::fprintf(stderr, "  from thread %zu of block %zu on: waits for %s\n", i % device.threads, i / device.threads,
-                 kNames[static_cast<int>(device.fibers[i].wait)]);
+  for (unsigned i = 0; i < device.count; ++i) {
+    if (i > 0 && fiber(i).wait == fiber(i - 1).wait) continue;
+    std::fprintf(stderr, "  from thread %u of block %u on: waits for %s\n", i % device.threads, i / device.threads,
+                 kNames[static_cast<int>(fiber(i).wait)]);
   }
   std::abort();
 }
 
 // On a device, the memory of a block that has not begun must not be touched.
-inline void require_all_begun() {
-  if (device.all_begun) return;
+ENTROPIC_UNSEEN inline void require_all_begun() {
+  if (cluster().all_begun) return;
   std::fprintf(stderr, "a block uses another's memory before all blocks of the cluster have met at a barrier\n");
   std::abort();
 }
 
 // Lets a warp of the cluster go on until it waits for its block: another warp that still reads what this one writes then gives
 // a wrong result. Returns whether it went on.
-inline bool run_warp(unsigned warp) {
+ENTROPIC_UNSEEN inline bool run_warp(unsigned warp) {
   const unsigned threads = device.threads, of_block = (threads + 31) / 32, block = warp / of_block * threads;
   const unsigned first = block + warp % of_block * 32, last = std::min(first + 32, block + threads);
   bool any = false;
   do {
     for (unsigned turn = first; turn < last; ++turn) {
       const unsigned i = device.last_first ? last - 1 - (turn - first) : turn, in_block = i - block;
-      if (device.fibers[i].wait != Wait::none) continue;
+      if (fiber(i).wait != Wait::none) continue;
       device.running = i;
       threadIdx = {in_block % blockDim.x, in_block / blockDim.x};
       blockIdx = {device.first_block + i / threads};
-      resume(device.fibers[i]);
+      resume(fiber(i));
       any = true;
     }
   } while (release(first, last, Wait::warp));
   return any;
 }
 
-inline void run_cluster() {
-  device.all_begun = false;
-  device.narrow.assign(device.shared.size(), false);
-  for (Fiber& fiber : device.fibers) {
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.get();
-    fiber.context.uc_stack.ss_size = Device::kStack;
-    fiber.context.uc_link = nullptr;
-    fiber.wait = Wait::none;
-    fiber.entered = false;
-    makecontext(&fiber.context, enter, 0);
-  }
-  const unsigned count = static_cast<unsigned>(device.fibers.size()), threads = device.threads;
+__attribute__((noinline)) ENTROPIC_UNSEEN inline void prepare(Fiber& fiber) {
+  getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = Device::kStack;
+  fiber.context.uc_link = nullptr;
+  fiber.wait = Wait::none;
+  fiber.entered = false;
+  for (unsigned& met : fiber.met) met = 0;
+  makecontext(&fiber.context, enter, 0);
+}
+
+ENTROPIC_UNSEEN inline void run_cluster() {
+  const unsigned count = device.count, threads = device.threads;
+  for (unsigned i = 0; i < count; ++i) prepare(fiber(i));
   const unsigned warps = count / threads * ((threads + 31) / 32);
   for (bool progress = true; progress;) {
     progress = false;
@@ -212,52 +292,60 @@ inline void run_cluster() {
     for (unsigned block = 0; block < count; block += threads) progress |= release(block, block + threads, Wait::block);
     progress |= release_numbers();
     const bool met = release(0, count, Wait::cluster);
-    device.all_begun |= met, progress |= met;
+    cluster().all_begun |= met, progress |= met;
   }
-  for (const Fiber& fiber : device.fibers) {
-    if (fiber.wait != Wait::done) report_deadlock();
+  for (unsigned i = 0; i < count; ++i) {
+    if (fiber(i).wait != Wait::done) report_deadlock();
   }
 }
 
 // Runs the kernel on blocks of block.x x block.y threads, `cluster` of them at a time, each with `bytes` bytes of shared
 // memory.
-inline void launch(unsigned blocks, dim3 block, unsigned cluster, std::size_t shared_bytes, std::function<void()> kernel) {
+ENTROPIC_UNSEEN inline void launch(unsigned blocks, dim3 block, unsigned cluster, std::size_t shared_bytes,
+                                   std::function<void()> kernel) {
   device.kernel = std::move(kernel);
   device.threads = block.x * block.y;
   device.shared_bytes = shared_bytes;
+  device.thread = this_thread();
+  device.count = cluster * device.threads;
   gridDim = {blocks}, blockDim = block;
-  device.fibers.resize(cluster * device.threads);
-  for (Fiber& fiber : device.fibers) {
-    if (!fiber.stack) fiber.stack.reset(new char[Device::kStack]);
+  if (device.fibers.size() < device.count) device.fibers.resize(device.count);
+  device.first = device.fibers.data();
+  for (unsigned i = 0; i < device.count; ++i) {
+    if (!fiber(i).stack) fiber(i).stack.reset(new char[Device::kStack]), fiber(i).thread = new_thread();
   }
   for (device.first_block = 0; device.first_block < blocks; device.first_block += cluster) {
-    device.shared.clear();
-    for (unsigned b = 0; b < cluster; ++b) {
-      device.shared.emplace_back(new char[shared_bytes]);
-      std::memset(device.shared.back().get(), 0xff, shared_bytes);  // NaN
-    }
+#ifndef __SANITIZE_THREAD__
+    device.clusters.clear();
+#endif
+    device.clusters.emplace_back(new Cluster(cluster, shared_bytes, device.count));
+    device.cluster = device.clusters.back().get();
+    tell(&device.begin);
     run_cluster();
   }
+  know(&device.end);
+  device.clusters.clear();
 }
 
 }  // namespace entropic_emulate
 
-inline void __syncthreads() { entropic_emulate::wait(entropic_emulate::Wait::block); }
-inline void __syncwarp() { entropic_emulate::wait(entropic_emulate::Wait::warp); }
+inline void __syncthreads() { entropic_emulate::meet(entropic_emulate::Wait::block); }
+inline void __syncwarp() { entropic_emulate::meet(entropic_emulate::Wait::warp); }
 
 template <class T>
-T __shfl_sync(unsigned, T value, unsigned lane) {
-  auto& device = entropic_emulate::device;
-  const unsigned me = device.running, warp = me - me % device.threads % 32;
-  std::memcpy(&device.fibers[me].slot, &value, sizeof value);
-  __syncwarp();
+ENTROPIC_UNSEEN T __shfl_sync(unsigned, T value, unsigned lane) {
+  using entropic_emulate::fiber;
+  using entropic_emulate::Wait;
+  const unsigned me = entropic_emulate::device.running, warp = me - me % entropic_emulate::device.threads % 32;
+  __builtin_memcpy(&fiber(me).slot, &value, sizeof value);
+  entropic_emulate::wait(Wait::warp);
   T other;
-  std::memcpy(&other, &device.fibers[warp + lane].slot, sizeof other);
-  __syncwarp();
+  __builtin_memcpy(&other, &fiber(warp + lane).slot, sizeof other);
+  entropic_emulate::wait(Wait::warp);
   return other;
 }
 template <class T>
-T __shfl_xor_sync(unsigned all, T value, unsigned mask) {
+ENTROPIC_UNSEEN T __shfl_xor_sync(unsigned all, T value, unsigned mask) {
   return __shfl_sync(all, value, (entropic_emulate::device.running % entropic_emulate::device.threads % 32) ^ mask);
 }
 inline unsigned __ballot_sync(unsigned all, bool set) {

@@ -21,7 +21,7 @@ class Exchanges {
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #else
-    for (auto& count : Team::Shared().arrived) count = 0;
+    for (auto& count : Team::Shared().arrived) __atomic_store_n(&count, 0ull, __ATOMIC_RELAXED);
 #endif
   }
 
@@ -83,11 +83,13 @@ class Exchanges {
     }
 #elif !defined(__CUDACC__)
     if (thread < blocks) {
-      for (size_t k = 0; k < K; ++k) Team::In(thread, numbers)[k * blocks + Team::BlockRank()] = own[k];
-      *Team::In(thread, arrived) += K;
+      for (size_t k = 0; k < K; ++k) {
+        entropic_emulate::send(Team::In(thread, numbers + k * blocks + Team::BlockRank()), own[k], Team::In(thread, arrived),
+                               1);
+      }
     }
     entropic_emulate::wait_for(arrived, K * blocks);
-    if (thread == 0) *arrived = 0;
+    if (thread == 0) __atomic_store_n(arrived, 0ull, __ATOMIC_RELAXED);
 #endif
     ++count_;
     return numbers;

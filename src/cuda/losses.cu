@@ -93,7 +93,8 @@ class LossOfRow {
     ignored_ = call.ignores && given == call.ignored;
     good_ = given >= 0 && static_cast<uint64_t>(given) < call.cols;
     t_ = good_ ? static_cast<unsigned>(given) : 0;
-    own_ = EntriesOf<S>(call.in[0], r)(t_);
+    // dx may be x, and nothing waits for the readers of a row that is ignored.
+    own_ = ignored_ || !good_ ? 0 : EntriesOf<S>(call.in[0], r)(t_);
   }
 
   // What the loss is calculated from: the sums of the terms, without that of the class and with it.

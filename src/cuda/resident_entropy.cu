@@ -84,6 +84,12 @@ HWY_NOINLINE void AskNext(EntropySearch<S>& search, unsigned n, EntropyQuestion&
   question.scale = static_cast<float>(row.scale);
 }
 
+// Of all threads: other blocks may still copy the search that is going to be replaced.
+HWY_INLINE void AwaitCluster() {
+  Team::Narrow(false);
+  Team::Barrier();
+}
+
 // The search of a row in registers, by the first warp. `kept` is what another kernel has left of it, and gets what is left to
 // another, or null.
 template <class S, class Op>
@@ -104,9 +110,10 @@ HWY_NOINLINE void SearchRow(const cuda::Call<Op>& call, size_t r, float max, Ent
     if (!question.AsksForSums()) break;
     Team::BlockBarrier();
   }
+  if (question.kind == Kind::few) AwaitCluster();
   if (Team::Thread() > 0 || Team::BlockRank() > 0) return;
-  // Other threads may still read it. It changes only for a row that is met, and thus after barriers.
-  *done = question.kind == Kind::met;
+  // Other blocks have looked at it before they answered a question.
+  if (kept == nullptr || question.kind == Kind::met) *done = question.kind == Kind::met;
   if (kept != nullptr && question.kind == Kind::few) kept->CopyFrom(search);
 }
 
@@ -137,6 +144,7 @@ HWY_INLINE void AnswerForRow(const LaneRow<S>& row, float max, const cuda::Rows&
     }
     Team::BlockBarrier();
   }
+  if (question.kind == Kind::few) AwaitCluster();
   if (question.kind != Kind::met) return;
   const NarrowMasses<true> masses(max, ExpOf(question), question.lowest);
   const V inverse = hn::Set(d, question.inverse_s), scale = hn::Set(d, question.scale);
@@ -171,7 +179,7 @@ __global__ void __launch_bounds__(544, 2)
     max = LaneRow<S>::MaxTold();
   }
   if (!IsFinite(max)) {
-    if (Team::Thread() == 0 && Team::BlockRank() == 0) work.done[r] = false;
+    if (kept == nullptr && Team::Thread() == 0 && Team::BlockRank() == 0) work.done[r] = false;
     return;
   }
   searches ? SearchRow(call, r, max, kept, work.done + r) : AnswerForRow(row, max, call.out, r);

@@ -24,7 +24,7 @@ class Arrivals {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(Address()), "r"(arrivals) : "memory");
 #else
     (void)arrivals;
-    bits_ = 0;
+    __atomic_store_n(&bits_, 0ull, __ATOMIC_RELAXED);
 #endif
   }
   // After the last Begin of a thread.
@@ -38,14 +38,18 @@ class Arrivals {
   HWY_INLINE void Arrive() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(Address()) : "memory");
-#else
-    ++bits_;
+#elif !defined(__CUDACC__)
+    entropic_emulate::tell(&bits_);
+    __atomic_fetch_add(&bits_, 1ull, __ATOMIC_RELAXED);
 #endif
   }
   // One thread arrives, and says how many bytes come in this phase.
   HWY_INLINE void Expect(unsigned bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(Address()), "r"(bytes) : "memory");
+#elif !defined(__CUDACC__)
+    (void)bytes;
+    entropic_emulate::tell(&bits_);
 #else
     (void)bytes;
 #endif
@@ -76,8 +80,7 @@ class Arrivals {
           : "memory");
     }
 #elif !defined(__CUDACC__)
-    *Team::In(block, place) = value;
-    Team::In(block, this)->bits_ += sizeof(T);
+    entropic_emulate::send(Team::In(block, place), value, &Team::In(block, this)->bits_, sizeof(T));
 #else
     (void)block, (void)place, (void)value;
 #endif
@@ -94,7 +97,8 @@ class Arrivals {
                  : "memory");
 #elif !defined(__CUDACC__)
     memcpy(to, from, bytes);
-    bits_ += bytes;
+    entropic_emulate::tell(&bits_);
+    __atomic_fetch_add(&bits_, bytes, __ATOMIC_RELAXED);
 #else
     (void)to, (void)from, (void)bytes;
 #endif
@@ -117,7 +121,10 @@ class Arrivals {
         : "memory");
     return Team::Ballot(over == 0) == 0;
 #elif !defined(__CUDACC__)
-    return Team::Ballot(bits_ < (uint64_t{phase} + 1) * each || entropic_emulate::device.last_first) == 0;
+    const bool over = __atomic_load_n(&bits_, __ATOMIC_RELAXED) >= (uint64_t{phase} + 1) * each;
+    if (Team::Ballot(!over || entropic_emulate::device.last_first) != 0) return false;
+    entropic_emulate::know(&bits_);
+    return true;
 #else
     return phase == each;
 #endif
@@ -154,7 +161,7 @@ class Arrivals {
 
 // The shared memory of a block for StreamedRow, after that of ResidentRow. A maximum or a sum is told at most two rows before
 // it is read by all: a block tells one when it knows the one before, which it gets only after all warps of the cluster have
-// read the one before that.
+// read the one before that. A warp has a barrier before one of its threads tells what others have read.
 struct StreamMemory {
   static constexpr unsigned kMostBlocks = cuda::kMostGroups, kWarps = 16;
   Arrivals here, added, maxima_told[2], sums_told[2];
@@ -239,6 +246,7 @@ class StreamedRow : public ResidentRow<S, 4> {
       const unsigned parts = (NumbersOfBlock() + 255) / 256;
       for (unsigned b = 0; b < parts; ++b) total += static_cast<double>(Base::Partial()[b * 16 + lane]);
       total = Team::FoldHalfWarp(total);
+      Team::WarpBarrier();
       if (Team::Thread() == 0) memory.sums_told[turn].Expect(blocks * sizeof(double));
       if (Team::Thread() < blocks) memory.sums_told[turn].Send(Team::Thread(), &memory.sums[turn][Team::BlockRank()], total);
     }
@@ -280,6 +288,7 @@ class StreamedRow : public ResidentRow<S, 4> {
       }
     }
     max = MaxOfWarp(max);
+    Team::WarpBarrier();
     if (Team::Thread() == 0) {
       memory.maxima_told[turn].Expect(blocks * StreamMemory::kWarps * static_cast<unsigned>(sizeof(float)));
     }

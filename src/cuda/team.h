@@ -95,19 +95,19 @@ struct Team {
   static unsigned Blocks() { return entropic_emulate::cluster_size(); }
   static unsigned BlockRank() { return entropic_emulate::block_rank(); }
   static Memory& Shared() {
-    return *reinterpret_cast<Memory*>(entropic_emulate::device.shared[entropic_emulate::block_rank()].get());
+    return *reinterpret_cast<Memory*>(entropic_emulate::cluster().shared[entropic_emulate::block_rank()].get());
   }
   static size_t SharedBytes() { return entropic_emulate::device.shared_bytes; }
   static void BlockBarrier() { __syncthreads(); }
   template <class T>
   static T* In(unsigned block, T* at) {
     if (block != BlockRank()) entropic_emulate::require_all_begun();
-    const auto& shared = entropic_emulate::device.shared;
+    const auto& shared = entropic_emulate::cluster().shared;
     return reinterpret_cast<T*>(shared[block].get() + (reinterpret_cast<char*>(at) - shared[BlockRank()].get()));
   }
   static void Barrier() {
     if (blockDim.x == 1) return;
-    if (Blocks() > 1) return entropic_emulate::wait(entropic_emulate::Wait::cluster);
+    if (Blocks() > 1) return entropic_emulate::meet(entropic_emulate::Wait::cluster);
     Threads() == 32 ? __syncwarp() : __syncthreads();
   }
 #else  // nvcc's pass over the host's code, which runs none of this
@@ -162,7 +162,7 @@ struct Team {
   // faster, because it waits for no other. In kernels of files that define ENTROPIC_NARROW.
   static HWY_INLINE bool IsNarrow() {
 #if !defined(__CUDACC__)
-    return entropic_emulate::device.narrow[entropic_emulate::block_rank()];
+    return entropic_emulate::cluster().narrow[entropic_emulate::block_rank()];
 #elif defined(ENTROPIC_NARROW)
     return Shared().narrow != 0;
 #else
@@ -177,7 +177,7 @@ struct Team {
 #if defined(__CUDACC__)
       Shared().narrow = narrow;
 #else
-      entropic_emulate::device.narrow[entropic_emulate::block_rank()] = narrow;
+      entropic_emulate::cluster().narrow[entropic_emulate::block_rank()] = narrow;
 #endif
     }
     BlockBarrier();
@@ -201,8 +201,8 @@ struct Team {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#else
-    Barrier();
+#elif !defined(__CUDACC__)
+    entropic_emulate::wait(entropic_emulate::Wait::cluster);
 #endif
   }
 
@@ -229,9 +229,14 @@ struct Team {
     const bool last = atomicInc(number, all - 1) == all - 1;
     asm volatile("fence.acq_rel.cta;" ::: "memory");
     return last;
+#elif !defined(__CUDACC__)
+    entropic_emulate::tell(number);
+    const unsigned before = __atomic_fetch_add(number, 1u, __ATOMIC_RELAXED);
+    entropic_emulate::know(number);
+    if (before + 1 == all) __atomic_store_n(number, 0u, __ATOMIC_RELAXED);
+    return before + 1 == all;
 #else
-    *number = (*number + 1) % all;
-    return *number == 0;
+    return *number == all;
 #endif
   }
 
@@ -240,7 +245,7 @@ struct Team {
 #if defined(__CUDA_ARCH__)
     atomicAdd(number, 1u);
 #else
-    ++*number;
+    __atomic_fetch_add(number, 1u, __ATOMIC_RELAXED);
 #endif
   }
 
@@ -249,7 +254,7 @@ struct Team {
 #if defined(__CUDA_ARCH__)
     atomicMax(number, value);
 #else
-    *number = value > *number ? value : *number;
+    if (value > __atomic_load_n(number, __ATOMIC_RELAXED)) __atomic_store_n(number, value, __ATOMIC_RELAXED);
 #endif
   }
 
@@ -302,12 +307,16 @@ struct Team {
     return {reinterpret_cast<unsigned char*>(&Shared()) + before, SharedBytes() - before};
   }
 
-  // fold of all threads' values; `neutral` changes nothing. T has at most 8 bytes.
+  // fold of all threads' values; `neutral` changes nothing. T has at most 8 bytes. It is a barrier of the team, which lets
+  // threads write what others have read before; a shuffle alone is none.
   template <class T, class F>
   static HWY_INLINE T Fold(T value, T neutral, const F& fold) {
     if (IsOne()) return value;
     for (unsigned mask = 16; mask > 0; mask /= 2) value = fold(value, FromXor(value, mask));
-    if (IsWarp()) return value;
+    if (IsWarp()) {
+      WarpBarrier();
+      return value;
+    }
     Tell(value);
     T all = neutral;
     for (size_t w = Lane(); w < Warps(); w += 32) all = fold(all, Told<T>(w));
@@ -329,9 +338,10 @@ struct Team {
   }
 
   // Each warp has a count, equal in all its threads. Returns the sum of the counts of the warps before it; `all` gets the sum
-  // of all.
+  // of all. It is a barrier, as Fold.
   static HWY_NOINLINE size_t SumBefore(size_t count, size_t* all) {
     if (IsOne() || IsWarp()) {
+      WarpBarrier();
       *all = count;
       return 0;
     }

@@ -166,14 +166,14 @@ HWY_INLINE double HalfMeanBelow(D d, const T* x, size_t n, T max, const T* q) {
 // Cross-entropy of softmax over some of the scores, from its p; the sum of their e^(x - max) is 1 / max p.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double CutClassRow(D d, const T* x, size_t n, T max, size_t t, T* p) {
-  const T own = p[t];
+  const T own = p[t], score = x[t];  // before the barriers of SetEntry: after them another thread may go on, and dx may be x
   SetEntry(p, t, T(0));
   const double others = SumRow(d, p, n);
   const T most = HWY_MAX(RowMax(d, p, n), own);
-  if (x[t] == -kInfinity<T>) return kInfinity<double>;
+  if (score == -kInfinity<T>) return kInfinity<double>;
   SetEntry(p, t, own == T(0) ? T(-1) : static_cast<T>(-others));
   const double log_sum = own > T(0.5) ? -Log1pNumber(-others) : -LogNumber(static_cast<double>(most));
-  return log_sum + (static_cast<double>(max) - static_cast<double>(x[t]));
+  return log_sum + (static_cast<double>(max) - static_cast<double>(score));
 }
 
 template <class D, class T = hn::TFromD<D>>
@@ -235,9 +235,9 @@ HWY_INLINE double SurrogateRow(const T* x, size_t n, T max, TargetOfRow<T> targe
   const RowTag<T> d;
   const double own = HalfMeanBelow(d, x, n, max, p);
   if (target.q != nullptr) return 2 * (HalfMeanBelow(d, x, n, max, target.q) - own);
-  const bool is_absent = x[target.t] == -kInfinity<T>;
-  SetEntry(p, target.t, is_absent ? T(0) : p[target.t] - T(1));
-  return 2 * ((0.5 * static_cast<double>(max) - 0.5 * static_cast<double>(x[target.t])) - own);
+  const T score = x[target.t];
+  SetEntry(p, target.t, score == -kInfinity<T> ? T(0) : p[target.t] - T(1));
+  return 2 * ((0.5 * static_cast<double>(max) - 0.5 * static_cast<double>(score)) - own);
 }
 
 template <class T>

@@ -86,6 +86,7 @@ HWY_INLINE double MarginRow(D d, const MarginSoftmaxLoss& op, const T* x, size_t
     for (size_t i = 0; i < n; ++i) {
       if (row[i] != row[i]) return fill(kNaN<T>, kNaN<double>);
     }
+    AwaitReaders();
     return is_absent ? fill(kNaN<T>, kNaN<double>) : fill(T(0), 0);
   }
   // Beyond these limits a larger scale changes nothing more, and a smaller one has no effect.

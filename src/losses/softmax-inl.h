@@ -143,6 +143,7 @@ HWY_INLINE void SoftmaxClassShortRows(ShortRows<T>& others, const size_t* t, con
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double SmoothingSlope(D d, const T* x, size_t n, T max, TargetOfRow<T> target) {
   const auto part_of_max = hn::Set(d, max * static_cast<T>(kPart)), absent = hn::Set(d, -kInfinity<T>), zero = hn::Zero(d);
+  const double own = target.q == nullptr ? static_cast<double>(x[target.t]) : 0;
   double sums[3];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
@@ -153,8 +154,7 @@ HWY_INLINE double SmoothingSlope(D d, const T* x, size_t n, T max, TargetOfRow<T
     terms[1] = hn::IfThenZeroElse(out, hn::Set(d, T(1)));
     terms[2] = hn::IfThenZeroElse(hn::Eq(qi, zero), hn::Mul(qi, below));
   });
-  const double behind =
-      target.q == nullptr ? static_cast<double>(max) * kPart - static_cast<double>(x[target.t]) * kPart : sums[2];
+  const double behind = target.q == nullptr ? static_cast<double>(max) * kPart - own * kPart : sums[2];
   return (Spread{sums[0], sums[1]}.Mean() - behind) / kPart;
 }
 

@@ -26,6 +26,7 @@
 #include "src/maps/softmax-inl.h"
 #include "src/maps/sparsemax-inl.h"
 #include "src/maps/whole_powers-inl.h"
+#include "src/rows/entry-inl.h"
 #include "src/rows/expm1-inl.h"
 #include "src/rows/select-inl.h"
 
@@ -890,7 +891,7 @@ HWY_NOINLINE HWY_FLATTEN void VjpRowByPowers(double b, double temperature, const
   if (!dominates) return;
   // Infinite numbers of both signs among the others: less than what the largest s makes of the mean.
   const double own = sums[1] == 0 ? 0 : -sums[1] * kInfinity<double>;
-  dx[pivot] = static_cast<T>(others == others ? -others : own);
+  SetEntry(dx, pivot, static_cast<T>(others == others ? -others : own));
 }
 
 // The gradient for alpha > 2 of groups of rows of at most ShortRows::kLongest.

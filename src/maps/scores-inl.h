@@ -112,7 +112,10 @@ HWY_INLINE PreparedRow<Op, T> PrepareRow(D d, const ScoreParams<Op>& params, con
       constexpr double kLimit = kExtremeTemperature<T>;
       const bool hot = temperature > 1;
       const T s = static_cast<T>(hot ? 1 / kLimit : kLimit);
-      for (size_t i = 0; i < n; ++i) rescaled[i] = hot ? x[i] * s : (x[i] - max) * s;
+      const auto factor = hn::Set(d, s), shift = hn::Set(d, hot ? T(0) : max);
+      ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+        StoreUpTo(hn::Mul(hn::Sub(LoadUpTo(d, x + i, count, T(0)), shift), factor), d, count, rescaled + i);
+      });
       row.op.*params.divisor = hot ? HWY_MIN(temperature / kLimit, kLimit) : HWY_MAX(temperature * kLimit, 1 / kLimit);
       row.x = rescaled;
       row.max = hot ? max * s : T(0);
