@@ -81,7 +81,7 @@ def to_numpy(operation, argument, x, bfloat16=False):
     try:
         on_host = x.__dlpack_device__()[0] in HOST_DEVICES
         if on_host:
-            return x.float().numpy() if bfloat16 and is_bfloat16(x) else np.from_dlpack(x)
+            return x.float().numpy() if bfloat16 and is_bfloat16(x) else np.from_dlpack(in_memory(x))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         hint = ""
         if kind == "Tensor":
@@ -93,6 +93,12 @@ def to_numpy(operation, argument, x, bfloat16=False):
         f"{operation}: {argument} is a {kind} on device {getattr(x, 'device', None)}, and entropic computes on the CPU, "
         f"some functions by the library entropic_cuda on a GPU; pass {argument}.cpu()"
     )
+
+
+def in_memory(x):
+    """x, or its copy if it is a tensor of torch that is the negative of what is in memory, or zeros without memory: DLPack does
+    not tell."""
+    return x.clone() if hasattr(x, "_is_zerotensor") and (x.is_neg() or x._is_zerotensor()) else x
 
 
 def is_bfloat16(x):
@@ -129,6 +135,8 @@ def writable(operation, out, shape, dtype):
     """out as a plain ndarray over the same memory, of this shape and dtype."""
     if not (isinstance(out, ndarray) or hasattr(out, "__dlpack__")):
         raise TypeError(f"{operation}: out must be an array, got {type(out).__name__}")
+    if in_memory(out) is not out:
+        raise ValueError(f"{operation}: out must have its numbers in memory, got a negative view or zeros without memory")
     target = to_numpy(operation, "out", out)
     if target.shape != shape:
         raise ValueError(f"{operation}: out must have the shape of x, {shape}, got {target.shape}")

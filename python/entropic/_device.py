@@ -76,8 +76,9 @@ class _Arrays:
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is not None:
             return interface["data"][0]
-        # The array stays alive, and so does the memory that its capsule names.
-        tensor = ctypes.cast(_pointer_of_capsule(array.__dlpack__(stream=1), b"dltensor"), ctypes.POINTER(_DLTensor)).contents
+        # The capsule owns what says where the numbers are; the array, which stays alive, owns these.
+        capsule = array.__dlpack__(stream=1)
+        tensor = ctypes.cast(_pointer_of_capsule(capsule, b"dltensor"), ctypes.POINTER(_DLTensor)).contents
         return (tensor.data or 0) + tensor.byte_offset
 
     def contiguous(self, array):
@@ -107,7 +108,7 @@ class _Tensors(_Arrays):
         return array.data_ptr()
 
     def contiguous(self, array):
-        return array.contiguous()
+        return array.resolve_neg().contiguous()
 
     def stream(self):
         return self.np.cuda.current_stream(self.x.device).cuda_stream

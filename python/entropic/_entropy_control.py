@@ -29,7 +29,7 @@ def gamma_of(x, axis, gamma_range, params):
         )
     rows = _layout.Along("gamma_for_entropy", "x", x, axis)
     gamma, entropy, status = gammas_of(rows.values, rows.axis, gamma_range, params)
-    return GammaResult(rows.numbers(gamma), rows.numbers(entropy), STATUS[status])
+    return GammaResult(rows.measured(gamma), rows.measured(entropy), STATUS[status])
 
 
 def gammas_of(x, axis, gamma_range, params):

@@ -173,8 +173,14 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
     >>> float(entropic.wasserstein_histogram([1.0, 0.0], [0.0, 1.0], support=[-2.0, 3.0], order=2))
     5.0
     """
+    return of_histograms(p, q, support, order, axis, return_grad)
+
+
+def of_histograms(p, q, support, order, axis, return_grad, sum_tolerance=None):
+    """wasserstein_histogram; a tolerance is given for arrays that were halves before."""
     name = "wasserstein_histogram"
     arrays = _Pairs(name, axis, p=p, q=q)
+    sum_tolerance = arrays.sum_tolerance if sum_tolerance is None else sum_tolerance
     n, m = arrays.lengths
     if n != m:
         raise ValueError(f"{name}: p and q must have equal lengths along axis {axis}, got shapes {arrays.shapes()}")
@@ -187,7 +193,7 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
             raise ValueError(f"{name}: support must have shape ({n},), one point for each entry, got {points.shape}")
 
     def run(p, q, *found):
-        _core.wasserstein_histogram(p, q, points, *found, (order, arrays.sum_tolerance))
+        _core.wasserstein_histogram(p, q, points, *found, (order, sum_tolerance))
 
     return arrays.distances(run, return_grad)
 

@@ -50,7 +50,8 @@ Returns
 -------
 GammaResult
     A named tuple (gamma, entropy, status) of arrays in x's shape without the axis, or of single values if no axis
-    is left. entropy is that of softmax(gamma x), in nats. gamma and entropy are of the kind and dtype of x.
+    is left. entropy is that of softmax(gamma x), in nats. gamma and entropy are of the kind and dtype of x, but
+    float32 for float16, whose range gamma may exceed.
     status is a NumPy array of strings:
 
     "ok"             the target was met, or max_iterations ended the search

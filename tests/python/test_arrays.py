@@ -234,6 +234,36 @@ def test_torch(operation):
             assert isinstance(dx, torch.Tensor) and dx.shape == (4, 3, 2)
 
 
+def test_tensors_that_are_not_what_is_in_memory():
+    """The imaginary part of a conjugate is minus what is in memory, and torch has zeros without memory."""
+    torch = torch_or_skip()
+    x = torch.complex(torch.zeros(3, 4), torch.randn(3, 4)).conj().imag
+    zeros = torch._efficientzerotensor((3, 4))
+    assert x.is_neg() and zeros.data_ptr() == 0
+    for tensor, want in ((x, x.resolve_neg().numpy()), (zeros, np.zeros((3, 4), np.float32))):
+        np.testing.assert_array_equal(entropic.softmax(tensor).numpy(), entropic.softmax(want))
+        np.testing.assert_array_equal(entropic.softmax_vjp(*[tensor] * 3).numpy(), entropic.softmax_vjp(*[want] * 3))
+        with pytest.raises(ValueError, match="softmax: out must have its numbers in memory, got a negative view"):
+            entropic.softmax(want, out=tensor)
+
+
+def test_the_address_of_what_only_has_dlpack():
+    """The capsule may be freed only after it was read."""
+    from entropic import _device
+
+    class OfDevice:
+        device, numbers = "gpu", np.arange(12.0)
+
+        def __array_namespace__(self):
+            return np
+
+        def __dlpack__(self, stream=None):
+            return self.numbers.__dlpack__()
+
+    x = OfDevice()
+    assert [_device._Arrays(x).address(x) for _ in range(3)] == [x.numbers.ctypes.data] * 3
+
+
 @each(SHAPED)
 def test_torch_out(operation):
     torch = torch_or_skip()

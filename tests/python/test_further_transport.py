@@ -279,10 +279,11 @@ def test_gradients_of_unbalanced_transport():
     assert float(a.grad[0]) == pytest.approx(0.5 + 0.1 * 2)
     found = et.unbalanced_sinkhorn(*tensors, **options)
     for output in ("plan", "f", "g"):
-        with pytest.raises(RuntimeError, match=f"unbalanced_sinkhorn: there is no derivative of {output}"):
+        with pytest.raises(RuntimeError, match=f"unbalanced_sinkhorn: .*there is no derivative of {output}"):
             getattr(found, output).sum().backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="unbalanced_sinkhorn: there is no derivative of"):
-        torch.autograd.functional.hessian(lambda c: value(*tensors[:2], c), tensors[2])
+    for hessian in (torch.autograd.functional.hessian, lambda f, x: torch.func.hessian(f)(x.detach())):
+        with pytest.raises(RuntimeError, match="unbalanced_sinkhorn: there are no second derivatives"):
+            hessian(lambda c: value(*(x.detach() for x in tensors[:2]), c), tensors[2])
     with pytest.raises(TypeError, match="penalty"):
         et.unbalanced_sinkhorn(*tensors, epsilon=0.1, penalty=torch.tensor(1.0, requires_grad=True))
 
@@ -312,8 +313,9 @@ def test_gradients_of_barycenters(epsilon):
         positive = (moved if which else moved + 0.01).clone().requires_grad_()
         assert torch.autograd.gradcheck(of, [positive], rtol=1e-3, atol=1e-5), which
     moved = weights.clone().requires_grad_()
-    with pytest.raises(RuntimeError, match="sinkhorn_barycenter: there is no derivative of"):
-        torch.autograd.functional.hessian(lambda w: q(p, cost, w).square().sum(), moved)
+    for hessian in (torch.autograd.functional.hessian, lambda f, x: torch.func.hessian(f)(x.detach())):
+        with pytest.raises(RuntimeError, match="sinkhorn_barycenter: there are no second derivatives"):
+            hessian(lambda w: q(p, cost, w).square().sum(), moved)
     many = torch.func.vmap(lambda w: q(p, cost, w))(torch.stack([weights, weights.flip(0)]))
     np.testing.assert_allclose(many[1], q(p, cost, weights.flip(0)), rtol=1e-12)
 

@@ -1219,6 +1219,32 @@ def test_calibration():
         np.testing.assert_allclose(ej.entropy_invariant_scale(jnp.array([2, 512]), 64, **more), expected, rtol=1e-15)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_sums_of_halves(dtype):
+    """Halves are rounded, so their sums may be as far from 1, or from each other, as in NumPy and torch; those of numbers of 32
+    bits may not."""
+    p, cost = np.array([0.1, 0.2, 0.3, 0.4]), np.ones((4, 4))
+    for name, run in {
+        "wasserstein_histogram": lambda p, q: ej.wasserstein_histogram(p, q),
+        "wasserstein_histogram of a support": lambda p, q: ej.wasserstein_histogram(p, q, support=q),
+        "wasserstein_histogram's gradient": lambda p, q: jax.grad(lambda p: ej.wasserstein_histogram(p, q))(p),
+        "wasserstein_histogram of several": lambda p, q: jax.vmap(lambda s: ej.wasserstein_histogram(p, q, support=s))(q[None]),
+        "optimal_transport": lambda p, q: ej.optimal_transport(p, q, cost.astype(p.dtype)).cost,
+        "sinkhorn": lambda p, q: ej.sinkhorn(p, q, cost.astype(p.dtype), epsilon=1.0).cost,
+        "expected_calibration_error": lambda p, _: ej.expected_calibration_error(p[None], np.array([1])),
+        "brier_score": lambda p, _: ej.brier_score(p[None], np.array([1])),
+    }.items():
+        for off, kind, fits in ((1.005, dtype, True), (1.05, dtype, False), (1.005, np.float32, False)):
+            given = jnp.asarray(off * p).astype(kind), jnp.asarray(p).astype(kind)
+            if fits:
+                assert np.isfinite(np.asarray(run(*given), np.float64)).all(), name
+                continue
+            with pytest.raises(Exception, match="sum"):
+                jax.block_until_ready(run(*given))
+    given = (jnp.asarray(x).astype(dtype) for x in (1.05 * p, p, cost))
+    assert float(ej.optimal_transport(*given, mass_tolerance=0.1).cost) > 0  # the one that is given counts
+
+
 def test_what_is_refused_when_it_runs():
     cost = np.full((2, 2), np.inf)
     with pytest.raises(Exception, match="optimal_transport: infeasible: every plan needs an entry of cost inf"):

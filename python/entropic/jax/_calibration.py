@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 import entropic
-from entropic.jax._call import array, call_hosted, hosted, normalized, wide
+from entropic import _calibration, _core
+from entropic.jax._call import array, call_hosted, hosted, normalized, sum_tolerance, wide
 
 
 def _number(name, parameters, *arrays):
@@ -58,25 +59,33 @@ def match_entropy(x_reference, /):
     return _number("match_entropy", {}, array("match_entropy", "x_reference", x_reference))
 
 
+def _distributions(name, p, labels, sum_tolerance):
+    """What _core takes; a tolerance is given for p that were halves before."""
+    *given, tolerance = _calibration.labelled(name, "p", p, labels, None, None)
+    return *given, tolerance if sum_tolerance is None else sum_tolerance
+
+
 @hosted("expected_calibration_error")
-def _expected_calibration_error(p, labels, *, bins, strategy):
-    return (entropic.expected_calibration_error(p, labels, bins=bins, strategy=strategy),)
+def _expected_calibration_error(p, labels, *, bins, strategy, sum_tolerance):
+    *given, tolerance = _distributions("expected_calibration_error", p, labels, sum_tolerance)
+    return (_core.expected_calibration_error(*given, (bins, strategy, tolerance)),)
 
 
 def expected_calibration_error(p, labels, /, *, bins=15, strategy="uniform"):
     """How far confidence is from accuracy, as entropic.expected_calibration_error. It has no derivative."""
     name = "expected_calibration_error"
-    return _number(name, {"bins": bins, "strategy": strategy}, *_labelled(name, "p", p, labels))
+    given = {"bins": bins, "strategy": strategy, "sum_tolerance": sum_tolerance(p)}
+    return _number(name, given, *_labelled(name, "p", p, labels))
 
 
 @hosted("brier_score")
-def _brier_score(p, labels):
-    return (entropic.brier_score(p, labels),)
+def _brier_score(p, labels, *, sum_tolerance):
+    return (_core.brier_score(*_distributions("brier_score", p, labels, sum_tolerance)),)
 
 
 def brier_score(p, labels, /):
     """The mean squared distance of distributions from the labels, as entropic.brier_score. It has no derivative."""
-    return _number("brier_score", {}, *_labelled("brier_score", "p", p, labels))
+    return _number("brier_score", {"sum_tolerance": sum_tolerance(p)}, *_labelled("brier_score", "p", p, labels))
 
 
 @hosted("fit_vector_scaling")

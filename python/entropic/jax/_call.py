@@ -123,6 +123,12 @@ def array(operation, name, x):
 normalized = _core.normalize_axis
 
 
+def sum_tolerance(*arrays):
+    """The tolerance for sums if some of these are halves, which the library then gets in a wider type; otherwise None, which is
+    that of the type that it gets."""
+    return _core.sum_tolerance[2] if any(getattr(x, "dtype", None) in HALVES for x in arrays) else None
+
+
 def wide(x):
     return x.astype(jnp.float32) if x.dtype in HALVES else x
 

@@ -10,7 +10,7 @@ from jax.custom_derivatives import SymbolicZero
 
 import entropic
 from entropic import _checks, _wasserstein
-from entropic.jax._call import array, call_hosted, hosted, normalized
+from entropic.jax._call import array, call_hosted, hosted, normalized, sum_tolerance
 from entropic.jax._parameters import known
 
 
@@ -77,54 +77,55 @@ def _wasserstein_1d(u, v, *weights, order, slopes):
 
 
 @hosted("wasserstein_histogram")
-def _wasserstein_histogram(p, q, *support, order, slopes):
-    options = {"order": order, "return_grad": slopes}
+def _wasserstein_histogram(p, q, *support, order, sum_tolerance, slopes):
+    options = order, -1, slopes, sum_tolerance
     if not support or support[0].ndim == 1:
-        found = entropic.wasserstein_histogram(p, q, support=support[0] if support else None, **options)
+        found = _wasserstein.of_histograms(p, q, support[0] if support else None, *options)
         return found if slopes else (found,)
     # In a vectorised call each problem has its own.
     lead, n = np.broadcast_shapes(p.shape[:-1], q.shape[:-1], support[0].shape[:-1]), p.shape[-1]
     problems = (np.broadcast_to(x, (*lead, n)).reshape(-1, n) for x in (p, q, support[0]))
-    each = [entropic.wasserstein_histogram(*two, support=own, **options) for *two, own in zip(*problems, strict=True)]
+    each = [_wasserstein.of_histograms(*three, *options) for three in zip(*problems, strict=True)]
     outputs = zip(*each, strict=True) if slopes else (each,)
     return tuple(np.array(one, p.dtype).reshape(*lead, *np.shape(one[0])) for one in outputs)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _distance(name, order, two, others):
-    return call_hosted(name, {"order": order, "slopes": False}, [*two, *others], [_empty(*two[0].shape[:-1], like=two[0])])[0]
+def _distance(name, given, two, others):
+    outputs = [_empty(*two[0].shape[:-1], like=two[0])]
+    return call_hosted(name, {**dict(given), "slopes": False}, [*two, *others], outputs)[0]
 
 
 @functools.partial(_distance.defjvp, symbolic_zeros=True)
-def _distance_jvp(name, order, primals, tangents):
+def _distance_jvp(name, given, primals, tangents):
     two, others = primals
     if any(not isinstance(moved, SymbolicZero) for moved in tangents[1]):
         raise NotImplementedError(
             f"entropic.jax: {name} has no derivative in {OTHERS[name]}; jax.lax.stop_gradient takes it as constant"
         )
-    value, *slopes = _distance_and_slopes(name, order, two, others)
+    value, *slopes = _distance_and_slopes(name, given, two, others)
     moving = [(slope, v) for slope, v in zip(slopes, tangents[0], strict=True) if not isinstance(v, SymbolicZero)]
     return value, sum((slope * v).sum(-1) for slope, v in moving)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _distance_and_slopes(name, order, two, others):
+def _distance_and_slopes(name, given, two, others):
     outputs = [_empty(*two[0].shape[:-1], like=two[0]), *(_empty(*x.shape, like=x) for x in two)]
-    return call_hosted(name, {"order": order, "slopes": True}, [*two, *others], outputs)
+    return call_hosted(name, {**dict(given), "slopes": True}, [*two, *others], outputs)
 
 
 @_distance_and_slopes.defjvp
-def _distance_and_slopes_jvp(name, order, primals, tangents):
+def _distance_and_slopes_jvp(name, given, primals, tangents):
     raise NotImplementedError(f"entropic.jax: {name} has no second derivative")
 
 
-def _line(name, order, axis, two, others):
+def _line(name, order, axis, two, others, **more):
     known(name, "order", order)
     two = {argument: array(name, argument, x) for argument, x in two.items()}
     moved = {argument: jnp.moveaxis(x, normalized(name, axis, x.ndim), -1) for argument, x in two.items()}
     spread, dtype = _together(name, (1, 1), **moved)
     others = tuple(x.astype(spread[0].dtype) for x in others)
-    return _distance(name, float(order), tuple(spread), others).astype(dtype)
+    return _distance(name, (("order", float(order)), *more.items()), tuple(spread), others).astype(dtype)
 
 
 def wasserstein_1d(u, v, /, *, u_weights=None, v_weights=None, order=1.0, axis=-1):
@@ -144,7 +145,7 @@ def wasserstein_histogram(p, q, /, *, support=None, order=1.0, axis=-1):
     """The Wasserstein distance of distributions over one support, as entropic.wasserstein_histogram; differentiable in both."""
     name = "wasserstein_histogram"
     support = [] if support is None else [array(name, "support", support)]
-    return _line(name, order, axis, {"p": p, "q": q}, support)
+    return _line(name, order, axis, {"p": p, "q": q}, support, sum_tolerance=sum_tolerance(p, q))
 
 
 # Plans.
@@ -194,6 +195,7 @@ def optimal_transport(a, b, cost, /, *, mass_tolerance=None):
 
     The gradient in cost is the plan, those in a and b are the potentials, up to a constant. An infeasible problem is an error.
     """
+    mass_tolerance = sum_tolerance(a, b, cost) if mass_tolerance is None else mass_tolerance
     a, b, cost, dtype = _problem("optimal_transport", a, b, cost)
     return TransportResult(*_cast(_cheapest(mass_tolerance, a, b, cost), dtype))
 
@@ -265,6 +267,7 @@ def sinkhorn(a, b, cost, /, *, epsilon, tolerance=1e-6, max_iterations=10000, ma
 
     The derivative is that of the exact plan, by the implicit function theorem, so tolerance should be small.
     """
+    mass_tolerance = sum_tolerance(a, b, cost) if mass_tolerance is None else mass_tolerance
     a, b, cost, dtype = _problem("sinkhorn", a, b, cost)
     options = {"tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
     found = _cast(_smooth(_numbers("sinkhorn", epsilon=epsilon, **options), a, b, cost), dtype)

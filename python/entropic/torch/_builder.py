@@ -16,6 +16,7 @@ from entropic.torch._compat import (
     in_forward_mode,
     in_reverse_transform,
     in_transform,
+    is_nowhere,
     never_again,
     primals,
     pushing_further,
@@ -136,10 +137,11 @@ class Operator:
     def _refuse(self, call, grads=()):
         """Refuses derivatives that do not exist: of some outputs, and second ones of some operators."""
         others = [self.spec.outputs[k] for k, grad in enumerate(grads) if grad is not None and k not in self._results]
+        missing = [f"there is no derivative of {others[0]}"] if others else []
         if self.spec.once and (others or any(map(carries_tangent, call.tensors))):
-            raise RuntimeError(f"{self.spec.name}: there are no second derivatives")
-        if others:
-            raise RuntimeError(f"{self.spec.name}: there is no derivative of {others[0]}")
+            missing.insert(0, "there are no second derivatives")
+        if missing:
+            raise RuntimeError(f"{self.spec.name}: {', and '.join(missing)}")
 
     def _by_operator(self, call, grads):
         everything = (*call.tensors, *call.outputs)
@@ -240,7 +242,7 @@ def is_alone(x):
         type(x) is Tensor
         and x.is_cpu
         and x.layout is _STRIDED
-        and not (x.is_neg() or in_transform() or in_forward_mode() or dispatch_modes())
+        and not (x.is_neg() or is_nowhere(x) or in_transform() or in_forward_mode() or dispatch_modes())
     )
 
 

@@ -13,6 +13,7 @@ in_transform = torch._C._are_functorch_transforms_active  # whether torch.func i
 dispatch_modes = torch._C._len_torch_dispatch_stack
 function_modes = torch._C._len_torch_function_stack
 tracing = torch._C._get_tracing_state  # None unless torch.jit.trace is active
+is_nowhere = torch.Tensor._is_zerotensor  # whether it is zeros without memory, as torch makes for what has no tangent
 _graph_is_kept = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
 
@@ -48,7 +49,7 @@ def is_dtensor(x):
 
 def has_memory(x):
     """Whether it has its own numbers in this machine's memory, and does not stand for other tensors, as under vmap."""
-    return torch._C._dispatch_keys(x).has(torch._C.DispatchKey.CPU)
+    return torch._C._dispatch_keys(x).has(torch._C.DispatchKey.CPU) and not is_nowhere(x)
 
 
 def never_again(grad):

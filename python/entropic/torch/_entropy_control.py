@@ -21,7 +21,7 @@ from entropic.torch._arguments import (
 )
 from entropic.torch._builder import Operator
 from entropic.torch._compat import is_dtensor
-from entropic.torch._spec import OpSpec, Tensor
+from entropic.torch._spec import OpSpec, Tensor, result_type
 from entropic.torch.backends.reference.entropy_control import NEARBY
 
 DESCRIPTIONS = _descriptions.CONTROL
@@ -223,11 +223,12 @@ def gamma_for_entropy(
     Returns
     -------
     entropic.GammaResult
-        gamma and entropy are tensors in x's shape without dim and its dtype. They are twice differentiable in x and the
-        target. If the status is not "ok", the gradient is 0, or NaN if it is "invalid". status is a NumPy array of strings, or
-        one string. It is None under a compiler or a transform, and for tensors without numbers (meta, fake). For a DTensor it
-        is that of this rank's rows. On a GPU it is a tensor of numbers, 0 for "ok", because words would wait for the device;
-        gamma is computed there by the library entropic_cuda if it is found, otherwise on the CPU.
+        gamma and entropy are tensors in x's shape without dim and its dtype, or float32 for halves, whose range gamma may
+        exceed. They are twice differentiable in x and the target. If the status is not "ok", the gradient is 0, or NaN if it
+        is "invalid". status is a NumPy array of strings, or one string. It is None under a compiler or a transform, and for
+        tensors without numbers (meta, fake). For a DTensor it is that of this rank's rows. On a GPU it is a tensor of numbers,
+        0 for "ok", because words would wait for the device; gamma is computed there by the library entropic_cuda if it is
+        found, otherwise on the CPU.
 
     Raises
     ------
@@ -265,7 +266,7 @@ def gamma_for_entropy(
         status = numpy_control.STATUS[status.numpy()]
     elif not status.is_cuda:  # a compiler does not know the numbers
         status = None
-    return entropic.GammaResult(gamma.to(x.dtype), reached.to(x.dtype), status)
+    return entropic.GammaResult(gamma.to(result_type(x)), reached.to(result_type(x)), status)
 
 
 def normalize_density(p, weights, *, entropy, dim=None, axis=None):

@@ -71,7 +71,7 @@ def _operator(name, params, outputs):
             derivative=functools.partial(vjp, name),
             moving=MOVING[name],
             # That of a plan with entropy follows from the plan and its potentials. Other potentials have no derivative.
-            once=name not in ("sinkhorn", "unbalanced_sinkhorn"),
+            once=name != "sinkhorn",
         )
     )
 
@@ -113,6 +113,7 @@ _barycenter = Operator(
         keeps=("p", "cost", "weights", "barycenter", "g"),
         derivative=barycenter_vjp,
         moving=(0,),
+        once=True,  # its derivative reads g, which has none
     )
 )
 
@@ -191,7 +192,8 @@ def partial_transport(a, b, cost, *, mass):
 def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_iterations=10000):
     """``entropic.unbalanced_sinkhorn``, whose value is differentiable in a, b and cost.
 
-    By the envelope theorem: the gradient in cost is the plan. To differentiate plan, f or g raises.
+    By the envelope theorem: the gradient in cost is the plan. To differentiate plan, f or g raises, and so do second
+    derivatives.
 
     >>> a = torch.tensor([1.0, 2.0], requires_grad=True)
     >>> cost = torch.tensor([[0.0, 1.0], [1.0, 0.0]])

@@ -23,8 +23,8 @@ torch_threads = torch.get_num_threads
 
 
 def place(tensor):
-    """A tensor as _core reads it."""
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), _ALL_CODES[tensor.dtype]
+    """A tensor as _core reads it. The last entry only keeps the memory: the tensor may be a temporary one."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), _ALL_CODES[tensor.dtype], tensor
 
 
 def _numpy(x):

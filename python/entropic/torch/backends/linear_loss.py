@@ -84,7 +84,7 @@ def _scores(hidden, weight, bias):
 
 
 def _each(run):
-    """Calls run, one problem after the other if there is a batch along a new first axis."""
+    """Calls run, one problem after the other if there are batches, each along a new first axis."""
 
     def batched(hidden, weight, *arguments):
         if weight.dim() == 2:
@@ -93,7 +93,7 @@ def _each(run):
         found = []
         for k in range(len(weight)):
             one = [x[k] if isinstance(x, torch.Tensor) else x for x in (hidden, weight, *arguments)]
-            found.append(run(*one))
+            found.append(batched(*one))
         if isinstance(found[0], tuple):
             return tuple(torch.stack(parts) if parts[0].numel() else absent(tensors[0]) for parts in zip(*found, strict=True))
         return torch.stack(found)

@@ -113,7 +113,7 @@ def _statistics_vjp(x, target, rows, known, grad, temperature, top, dim):
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)
     along = dx.movedim(dim, -1)
     flat = along.view(-1, x.shape[dim]) if along.is_contiguous() else torch.empty(target.numel(), x.shape[dim], dtype=x.dtype)
-    known, grad = known.view(-1, 4), grad.reshape(-1, 4).to(result_type(x))
+    known, grad = known.reshape(-1, 4), grad.reshape(-1, 4).to(result_type(x))
     slopes = None if rows is None else torch.empty(target.numel(), 1, dtype=torch.float64)
     for part, wide, classes, per_row in _parts(x, target, rows, dim):
         _, entropy, largest_p, largest = known[part].unsqueeze(2).unbind(1)

@@ -263,7 +263,7 @@ def gamma_for_entropy(
     part = Part(name, x, dim, axis, group, first, n)
     _, values = part.run("gamma", name, entropy=goal, low=low, high=high, iterations=max_iterations)
     status = np.array(STATUSES)[values.detach()[:, 2].to(torch.int64).cpu().numpy()].reshape(part.lead)
-    gamma, reached = (values[:, i].reshape(part.lead).to(part.dtype) for i in (0, 1))
+    gamma, reached = (part.numbers(values[:, i]) for i in (0, 1))
     return GammaResult(gamma, reached, status)
 
 
