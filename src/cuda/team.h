@@ -341,7 +341,7 @@ struct Team {
   // of all. It is a barrier, as Fold.
   static HWY_NOINLINE size_t SumBefore(size_t count, size_t* all) {
     if (IsOne() || IsWarp()) {
-      WarpBarrier();
+      if (IsWarp()) WarpBarrier();
       *all = count;
       return 0;
     }
