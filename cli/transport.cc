@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "files/file.h"
+#include "files/text.h"
 #include "numbers.h"
 #include "operation.h"
 
@@ -24,6 +25,25 @@ Table one_row(std::vector<std::string> names, std::vector<double> numbers, std::
   table.note_header = std::move(note_name);
   table.notes = {std::string(note)};
   return table;
+}
+
+// The names of masses in one row or one column; none if there are none.
+const std::vector<std::string>& names_of(const Table& masses) {
+  static const std::vector<std::string> kNone;
+  if (masses.cols > 1) return masses.header;
+  return masses.label_column ? masses.labels : kNone;
+}
+
+// Refuses masses whose names, if both have names, are not those of the costs in the same order.
+void check_names_of(std::string_view command, const Numbers& masses, std::string_view of_costs,
+                    const std::vector<std::string>& costs, const std::string& cost_path) {
+  const std::vector<std::string>& names = names_of(masses.table);
+  for (std::size_t i = 0; i < std::min(names.size(), costs.size()); ++i) {
+    if (names[i] == costs[i]) continue;
+    bad_input("{}: {} names mass {} {}, and {} names {} {} {}; masses and costs are matched by position", command,
+              files::input_name(masses.path), i, files::in_quotes(names[i]), files::input_name(cost_path), of_costs, i,
+              files::in_quotes(costs[i]));
+  }
 }
 
 struct Plan {
@@ -47,6 +67,8 @@ struct Problem {
       bad_input("{}: {} must be {} x {}, one row for each mass of --a and one column for each of --b, got {} x {}", command,
                 files::input_name(options.cost), f.size(), g.size(), plan.rows, plan.cols);
     }
+    check_names_of(command, from, "row", plan.labels, options.cost);
+    check_names_of(command, to, "column", plan.header, options.cost);
   }
 
   // solve(a, b, cost, plan, f, g)

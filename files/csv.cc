@@ -446,7 +446,8 @@ class CsvReader {
       const std::string_view digits = cell.text().substr(cell.text().starts_with('-') ? 1 : 0);
       return !digits.empty() && digits.find_first_not_of("0123456789") == digits.npos;
     };
-    if (count < 2 || std::ranges::all_of(second, is_whole)) return;
+    // Names of two columns, 0 and 1, are also a distribution.
+    if (count < 3 || std::ranges::all_of(second, is_whole)) return;
     bad_input("{}:1: the first line, 0 to {}, may be names or scores{}", name_, count - 1,
               options_.advised.header ? ": --header takes it as names, --no-header as scores" : "; names need a letter");
   }

@@ -22,6 +22,9 @@ namespace json = simdjson::ondemand;
 
 // Arrays and objects inside each other that are read, as many as simdjson's other parser allows: each takes space on the stack.
 inline constexpr std::size_t kMaxDepth = simdjson::DEFAULT_MAX_DEPTH;
+// A number of so many characters before its exponent has few enough digits that simdjson 3.0.1 reads it exactly; it gives wrong
+// values for some that have more.
+inline constexpr std::size_t kMostSure = 19;
 
 // The line with NaN and Infinity, which Python writes, in quotes.
 inline std::string with_quoted_numbers(std::string_view line) {
@@ -531,10 +534,11 @@ class Lines {
       case json::json_type::number: {
         std::string_view token = value.raw_json_token();
         // simdjson reads 01 as 1, and refuses a number that is too large and a word that is no number.
-        if (!has_leading_zero(token) && value.get_double().get(number) == simdjson::SUCCESS) return number;
+        const bool is_long = token.size() > kMostSure && token.substr(0, token.find_first_of("eE")).size() > kMostSure;
+        if (!is_long && !has_leading_zero(token) && value.get_double().get(number) == simdjson::SUCCESS) return number;
         token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);
         const Reading reading = read_number(token, number);
-        if (reading == Reading::number && !std::isfinite(number)) return number;  // such as -Infinity
+        if (reading == Reading::number && (!std::isfinite(number) || is_json_number(token))) return number;  // or -Infinity
         wrong_cell(cell, "{} is {}", in_quotes(token),
                    reading == Reading::too_large ? "too large for float64" : "not a number");
       }

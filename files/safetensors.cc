@@ -55,9 +55,24 @@ std::vector<Entry> entries_of(std::string& header, std::string_view name) {
     }
     if (count != 2 || entry.begin > entry.end)
       broken(fmt::format("has data_offsets that are not a range for {}", in_quotes(key)));
+    const bool twice = std::ranges::find(entries, entry.key, &Entry::key) != entries.end();
+    if (twice) broken(fmt::format("has {} twice", in_quotes(key)));
     entries.push_back(std::move(entry));
   }
   return entries;
+}
+
+// Where the last array ends. The arrays must follow one another without gaps, as the format says.
+std::uint64_t end_of(std::vector<Entry> entries, std::string_view name) {
+  std::ranges::sort(entries, {}, [](const Entry& entry) { return std::pair(entry.begin, entry.end); });
+  std::uint64_t end = 0;
+  for (const Entry& entry : entries) {
+    if (entry.begin != end) {
+      bad_input("{}: {} begins at byte {}, but the array before it ends at {}", name, in_quotes(entry.key), entry.begin, end);
+    }
+    end = entry.end;
+  }
+  return end;
 }
 
 Stored type_of(const Entry& entry, std::string_view name) {
@@ -94,6 +109,7 @@ Reader open_safetensors(std::shared_ptr<Input> input, const ReadOptions& options
   Array array{.type = type_of(entry, name), .shape = entry.shape, .key = entry.key};
 
   const std::uint64_t start = sizeof(length) + length;
+  const std::uint64_t end = end_of(entries, name);
   if (input->size() && entry.end > *input->size() - start) {
     bad_input("{}: the file is cut short: {} ends at byte {}, the file at {}", name, in_quotes(entry.key), entry.end,
               *input->size() - start);
@@ -115,8 +131,13 @@ Reader open_safetensors(std::shared_ptr<Input> input, const ReadOptions& options
     return taken;
   };
   // The size of a pipe is only known at its end.
-  return array_reader(std::move(array), name, read,
-                      input->size() ? std::optional<std::uint64_t>(entry.end - entry.begin) : std::nullopt);
+  Reader reader = array_reader(std::move(array), name, read,
+                               input->size() ? std::optional<std::uint64_t>(entry.end - entry.begin) : std::nullopt);
+  if (input->size() && end < *input->size() - start) {
+    bad_input("{}: the file is longer than its header says: its arrays end at byte {}, the file at {}", name, end,
+              *input->size() - start);
+  }
+  return reader;
 }
 
 Writer create_safetensors(Output& output, const Table& first, bool counted) {

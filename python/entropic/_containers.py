@@ -95,6 +95,9 @@ def _lazy(function, arrays, results, axis, params):
     import dask.array as da
 
     x = arrays[0][0]
+    if x.shape[axis] == 0:  # apply_gufunc would divide by it
+        found = _at_once(function, [(np.asarray(array), has_rows) for array, has_rows in arrays], results, axis, params)
+        return tuple(map(da.from_array, found)) if isinstance(found, tuple) else da.from_array(found)
     lead = (*x.shape[:axis], *x.shape[axis + 1 :])
     spread = {i for i, value in enumerate(params) if np.ndim(value) > 0}
     given, signature = [], []
@@ -112,9 +115,9 @@ def _lazy(function, arrays, results, axis, params):
         filled = tuple(np.asarray(next(rows))[..., np.newaxis] if i in spread else value for i, value in enumerate(params))
         return function(*blocks[: len(arrays)], filled)
 
-    # The types of the results are those for one row of one entry, with probability 1 and class 0.
+    # The types of the results are those for one row of one entry, with probability or count 1 and class 0.
     def one(array, of):
-        return np.full((1, 1) if of == "(i)" else (1,), array.dtype.kind == "f", array.dtype)
+        return np.full((1, 1) if of == "(i)" else (1,), of == "(i)" or array.dtype.kind == "f", array.dtype)
 
     found = on_blocks(*(one(array, of) for array, of in zip(given, signature, strict=True)))
     found = found if isinstance(found, tuple) else (found,)

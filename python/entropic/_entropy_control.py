@@ -313,8 +313,9 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     Returns
     -------
     array
-        In nats, of the kind and dtype of x, in its shape without the axis; a NumPy number if no axis is left. A row with NaN,
-        or without a score above -inf, gives NaN. A row with scores of +inf gives the log of their number.
+        In nats, of the kind and dtype of x, or float32 for halves, in its shape without the axis; a NumPy number if no axis
+        is left. A row with NaN, or without a score above -inf, gives NaN. A row with scores of +inf gives the log of their
+        number.
 
     Raises
     ------
@@ -343,7 +344,7 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     rows = _layout.Along("mean_field_entropy", "x", x, axis)
     estimate = np.empty(rows.lead)
     _core.mean_field_entropy(rows.values, estimate, rows.axis, (gamma,))
-    return rows.numbers(estimate)
+    return rows.measured(estimate)
 
 
 for _one in (GammaResult, power_transform, normalize_density, normalize_joint, mean_field_entropy):

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(512, 1) MeasureKernel(const __grid_constant__ 
       double value;
       double* slope = nullptr;
       if constexpr (requires { op.alpha; }) slope = call.slopes.of[0] != nullptr ? &slopes[0] : nullptr;  // alpha comes first
-      OneRow(op, DistributionOf(op.input, op.normalize, p, n, sum, true, own, logs), &value, dp, slope);
+      OneRow(op, DistributionOf(op.input, op.normalize, p, n, sum, Logs::inaccurate, own, logs), &value, dp, slope);
       WriteSlopes(call, slopes, r);
       WriteValue(call, r, value);
     }
@@ -62,7 +62,6 @@ template <class Op, class T>
 __global__ void __launch_bounds__(512, 1) DivergenceKernel(const __grid_constant__ cuda::MeasureCall<Op> call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Op& op, bool /*good*/, Arena memory) HWY_ATTR {
-    constexpr bool kLogs = std::is_same_v<Op, CrossEntropy>;
     double *const own = memory.take<double>(n), *const logs = memory.take<double>(n);
     double *const q_own = memory.take<double>(n), *const q_logs = memory.take<double>(n);
     double* const ratios = memory.take<double>(n);
@@ -79,11 +78,15 @@ __global__ void __launch_bounds__(512, 1) DivergenceKernel(const __grid_constant
     } else if (const double nats = KlInFloat(op, p, q, n, dp, dq, own, logs); nats > 0) {
       WriteValue(call, r, Kept<T>(call, InUnit(nats, op.base)));
     } else {
-      Distribution first = DistributionOf(op.input, op.normalize, p, n, p_sum, kLogs, own, logs);
-      Distribution second = DistributionOf(op.input, op.normalize, q, n, q_sum, kLogs, q_own, q_logs);
+      Distribution first, second;
+      for (const Logs needed : {kLogsOf<Op>, Logs::all}) {
+        first = DistributionOf(op.input, op.normalize, p, n, p_sum, needed, own, logs);
+        second = DistributionOf(op.input, op.normalize, q, n, q_sum, needed, q_own, q_logs);
+        if (!NeedLogs(first, second)) break;
+      }
       if (gradients) first = Apart(first, own), second = Apart(second, q_own);
       Pair rows = {first, second};
-      if (!kLogs && IsNearSoftmax(rows, p, q, ratios)) rows.ratios = ratios;
+      if (kLogsOf<Op> == Logs::none && IsNearSoftmax(rows, p, q, ratios)) rows.ratios = ratios;
       double value;
       TwoRow(op, rows, &value, dp, dq);
       WriteValue(call, r, Kept<T>(call, value));

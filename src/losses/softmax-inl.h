@@ -210,6 +210,14 @@ HWY_INLINE double LossRow(const SoftmaxLoss& op, const T* x, size_t n, T max, Ta
   return SoftmaxClassRow<true>(d, op.label_smoothing, x, n, max, target.t, dx);
 }
 
+template <class T>
+HWY_INLINE bool HasFinite(const T* x, size_t n) {
+  const RowTag<T> d;
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+           return hn::IfThenElseZero(hn::IsFinite(LoadUpTo(d, x + i, count, kInfinity<T>)), hn::Set(d, T(1)));
+         }) > 0;
+}
+
 // The value of one row with any maximum. `canonical`: room for n numbers.
 template <class T>
 HWY_INLINE double AnyLossRow(const SoftmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T> target, T* dx, T* canonical) {
@@ -220,6 +228,7 @@ HWY_INLINE double AnyLossRow(const SoftmaxLoss& op, const T* x, size_t n, T max,
   if (infinite) {
     Canonical(x, n, canonical);
     value = LossRow<T>(op, canonical, n, T(0), target, nullptr);
+    if (op.label_smoothing > 0 && HasFinite(x, n)) value = kInfinity<double>;  // a class without mass has a share
   }
   if (dx != nullptr) FillRow(d, infinite ? T(0) : kNaN<T>, n, dx);
   return value;

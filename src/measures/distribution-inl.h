@@ -25,10 +25,12 @@ struct Distribution {
   const double* z;
   double shift;
   double sum;      // sum of p; 1 up to rounding unless p was taken as given
-  double divisor;  // divisor of the given numbers
+  double divisor;  // p is the given numbers times unit / divisor
   size_t n;
-  bool exists = true;     // false: the row is NaN
-  bool constant = false;  // +inf scores: no gradient
+  bool exists = true;       // false: the row is NaN
+  bool constant = false;    // +inf scores: no gradient
+  double unit = 1;          // a power of two, so that the divisor is finite
+  bool underflows = false;  // a given number is positive and its p is not a normal number
 
   HWY_INLINE V64 P(D64 d, size_t i, size_t count) const { return LoadUpTo(d, p + i, count, 0.0); }
   HWY_INLINE V64 Z(D64 d, size_t i, size_t count) const { return LoadUpTo(d, z + i, count, -kInfinity<double>); }
@@ -110,25 +112,39 @@ HWY_NOINLINE Distribution OfScores(const T* x, size_t n, double* p, double* z) {
   return row;
 }
 
-// p / sum. If one entry holds more than half of the sum, the logarithm of its quotient is inaccurate; with `logs`, logarithms
-// then come from the scores log(p / max).
+// Whose logarithms a distribution gets that comes without them: none, those of a row where logarithms of p are inaccurate, or
+// all.
+enum class Logs { none, inaccurate, all };
+
+// p / sum. If one entry holds more than half of the sum, or a quotient underflows, the logarithm of the quotient is inaccurate;
+// logarithms then come from the scores log(p / max).
 template <class T>
-HWY_NOINLINE Distribution OfWeights(const T* x, size_t n, double sum, bool logs, double* p, double* z) {
+HWY_NOINLINE Distribution OfWeights(const T* x, size_t n, double sum, Logs logs, double* p, double* z) {
   const D64 d;
-  const double max = static_cast<double>(RowMax(RowTag<T>(), x, n));
+  // The sum may overflow a double.
+  const double unit = sum <= std::numeric_limits<double>::max() ? 1 : 0x1p-64;
+  const V64 factor = hn::Set(d, unit);
+  if (unit != 1) {
+    sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return hn::Mul(LoadWide(d, x + i, count, T(0)), factor); });
+  }
+  const V64 total = hn::Set(d, sum);
+  bool underflows = false;
+  if constexpr (sizeof(T) == 8) {
+    const V64 least = hn::Set(d, std::numeric_limits<double>::min() * sum / unit);
+    underflows = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+                   const V64 xi = LoadWide(d, x + i, count, T(0));
+                   return hn::IfThenElseZero(hn::And(hn::Gt(xi, hn::Zero(d)), hn::Lt(xi, least)), hn::Set(d, 1.0));
+                 }) > 0;
+  }
   Distribution row = {p, nullptr, 0, 1, sum, n};
-  if (logs && max > 0.5 * sum) {
+  const bool inaccurate = underflows || static_cast<double>(RowMax(RowTag<T>(), x, n)) * unit > 0.5 * sum;
+  if (logs == Logs::all || (logs == Logs::inaccurate && inaccurate)) {
     ScoresOfProbs(x, n, z);
     row = OfScores(z, n, p, z);
     row.divisor = sum;
   }
-  // The sum overflows a double.
-  const double scale = sum <= std::numeric_limits<double>::max() ? 1 : 0x1p-64;
-  const V64 factor = hn::Set(d, scale);
-  if (scale != 1) {
-    sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return hn::Mul(LoadWide(d, x + i, count, T(0)), factor); });
-  }
-  const V64 total = hn::Set(d, sum);
+  row.unit = unit;
+  row.underflows = underflows;
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     StoreUpTo(hn::Div(hn::Mul(LoadWide(d, x + i, count, T(0)), factor), total), d, count, p + i);
   });
@@ -137,7 +153,7 @@ HWY_NOINLINE Distribution OfWeights(const T* x, size_t n, double sum, bool logs,
 
 // The row as a distribution. `sum` is its GivenSum; p and z are a workspace of n numbers each; x may be z.
 template <class T>
-HWY_NOINLINE Distribution DistributionOf(Input input, bool normalize, const T* x, size_t n, double sum, bool logs, double* p,
+HWY_NOINLINE Distribution DistributionOf(Input input, bool normalize, const T* x, size_t n, double sum, Logs logs, double* p,
                                          double* z) {
   const D64 d;
   if (n == 0) return {p, z, 0, 0, 1, 0, false};

@@ -22,7 +22,7 @@ void EntryRow(const SelfInformation& op, const T* x, size_t n, double sum, doubl
   const V64 scale = hn::Set(d, unit);
   if (op.input == Input::scores || op.normalize) {
     double *const p = memory.take<double>(n), *const z = memory.take<double>(n);
-    const Distribution row = DistributionOf(op.input, op.normalize, x, n, sum, true, p, z);
+    const Distribution row = DistributionOf(op.input, op.normalize, x, n, sum, Logs::inaccurate, p, z);
     if (!row.exists) return std::fill(value, value + n, kNaN<T>);
     ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
       StoreNarrow(hn::Div(hn::Sub(hn::Zero(d), row.LogP(d, i, count)), scale), d, count, value + i);

@@ -97,7 +97,7 @@ void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, dou
             continue;
           }
           double slope = 0;
-          OneRow(op, DistributionOf(op.input, op.normalize, p.row(r), n, sum, true, own, logs), value + r,
+          OneRow(op, DistributionOf(op.input, op.normalize, p.row(r), n, sum, Logs::inaccurate, own, logs), value + r,
                  dp.data == nullptr ? nullptr : dp.row(r), gradients.empty() ? nullptr : &slope);
           for (const ParamGradient& gradient : gradients) gradient.values[r] = slope;  // alpha's, the only one
         }
@@ -121,14 +121,13 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
   const bool gradients = dp.data != nullptr || dq.data != nullptr;
   std::visit(
       [&]<class Op>(const Op& op) {
-        constexpr bool kLogs = std::is_same_v<Op, CrossEntropy>;
         if (InLanes(op, p, of_p) && InLanes(op, q, of_q)) {
           MeasureInLanes(Rooted<Op>{}, p, q, of_p.sums, of_q.sums, value);
           for (size_t r = 0; r < p.rows; ++r) value[r] = OfNats(op, value[r]);
           return;
         }
-        const auto distribution = [&](MatrixView<const T> x, size_t r, double sum, Place to) {
-          const Distribution row = DistributionOf(op.input, op.normalize, x.row(r), n, sum, kLogs, to.p, to.z);
+        const auto distribution = [&](MatrixView<const T> x, size_t r, double sum, Place to, Logs logs = kLogsOf<Op>) {
+          const Distribution row = DistributionOf(op.input, op.normalize, x.row(r), n, sum, logs, to.p, to.z);
           return gradients ? Apart(row, to.p) : row;
         };
         Distribution second = {};
@@ -146,11 +145,15 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
             value[r] = InUnit(nats, op.base);
             continue;
           }
-          const Distribution first = distribution(p, r, first_sum, p_place);
+          Distribution first = distribution(p, r, first_sum, p_place);
           if (r_of_q == r || !has_second) second = distribution(q, r_of_q, second_sum, q_place);
-          has_second = true;
+          has_second = !NeedLogs(first, second);
+          if (!has_second) {
+            first = distribution(p, r, first_sum, p_place, Logs::all);
+            second = distribution(q, r_of_q, second_sum, q_place, Logs::all);
+          }
           Pair rows = {first, second};
-          if (!kLogs && IsNearSoftmax(rows, p.row(r), q.row(r_of_q), ratios)) rows.ratios = ratios;
+          if (kLogsOf<Op> == Logs::none && IsNearSoftmax(rows, p.row(r), q.row(r_of_q), ratios)) rows.ratios = ratios;
           TwoRow(op, rows, value + r, dp_row, dq_row);
         }
       },
@@ -165,7 +168,8 @@ double TableOf(const TableMeasure& measure, const T* pxy, TableShape shape, doub
   return std::visit(
       [&]<class Op>(const Op& op) {
         constexpr bool kJoint = std::is_same_v<Op, JointEntropy>;
-        const Distribution all = DistributionOf(op.input, op.normalize, pxy, n, sum, kJoint, own, logs);
+        const Distribution all =
+            DistributionOf(op.input, op.normalize, pxy, n, sum, kJoint ? Logs::inaccurate : Logs::none, own, logs);
         double value = kNaN<double>;
         if constexpr (kJoint) {
           OneRow(Entropy{op.base, op.input, op.normalize}, all, &value, dp);

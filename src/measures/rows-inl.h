@@ -82,6 +82,10 @@ HWY_INLINE double KlInFloat(const Op& op, const T* p, const T* q, size_t n, T* d
 template <class Op>
 using Rooted = std::conditional_t<std::is_same_v<Op, JsDistance>, JsDivergence, Op>;
 
+// Of the distributions that a divergence compares, by their quotient or by their logarithms.
+template <class Op>
+inline constexpr Logs kLogsOf = std::is_same_v<Op, CrossEntropy> ? Logs::inaccurate : Logs::none;
+
 // The value in the unit of op's base, from the sum of its terms.
 template <class Op>
 HWY_INLINE double OfNats(const Op& op, double nats) {
@@ -117,8 +121,8 @@ HWY_NOINLINE void TwoRow(const Op& op, const Pair& rows, double* value, T* dp, T
 template <class T>
 HWY_NOINLINE bool IsNearSoftmax(const Pair& rows, const T* x, const T* y, double* ratios) {
   const Distribution &p = rows.p, &q = rows.q;
-  // Logarithms that were given have no shift, and differ exactly.
-  const bool of_scores = rows.has_logs() && (p.shift != 0 || q.shift != 0);
+  // Logarithms that were given have no shift, and differ exactly. Those of weights are not x and y.
+  const bool of_scores = rows.has_logs() && (p.shift != 0 || q.shift != 0) && !NeedLogs(p, q);
   if (!of_scores || !p.exists || !q.exists || p.constant || q.constant) return false;
   return LogRatiosOfNearSoftmax(
       1, y, x, p.n, q.shift - p.shift, [&](size_t i, size_t count) HWY_ATTR { return q.P(D64(), i, count); },

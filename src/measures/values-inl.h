@@ -259,6 +259,9 @@ struct Pair {
   HWY_INLINE Pair Swapped() const { return {q, p, ratios, -sign}; }
 };
 
+// Whether a quotient of p and q loses what their logarithms keep.
+HWY_INLINE bool NeedLogs(const Distribution& p, const Distribution& q) { return p.underflows || q.underflows; }
+
 inline HWY_NOINLINE double ValueOf(const CrossEntropy&, const Pair& rows) {
   const D64 d;
   return Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR {
@@ -310,10 +313,17 @@ HWY_INLINE Partial FirstPartialOf(const CrossEntropy&, const Pair& rows, size_t 
   return WeightedPartial(d, p, ZeroWhere(nothing, hn::Sub(hn::Zero(d), rows.q.LogP(d, i, count))));
 }
 
+// p/q where one of them may underflow; 0 if p is 0.
+HWY_INLINE V64 RatioByLogs(D64 d, const Pair& rows, size_t i, size_t count) {
+  const auto nothing = hn::Eq(rows.p.Z(d, i, count), hn::Set(d, -kInfinity<double>));
+  return ZeroWhere(nothing, Exp(d, hn::Neg(rows.Difference(d, i, count))));
+}
+
 HWY_INLINE Partial SecondPartialOf(const CrossEntropy&, const Pair& rows, size_t i, size_t count) {
   const D64 d;
   const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count);
   const V64 minus = hn::Sub(hn::Zero(d), p);
+  if (NeedLogs(rows.p, rows.q)) return {hn::Neg(RatioByLogs(d, rows, i, count)), minus};
   return {ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Div(minus, hn::Abs(q))), minus};  // q may be -0
 }
 
@@ -333,6 +343,7 @@ HWY_INLINE Partial FirstPartialOf(const KlDivergence&, const Pair& rows, size_t 
 HWY_INLINE Partial SecondPartialOf(const KlDivergence&, const Pair& rows, size_t i, size_t count) {
   const D64 d;
   const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count), difference = hn::Sub(q, p);
+  if (NeedLogs(rows.p, rows.q)) return {hn::Sub(hn::Set(d, 1.0), RatioByLogs(d, rows, i, count)), difference};
   const auto nothing = hn::And(hn::Eq(p, hn::Zero(d)), hn::Eq(q, hn::Zero(d)));
   return {ZeroWhere(nothing, hn::Div(difference, hn::Abs(q))), difference};
 }
@@ -344,7 +355,16 @@ HWY_INLINE Partial FirstPartialOf(const JsDivergence&, const Pair& rows, size_t 
   const V64 s = ContrastOf(d, rows, i, count);
   const V64 near = Log1p(d, hn::Neg(hn::Min(s, half))), far = LogOfRatio(d, hn::Add(p, p), sum);
   const V64 g = hn::Mul(half, hn::IfThenElse(hn::Lt(s, half), near, far));
-  return WeightedPartial(d, p, ZeroWhere(hn::Eq(sum, hn::Zero(d)), g));
+  auto nothing = hn::Eq(sum, hn::Zero(d));
+  if (!NeedLogs(rows.p, rows.q)) return WeightedPartial(d, p, ZeroWhere(nothing, g));
+  // Where p underflows: with z = log(q/p) it is (log 2 - log(1 + e^z)) / 2.
+  const V64 z = rows.Difference(d, i, count), zero = hn::Zero(d);
+  const V64 growth = hn::Add(hn::Max(z, zero), Log1p(d, Exp(d, hn::Neg(hn::Abs(z)))));
+  const V64 by_logs = hn::Mul(half, hn::Sub(hn::Set(d, 0x1.62e42fefa39efp-1), growth));
+  const V64 absent = hn::Set(d, -kInfinity<double>);
+  nothing = hn::And(hn::Eq(rows.p.Z(d, i, count), absent), hn::Eq(rows.q.Z(d, i, count), absent));
+  const auto is_tiny = hn::Lt(p, hn::Set(d, std::numeric_limits<double>::min()));
+  return WeightedPartial(d, p, ZeroWhere(nothing, hn::IfThenElse(is_tiny, by_logs, g)));
 }
 
 HWY_INLINE Partial SecondPartialOf(const JsDivergence& op, const Pair& rows, size_t i, size_t count) {
@@ -378,13 +398,15 @@ HWY_NOINLINE void WriteGradient(Through through, const Distribution& row, double
   const double mean = fixed ? Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR { return partial(i, count).weight; }) : 0;
   const V64 level = hn::Set(d, fixed ? mean : -lacking);
   const double divisor = through == Through::division ? row.divisor : 1;
+  factor *= row.unit;
   const V64 scale = hn::Set(d, factor / divisor);
   const bool tiny = std::isinf(factor / divisor);  // the divisor is subnormal; 0 times infinity would be NaN
   const bool weighted = through == Through::softmax || through == Through::log_probs;
   ForEachVector(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
     const Partial at = partial(i, count);
     const V64 p = row.P(d, i, count);
-    const V64 centred = weighted ? WhereScored(d, row, i, count, hn::NegMulAdd(p, level, at.weight)) : hn::Sub(at.g, level);
+    const V64 own = ZeroWhere(hn::Eq(p, hn::Zero(d)), level);  // an infinite level is none where p is 0
+    const V64 centred = weighted ? WhereScored(d, row, i, count, hn::NegMulAdd(p, own, at.weight)) : hn::Sub(at.g, level);
     StoreNarrow(tiny ? hn::Div(hn::Mul(hn::Set(d, factor), centred), hn::Set(d, divisor)) : hn::Mul(scale, centred), d, count,
                 out + i);
   });

@@ -608,9 +608,10 @@ def test_a_name_may_have_a_semicolon(cli):
 
 
 def test_whole_numbers_from_0_above_whole_numbers_are_a_row(cli):
-    for text in ("0,1,2\n2,1,0\n", "0,1\n-3,4\n0.5,1\n"):
+    # Names of two columns are also the distribution of a class that is certain.
+    for text in ("0,1,2\n2,1,0\n", "0,1\n-3,4\n0.5,1\n", "0,1\n0.25,0.75\n", "0,1\nnan,1\n"):
         cli.write("x.csv", text)
         assert len(cli.output("softmax", "x.csv").splitlines()) == text.count("\n")
-    for text in ("0,1,2\n2,1.5,0\n", "0,1\nnan,1\n", "0,1\n1e1,1\n"):
+    for text in ("0,1,2\n2,1.5,0\n", "0,1,2\nnan,1,1\n", "0,1,2\n1e1,1,1\n"):
         cli.write("x.csv", text)
         assert "may be names or scores" in cli.error("softmax", "x.csv")

@@ -327,6 +327,18 @@ NOT = "this is not a .safetensors file, or it is cut short within its header"
         ),
         (tensors(tensor(shape=())), "the file is cut short: 'x' ends at byte 16, the file at 0"),
         (
+            tensors(tensor(), b"\0" * 17),
+            "the file is longer than its header says: its arrays end at byte 16, the file at 17",
+        ),
+        (
+            tensors(tensor(offsets=(8, 24)), b"\0" * 24),
+            "'x' begins at byte 8, but the array before it ends at 0",
+        ),
+        (
+            tensors(b'{"x":' + json.dumps(tensor()["x"]).encode() + b',"x":' + json.dumps(tensor()["x"]).encode() + b"}"),
+            "the header has 'x' twice",
+        ),
+        (
             tensors(tensor("F8_E4M3"), b"\0" * 16),
             "the array's type is 'F8_E4M3'; floats of 16, 32 and 64 bits, integers and booleans can be read",
         ),

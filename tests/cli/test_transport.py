@@ -60,6 +60,29 @@ def test_costs_that_begin_like_names(cli, problem, command):
     assert float(cli.output(*command, *files, *further).splitlines()[1].split(",")[0]) < 1
 
 
+@pytest.mark.parametrize("command", [("transport",), ("partial_transport", "--mass", "1"), ("unbalanced_sinkhorn",)])
+def test_names_that_are_in_another_order(cli, command):
+    """Masses and costs are matched by position, so that names in another order are a mistake."""
+    further = ("--epsilon", "1", "--penalty", "1") if command[0] == "unbalanced_sinkhorn" else ()
+    cli.write("a.csv", "x,0.5\ny,0.5\n")
+    cli.write("b.csv", "u,v\n0.25,0.75\n")
+    cli.write("c.csv", "name,u,v\nx,0,1\ny,1,0\n")
+    files = ("--a", "a.csv", "--b", "b.csv", "--cost", "c.csv")
+    cli.output(*command, *files, *further)
+    cli.write("b.csv", "v,u\n0.75,0.25\n")
+    by_position = "masses and costs are matched by position"
+    assert cli.error(*command, *files, *further, "-o", "plan.csv") == (
+        f"{command[0]}: b.csv names mass 0 'v', and c.csv names column 0 'u'; {by_position}"
+    )
+    cli.write("b.csv", "0.25\n0.75\n")  # without names
+    cli.output(*command, *files, *further)
+    cli.write("a.csv", "x,0.5\nz,0.5\n")
+    assert cli.error(*command, *files, *further, "-o", "plan.csv") == (
+        f"{command[0]}: a.csv names mass 1 'z', and c.csv names row 1 'y'; {by_position}"
+    )
+    assert not (cli.directory / "plan.csv").exists()
+
+
 def test_a_part_of_the_masses(cli, problem):
     a, b, cost = problem
     want = entropic.partial_transport(a, b, cost, mass=0.6)

@@ -142,18 +142,18 @@ def test_advice_is_about_options_that_act(cli, content, command):
 def test_advice_about_formats_and_headers(cli):
     cli.save("p.npy", np.full((2, 2), 0.5))
     cli.write("m.txt", "0.5,0.5\n")
-    cli.write("0.csv", "0,1\n0.5,0.5\n")
-    cli.write("0.tsv", "0\t1\n0.5\t0.5\n")
-    cli.write("c.csv", "0,1\n1,0.5\n")
+    cli.write("0.csv", "0,1,2\n0.5,0.25,0.25\n")
+    cli.write("0.tsv", "0\t1\t2\n0.5\t0.25\t0.25\n")
+    cli.write("c.csv", "0,1,2\n1,0.5,1\n2,1,0\n")
     endings = "the name ends in none of .csv, .tsv, .npy, .npz, .jsonl, .safetensors"
     assert cli.error("transport", "--a", "m.txt", "--b", "m.txt", "--cost", "c.csv") == f"m.txt: {endings}"
     assert cli.error("kl_divergence", "p.npy", "m.txt") == f"m.txt: {endings}; --format-in names the format"
-    ambiguous = "the first line, 0 to 1, may be names or scores"
+    ambiguous = "the first line, 0 to 2, may be names or scores"
     assert cli.error("kl_divergence", "p.npy", "0.csv") == f"0.csv:1: {ambiguous}; names need a letter"
     for name in "0.csv", "0.tsv":
         message = cli.error("transport", "--a", name, "--b", name, "--cost", "c.csv")
         assert message == f"{name}:1: {ambiguous}: --header takes it as names, --no-header as scores"
-    cli.write("c.csv", "x,y\n0,1\n1,0.5\n")
+    cli.write("c.csv", "0,1,2\n0,1,2\n1,0.5,1\n2,1,0\n")
     for name in "0.csv", "0.tsv":
         found = cli.output("transport", "--a", name, "--b", name, "--cost", "c.csv", "--header")
         assert parsed(found.splitlines()[1].removesuffix(",optimal"))[0, 0] >= 0

@@ -104,6 +104,29 @@ def test_a_reference_of_fewer_axes(name):
                 np.testing.assert_array_equal(found.compute(), expected)
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.bool_, np.float32])
+@pytest.mark.parametrize("name", ["entropy", "perplexity", "renyi_entropy", "kl_divergence", "js_divergence"])
+def test_counts(name, dtype):
+    counts = RNG.integers(1, 2 if dtype is np.bool_ else 9, (6, 4)).astype(dtype)
+    given = (counts, counts[::-1]) if name.endswith("divergence") else (counts,)
+    params = {"alpha": 2.0} if name == "renyi_entropy" else {}
+    lazy = (da.from_array(one, chunks=(4, 4)) for one in given)
+    found = getattr(entropic, name)(*lazy, normalize=True, **params)
+    np.testing.assert_array_equal(found.compute(), getattr(entropic, name)(*given, normalize=True, **params))
+    certain = np.eye(3).astype(dtype)
+    assert (entropic.entropy(da.from_array(certain, chunks=(2, 3))).compute() == 0).all()
+
+
+@pytest.mark.parametrize("name", ["softmax", "logsumexp", "entropy", "gamma_for_entropy"])
+def test_rows_of_nothing(name):
+    params = {"entropy": {"input": "scores"}, "gamma_for_entropy": {"entropy": 1.0}}.get(name, {})
+    x = np.zeros((3, 0))
+    found, want = (getattr(entropic, name)(given, **params) for given in (da.from_array(x, chunks=(2, 0)), x))
+    for one, other in zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, want)), strict=True):
+        assert isinstance(one, da.Array)
+        np.testing.assert_array_equal(one.compute(), other)
+
+
 def test_draws_of_an_unknown_number_of_rows():
     x = da.from_array(X[0], chunks=(2, 8))
     unknown = x[x[:, 0] > -np.inf]

@@ -1407,3 +1407,53 @@ def test_the_gradient_of_a_plan_with_entropy_in_masses_of_0():
             gradients.append([one - one[0] for one in found])  # up to a constant
         for one, other in zip(*gradients, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+WRONG = {
+    "entropy: base": lambda x: ej.entropy(x, base=0, input="scores"),
+    "entropy: input": lambda x: ej.entropy(x, input="foo"),
+    "renyi_entropy: alpha": lambda x: ej.renyi_entropy(x, alpha=-1),
+    "self_information: base": lambda x: ej.self_information(x, base=-2),
+    "softmax_loss: label_smoothing": lambda x: ej.softmax_loss(x, np.zeros(2, int), label_smoothing=1.1),
+    "margin_softmax_loss: kind": lambda x: ej.margin_softmax_loss(x, np.zeros(2, int), kind="foo"),
+    "top_k_softmax_loss: k": lambda x: ej.top_k_softmax_loss(x, np.zeros(2, int), k=0),
+    "jsd_loss: beta": lambda x: ej.jsd_loss(x, x, beta=1),
+    "gamma_for_entropy: entropy": lambda x: ej.gamma_for_entropy(x, entropy=-1.0).gamma,
+    "power_transform: gamma": lambda x: ej.power_transform(x, gamma=-1.0),
+    "mean_field_entropy: gamma": lambda x: ej.mean_field_entropy(x, gamma=-1.0),
+    "conditional_entropy: given": lambda x: ej.conditional_entropy(x / 6, given="z"),
+    "sample: temperature": lambda x: ej.sample(x, seed=1, temperature=0),
+    "gumbel_softmax: temperature": lambda x: ej.gumbel_softmax(x, seed=1, temperature=0),
+    "wasserstein_1d: order": lambda x: ej.wasserstein_1d(x, x, order=0.5),
+    "wasserstein_histogram: order": lambda x: ej.wasserstein_histogram(x / 3, x / 3, order=0.5),
+    "sinkhorn: epsilon": lambda x: ej.sinkhorn(x[0], x[0], jnp.ones((3, 3)), epsilon=-1).cost,
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_parameter_is_refused_when_it_is_traced(what):
+    with pytest.raises(ValueError, match=f"^{what} must"):
+        jax.jit(WRONG[what]).lower(jnp.ones((2, 3)))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("binary_entropy", {}),
+        ("self_information", {"base": 2}),
+        ("self_information", {"normalize": True}),
+        ("self_information", {"input": "scores"}),
+    ],
+    ids=str,
+)
+def test_entries_of_halves_are_calculated_in_float32(name, params, dtype):
+    def function(p):
+        return getattr(ej, name)(p, **params)
+
+    p = jnp.asarray([0.9429, 0.3, 0.01], dtype)
+    value, wide = function(p), function(p.astype(jnp.float32))
+    assert value.dtype == jnp.float32
+    np.testing.assert_array_equal(value, wide)
+    slope, wide = (jax.grad(lambda p: function(p).sum())(x) for x in (p, p.astype(jnp.float32)))
+    np.testing.assert_array_equal(slope, wide.astype(dtype))

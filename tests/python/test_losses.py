@@ -302,8 +302,8 @@ def test_special_rows(name, dtype):
         assert (dx[:2] == 0).all()
         if name != "smooth_accuracy_loss":
             assert value[1] == np.inf
-    if name == "softmax_loss":
-        assert value[0] == value.dtype.type(np.log(2))
+    if name == "softmax_loss":  # smoothing gives a share to finite scores, which have no mass beside +inf
+        assert value[0] == (np.inf if params.get("label_smoothing") else value.dtype.type(np.log(2)))
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -324,6 +324,15 @@ def test_label_smoothing_is_over_classes_that_are_there():
     x = np.array([0.5, -np.inf, 0.2])
     want = 0.9 * entropic.softmax_loss(x, 0) + 0.1 * (entropic.softmax_loss(x, 0) + entropic.softmax_loss(x, 2)) / 2
     assert np.isclose(entropic.softmax_loss(x, 0, label_smoothing=0.1), want, rtol=1e-14)
+    # Beside +inf: as the same target given as a distribution.
+    inf = np.inf
+    for row in ([inf, 1, 2], [inf, -inf, 2], [inf, -inf, -inf], [inf, inf, -inf], [inf, inf, 0.5]):
+        for share in (0, 0.1, 1):
+            present = np.isfinite(row) | (np.array(row) == inf)
+            target = (1 - share) * np.eye(3)[0] + share * present / present.sum()
+            value, dx = entropic.softmax_loss(row, 0, label_smoothing=share, return_grad=True)
+            assert value == pytest.approx(entropic.softmax_loss(row, target), rel=1e-15)
+            assert (dx == 0).all()
 
 
 @pytest.mark.parametrize("kind", ["am", "arc", "sphere"])

@@ -450,6 +450,38 @@ def test_gradients_of_weights_that_are_tiny():
     np.testing.assert_array_equal(dp, np.copysign(np.inf, want))
 
 
+# Weights whose sum overflows, or whose quotients by it underflow.
+FAR_WEIGHTS = [[1, 1, 1], [1e308, 1e308, 1e-300], [1e308, 1e-300, 3], [5e-324, 1000, 2], [1.7e308, 1e-320, 1.7e308]]
+
+
+@pytest.mark.parametrize("p", FAR_WEIGHTS)
+@pytest.mark.parametrize("q", FAR_WEIGHTS)
+def test_weights_that_are_far_apart(p, q):
+    p, q = np.array(p, float), np.array(q, float)
+    sums = [mpmath.fsum(numbers(w)) for w in (p, q)]
+    a, b = normalized(numbers(p)), normalized(numbers(q))
+    m = [(x + y) / 2 for x, y in zip(a, b, strict=True)]
+    logs = [[mpmath.log(x / y) for x, y in zip(*rows, strict=True)] for rows in ((a, b), (a, m), (b, m))]
+    slopes = {
+        "entropy": [[-mpmath.log(x) for x in a]],
+        "cross_entropy": [[-mpmath.log(y) for y in b], [-x / y for x, y in zip(a, b, strict=True)]],
+        "kl_divergence": [logs[0], [-x / y for x, y in zip(a, b, strict=True)]],
+        "js_divergence": [[x / 2 for x in logs[1]], [x / 2 for x in logs[2]]],
+    }
+    for name, partials in slopes.items():
+        rows = (p, q) if len(partials) == 2 else (p,)
+        value, *gradients = getattr(entropic, name)(*rows, normalize=True, return_grad=True)
+        close(value, globals()[name](*(a, b)[: len(rows)]), 1e-13, 1e-16)
+        for gradient, partial, row, total in zip(gradients, partials, (a, b), sums, strict=False):
+            mean = mpmath.fsum(x * y for x, y in zip(row, partial, strict=True))
+            for got, slope in zip(gradient, partial, strict=True):
+                want = (slope - mean) / total
+                if abs(slope) < 1e308:
+                    assert abs(number(got) - want) <= 1e-12 * abs(want) + 1e-15 * (abs(mean) + 1) / total + 5e-324, name
+                else:
+                    assert got == math.copysign(math.inf, want), name
+
+
 def test_gradients_of_probabilities():
     p, q = simplex(rng.random(5)), simplex(rng.random(5))
     np.testing.assert_allclose(entropic.entropy(p, return_grad=True)[1], -np.log(p) - 1)

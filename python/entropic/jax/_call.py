@@ -97,8 +97,21 @@ def call(operation, parameters, inputs, outputs, vjp=False, vmap_method="broadca
     """inputs: name -> array; outputs: name -> ShapeDtypeStruct. All have the rows' axes first and one axis more."""
     text = json.dumps({key: value for key, value in parameters if value is not None})
     names = ",".join([*inputs, *outputs])
+    arrays = tuple((name, x.shape[-1], x.dtype.name) for name, x in {**inputs, **outputs}.items())
+    _check(operation, text, arrays, vjp)
     attributes = {"operation": operation, "parameters": text, "arrays": names, "vjp": np.bool_(vjp)}
     return _bind("entropic", list(inputs.values()), list(outputs.values()), vmap_method, **attributes)
+
+
+@functools.lru_cache(maxsize=1024)
+def _check(operation, text, arrays, vjp):
+    """Raises for a wrong parameter at once, and not when the program runs: the call for no rows, or for a table of one entry."""
+    if any(name == "pxy" for name, _, _ in arrays):
+        numbers = np.ones(len(arrays))
+        given = [(name, numbers[i:].ctypes.data, 1, 1, _TYPES["float64"]) for i, (name, _, _) in enumerate(arrays)]
+    else:
+        given = [(name, 0, 0, cols, _TYPES[dtype]) for name, cols, dtype in arrays]
+    _core.apply_on_host(operation, text, given, vjp)
 
 
 def like(x, cols=None, dtype=None):

@@ -104,6 +104,8 @@ def power_transform(p, /, *, gamma, axis=-1):
 def mean_field_entropy(x, /, *, gamma=1.0, axis=-1):
     """An estimate of softmax(gamma x)'s entropy, as entropic.mean_field_entropy; differentiable in x and gamma."""
     x = wide(array("mean_field_entropy", "x", x))
+    if not isinstance(gamma, jax.core.Tracer) and not np.all((np.asarray(gamma) >= 0) & np.isfinite(gamma)):
+        raise ValueError(f"mean_field_entropy: gamma must be at least 0 and finite, got {gamma}")
     x = jnp.moveaxis(x, normalized("mean_field_entropy", axis, x.ndim), -1)
     none = jnp.isnan(x).any(-1, keepdims=True) | (x == -jnp.inf).all(-1, keepdims=True)
     x = x * jnp.where(none, jnp.nan, 1).astype(x.dtype)  # so that the gradient is NaN too

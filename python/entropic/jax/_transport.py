@@ -10,7 +10,7 @@ from jax.custom_derivatives import SymbolicZero
 
 import entropic
 from entropic import _checks, _wasserstein
-from entropic.jax._call import array, call_hosted, hosted, normalized, sum_tolerance
+from entropic.jax._call import HOSTED, array, call_hosted, hosted, normalized, sum_tolerance
 from entropic.jax._parameters import known
 
 
@@ -120,7 +120,7 @@ def _distance_and_slopes_jvp(name, given, primals, tangents):
 
 
 def _line(name, order, axis, two, others, **more):
-    known(name, "order", order)
+    _order(name, order)
     two = {argument: array(name, argument, x) for argument, x in two.items()}
     moved = {argument: jnp.moveaxis(x, normalized(name, axis, x.ndim), -1) for argument, x in two.items()}
     spread, dtype = _together(name, (1, 1), **moved)
@@ -259,7 +259,9 @@ def _into_empty(f, g, a, b, cost, da, db, epsilon):
 def _numbers(name, **given):
     for argument, value in given.items():
         known(name, argument, value, "; it has no derivative")
-    return tuple(given.items())
+    numbers = tuple(given.items())
+    HOSTED["sinkhorn"](np.ones(1), np.ones(1), np.zeros((1, 1)), given=numbers)  # refuses wrong ones before the program runs
+    return numbers
 
 
 def sinkhorn(a, b, cost, /, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):

@@ -208,7 +208,7 @@ def make_entry(info):
     name = info["name"]
 
     def function(p, /, **parameters):
-        p = array(name, "p", jnp.atleast_1d(p)) if jnp.ndim(p) == 0 else array(name, "p", p)
+        p = wide(array(name, "p", jnp.atleast_1d(p)) if jnp.ndim(p) == 0 else array(name, "p", p))
         axis = normalized(name, parameters.pop("axis", -1), p.ndim)
         moved = jnp.moveaxis(p, axis, -1)
         static, _ = split(info, parameters, moved, axis)
@@ -224,13 +224,13 @@ def make_entry(info):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _entries(operation, static, p):
-    return call(operation, static, {"p": p}, {"value": like(p, None, p.dtype)})[0].astype(wide(p).dtype)
+    return call(operation, static, {"p": p}, {"value": like(p)})[0]
 
 
 @_entries.defjvp
 def _entries_jvp(operation, static, primals, tangents):
     value, slope = _graded_entries(operation, static, *primals)
-    return value.astype(wide(value).dtype), _times(slope, tangents[0])
+    return value, _times(slope, tangents[0])
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -249,7 +249,7 @@ def _information_jvp(static, of_scores, primals, tangents):
 
     (x,), (v,) = primals, tangents
     base = dict(static).get("base")
-    change = jax.jvp(information, (wide(x),), (wide(v),))[1]
+    change = jax.jvp(information, (x,), (v,))[1]
     return _information(static, of_scores, x), change / math.log(base) if base else change
 
 
@@ -262,9 +262,9 @@ def _graded_entries(operation, static, p):
 @_graded_entries.defjvp
 def _graded_entries_jvp(operation, static, primals, tangents):
     value, slope = _graded_entries(operation, static, *primals)
-    (p,), v = primals, wide(tangents[0])
+    (p,), (v,) = primals, tangents
     (turned,) = _TWICE[operation](dict(static), {"p": p}, [v])
-    return (value, slope), (_times(slope, v).astype(value.dtype), turned.astype(slope.dtype))
+    return (value, slope), (_times(slope, v), turned)
 
 
 def make_table(info):

@@ -152,8 +152,8 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
     Returns
     -------
     torch.Tensor
-        In nats, in x's shape without dim and its dtype. Differentiable, twice, in x and gamma; equal maxima share theirs; in
-        a row that is NaN the gradient is NaN.
+        In nats, in x's shape without dim and its dtype, or float32 for halves. Differentiable, twice, in x and gamma; equal
+        maxima share theirs; in a row that is NaN the gradient is NaN.
 
     Raises
     ------
@@ -177,9 +177,9 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
         # It is linear in gamma, so that two values give all.
         wide = x.movedim(dim, -1).double()
         log_n = _mean_field_entropy(wide.detach(), 0.0)
-        return (log_n - rows * (log_n - _mean_field_entropy(wide, 1.0))).to(x.dtype)
+        return (log_n - rows * (log_n - _mean_field_entropy(wide, 1.0))).to(result_type(x))
     (number,), _ = numbers_and_rows(DESCRIPTIONS[name], (gamma,), "x", x, dim)
-    return _mean_field_entropy(x.movedim(dim, -1), number)
+    return _mean_field_entropy(x.movedim(dim, -1).to(result_type(x)), number)
 
 
 def _checked_gamma(rows):

@@ -269,6 +269,9 @@ def _loss(description, tensors, params, dim):
     if kind.startswith("class"):
         x = canonical(x, dim)
     value, dx = LOSSES[name](x, q, params, dim)
+    if name == "softmax_loss":  # beside +inf a finite score has no mass, but a share of the smoothing
+        share = infinite & given.isfinite().any(dim, keepdim=True) & (params["label_smoothing"] > 0)
+        value = torch.where(share.squeeze(dim), INF, value)
     if kind == "labels":
         infinite = (infinite & (q == 0)) & ((x == INF) & (q == 0)).any(dim, keepdim=True)
     dx = torch.where((given == -INF) | infinite, 0.0, dx)
