@@ -22,9 +22,13 @@ namespace json = simdjson::ondemand;
 
 // Arrays and objects inside each other that are read, as many as simdjson's other parser allows: each takes space on the stack.
 inline constexpr std::size_t kMaxDepth = simdjson::DEFAULT_MAX_DEPTH;
-// A number of so many characters before its exponent has few enough digits that simdjson 3.0.1 reads it exactly; it gives wrong
-// values for some that have more.
-inline constexpr std::size_t kMostSure = 19;
+// Whether a number may have 20 significant digits or more, for which simdjson 3.0.1 gives wrong values below 1.
+inline bool has_many_digits(std::string_view number) {
+  constexpr std::size_t kFew = 19;
+  if (number.size() <= kFew) return false;
+  number.remove_prefix(std::min(number.find_first_not_of("-0."), number.size()));
+  return number.size() > kFew && number.substr(0, number.find_first_of("eE")).size() > kFew;
+}
 
 // The line with NaN and Infinity, which Python writes, in quotes.
 inline std::string with_quoted_numbers(std::string_view line) {
@@ -534,8 +538,8 @@ class Lines {
       case json::json_type::number: {
         std::string_view token = value.raw_json_token();
         // simdjson reads 01 as 1, and refuses a number that is too large and a word that is no number.
-        const bool is_long = token.size() > kMostSure && token.substr(0, token.find_first_of("eE")).size() > kMostSure;
-        if (!is_long && !has_leading_zero(token) && value.get_double().get(number) == simdjson::SUCCESS) return number;
+        const bool is_sure = !has_many_digits(token) && !has_leading_zero(token);
+        if (is_sure && value.get_double().get(number) == simdjson::SUCCESS) return number;
         token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);
         const Reading reading = read_number(token, number);
         if (reading == Reading::number && (!std::isfinite(number) || is_json_number(token))) return number;  // or -Infinity

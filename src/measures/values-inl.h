@@ -120,10 +120,10 @@ inline HWY_NOINLINE double ValueOf(const RenyiEntropy& op, const Distribution& r
   const double alpha = op.alpha;
   if (alpha == 1) return ValueOf(Entropy{}, row);
   if (alpha == 0) return LogNumber(CountSupport(row));
-  if (IsNear(alpha, row.sum)) return Log1pNumber(SumOfPowerDifferences(alpha, row)) / (1 - alpha);
+  if (IsNear(alpha, row.sum)) return 0 + Log1pNumber(SumOfPowerDifferences(alpha, row)) / (1 - alpha);  // not -0
   if (alpha == kInfinity<double>) return 0 - LogMax(row);
   const Powers powers = PowersOf(alpha, row);
-  return alpha / (1 - alpha) * powers.log_max + powers.log_sum / (1 - alpha);
+  return 0 + (alpha / (1 - alpha) * powers.log_max + powers.log_sum / (1 - alpha));
 }
 
 inline HWY_NOINLINE double ValueOf(const TsallisEntropy& op, const Distribution& row) {

@@ -105,7 +105,7 @@ def call(operation, parameters, inputs, outputs, vjp=False, vmap_method="broadca
 
 @functools.lru_cache(maxsize=1024)
 def _check(operation, text, arrays, vjp):
-    """Raises for a wrong parameter at once, and not when the program runs: the call for no rows, or for a table of one entry."""
+    """Raises for a wrong parameter at once, and not when the program runs: the call for no rows, or a table of one entry."""
     if any(name == "pxy" for name, _, _ in arrays):
         numbers = np.ones(len(arrays))
         given = [(name, numbers[i:].ctypes.data, 1, 1, _TYPES["float64"]) for i, (name, _, _) in enumerate(arrays)]
