@@ -231,7 +231,9 @@ def test_numbers_of_json_with_many_digits(cli):
     numbers = ["0.50000000000000000000", "0.69999999999999995559", "-0.1234567890123456789012345e-7", "123456789012345678901.5"]
     for _ in range(2000):
         zeros, digits = "0" * random.integers(12), "".join(map(str, random.integers(0, 10, random.integers(1, 40))))
-        numbers.append(f"{random.choice(['', '-'])}{random.choice(['0', '7', '12'])}.{zeros}{digits}{random.choice(['', 'e-5'])}")
+        numbers.append(
+            f"{random.choice(['', '-'])}{random.choice(['0', '7', '12'])}.{zeros}{digits}{random.choice(['', 'e-5'])}"
+        )
     cli.write("x.jsonl", "".join(f"[{number}]\n" for number in numbers))
     found = cli.output("logsumexp", "x.jsonl").split()
     assert [float(one) for one in found] == [float(number) for number in numbers]
