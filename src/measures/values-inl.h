@@ -306,11 +306,19 @@ inline HWY_NOINLINE double ValueOf(const JsDivergence&, const Pair& rows) {
 
 // Partial derivatives in the first distribution and in the second. An entry that is 0 in both has none.
 
+// An entry that is 0 in both.
+HWY_INLINE hn::Mask<D64> IsNothing(D64 d, const Pair& rows, size_t i, size_t count) {
+  const V64 absent = hn::Set(d, -kInfinity<double>), zero = hn::Zero(d);
+  if (NeedLogs(rows.p, rows.q)) {
+    return hn::And(hn::Eq(rows.p.Z(d, i, count), absent), hn::Eq(rows.q.Z(d, i, count), absent));
+  }
+  return hn::And(hn::Eq(rows.p.P(d, i, count), zero), hn::Eq(rows.q.P(d, i, count), zero));
+}
+
 HWY_INLINE Partial FirstPartialOf(const CrossEntropy&, const Pair& rows, size_t i, size_t count) {
   const D64 d;
-  const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count);
-  const auto nothing = hn::And(hn::Eq(p, hn::Zero(d)), hn::Eq(q, hn::Zero(d)));
-  return WeightedPartial(d, p, ZeroWhere(nothing, hn::Sub(hn::Zero(d), rows.q.LogP(d, i, count))));
+  const V64 surprise = hn::Sub(hn::Zero(d), rows.q.LogP(d, i, count));
+  return WeightedPartial(d, rows.p.P(d, i, count), ZeroWhere(IsNothing(d, rows, i, count), surprise));
 }
 
 // p/q where one of them may underflow; 0 if p is 0.
@@ -330,9 +338,8 @@ HWY_INLINE Partial SecondPartialOf(const CrossEntropy&, const Pair& rows, size_t
 // log(p/q).
 HWY_INLINE V64 LogQuotientOf(D64 d, const Pair& rows, size_t i, size_t count) {
   const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count);
-  const V64 zero = hn::Zero(d);
   const V64 z = rows.has_logs() ? rows.Difference(d, i, count) : QuotientOf(d, p, q).log;
-  return ZeroWhere(hn::And(hn::Eq(p, zero), hn::Eq(q, zero)), hn::Sub(zero, z));
+  return ZeroWhere(IsNothing(d, rows, i, count), hn::Sub(hn::Zero(d), z));
 }
 
 HWY_INLINE Partial FirstPartialOf(const KlDivergence&, const Pair& rows, size_t i, size_t count) {
@@ -344,8 +351,7 @@ HWY_INLINE Partial SecondPartialOf(const KlDivergence&, const Pair& rows, size_t
   const D64 d;
   const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count), difference = hn::Sub(q, p);
   if (NeedLogs(rows.p, rows.q)) return {hn::Sub(hn::Set(d, 1.0), RatioByLogs(d, rows, i, count)), difference};
-  const auto nothing = hn::And(hn::Eq(p, hn::Zero(d)), hn::Eq(q, hn::Zero(d)));
-  return {ZeroWhere(nothing, hn::Div(difference, hn::Abs(q))), difference};
+  return {ZeroWhere(IsNothing(d, rows, i, count), hn::Div(difference, hn::Abs(q))), difference};
 }
 
 // log(p/m) / 2, m the mean: log(1 - s) / 2, where 1 - s is 2 p / (p + q).
@@ -355,14 +361,12 @@ HWY_INLINE Partial FirstPartialOf(const JsDivergence&, const Pair& rows, size_t 
   const V64 s = ContrastOf(d, rows, i, count);
   const V64 near = Log1p(d, hn::Neg(hn::Min(s, half))), far = LogOfRatio(d, hn::Add(p, p), sum);
   const V64 g = hn::Mul(half, hn::IfThenElse(hn::Lt(s, half), near, far));
-  auto nothing = hn::Eq(sum, hn::Zero(d));
+  const auto nothing = IsNothing(d, rows, i, count);
   if (!NeedLogs(rows.p, rows.q)) return WeightedPartial(d, p, ZeroWhere(nothing, g));
   // Where p underflows: with z = log(q/p) it is (log 2 - log(1 + e^z)) / 2.
   const V64 z = rows.Difference(d, i, count), zero = hn::Zero(d);
   const V64 growth = hn::Add(hn::Max(z, zero), Log1p(d, Exp(d, hn::Neg(hn::Abs(z)))));
   const V64 by_logs = hn::Mul(half, hn::Sub(hn::Set(d, 0x1.62e42fefa39efp-1), growth));
-  const V64 absent = hn::Set(d, -kInfinity<double>);
-  nothing = hn::And(hn::Eq(rows.p.Z(d, i, count), absent), hn::Eq(rows.q.Z(d, i, count), absent));
   const auto is_tiny = hn::Lt(p, hn::Set(d, std::numeric_limits<double>::min()));
   return WeightedPartial(d, p, ZeroWhere(nothing, hn::IfThenElse(is_tiny, by_logs, g)));
 }
