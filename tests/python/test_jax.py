@@ -98,8 +98,8 @@ def test_derivatives_of_maps(name, params):
     g = scores(*y.shape, seed=2)
     np.testing.assert_allclose((backward(jnp.asarray(g))[0] * v).sum(), (forward * g).sum(), rtol=1e-10, atol=1e-12)
     if params.get("noise") != "normal":  # its derivative is a kernel
-        gradient = jax.grad(lambda x: (function(x) ** 2).sum())
-        twice = jax.jvp(gradient, (x,), (v,))[1]
+        gradient = jax.jit(jax.grad(lambda x: (function(x) ** 2).sum()))
+        twice = jax.jit(lambda x, v: jax.jvp(gradient, (x,), (v,))[1])(x, v)
         np.testing.assert_allclose(twice, (gradient(x + h * v) - gradient(x - h * v)) / (2 * h), atol=2e-7)
 
 
@@ -290,8 +290,8 @@ def test_rows_of_constants_and_at_clamped_targets_do_not_move(name, key, value, 
     backward = jax.vjp(function, jnp.asarray(x), jnp.asarray(given))[1](jnp.asarray(g))
     np.testing.assert_allclose(backward[0], dx, **tolerance)
     np.testing.assert_allclose(backward[1][:, 0], slope, **tolerance)
-    by_x = jax.jvp(lambda x: function(x, given), (x,), (g,))[1]
-    by_target = jax.jvp(lambda t: function(x, t), (given,), (np.ones_like(given),))[1]
+    moved = jax.jit(lambda *moves: jax.jvp(function, (x, given), moves)[1])
+    by_x, by_target = moved(g, np.zeros_like(given)), moved(np.zeros_like(x), np.ones_like(given))
     np.testing.assert_allclose(by_x, dx, **tolerance)
     np.testing.assert_allclose((by_target * g).sum(-1), slope, **tolerance)
     still = (slope == 0) & ~dx.any(-1)
@@ -910,8 +910,8 @@ def test_rows_in_parts(name, params, dtype):
 
         return value
 
-    expected = jax.grad(total(local))(x)
-    gradient = jax.grad(total(split(part, x, (None, "parts"), 4, result)))(x)
+    expected = jax.jit(jax.grad(total(local)))(x)
+    gradient = jax.jit(jax.grad(total(split(part, x, (None, "parts"), 4, result))))(x)
     np.testing.assert_allclose(gradient, expected, atol=tolerance)
 
 
@@ -967,13 +967,14 @@ def test_rows_in_parts_of_no_numbers():
     x = np.array([[np.nan, 0, 1, 2], [-np.inf] * 4, [np.inf, 0, np.inf, 1]])
     for name in ("softmax", "sparsemax", "entmax", "log_softmax", "logsumexp", "entropy"):
         function, params = getattr(ej, name), {"input": "scores"} if name == "entropy" else {}
-        y, pullback = jax.vjp(lambda x: function(x, **params), x)  # noqa: B023
+        whole = lambda x: function(x, **params)  # noqa: B023, E731
+        y = whole(x)
         result = (None, "parts") if y.ndim == 2 else ()
         part = split(lambda x: getattr(ejd, name)(x, axis_name="parts"), x, (None, "parts"), 2, result)  # noqa: B023
         g, v = scores(*y.shape, seed=2), scores(*x.shape, seed=3)
-        np.testing.assert_allclose(jax.vjp(part, x)[1](g)[0], pullback(g)[0], atol=1e-15, err_msg=name)
-        forward = jax.jvp(lambda x: function(x, **params), (x,), (v,))[1]  # noqa: B023
-        np.testing.assert_allclose(jax.jvp(part, (x,), (v,))[1], forward, atol=1e-15, err_msg=name)
+        both = lambda f: jax.jit(lambda x: (jax.vjp(f, x)[1](g)[0], jax.jvp(f, (x,), (v,))[1]))(x)  # noqa: B023, E731
+        for one, other in zip(both(part), both(whole), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-15, err_msg=name)
     for name in ("softmax", "sparsemax", "entmax", "log_softmax"):
         part = lambda x: getattr(ejd, name)(x, axis_name="parts")  # noqa: B023, E731
         np.testing.assert_allclose(split(part, x, (None, "parts"), 2)(x), getattr(entropic, name)(x), rtol=1e-15)
@@ -1128,11 +1129,12 @@ def test_relaxed_draws_at_a_temperature_of_each_row(hard):
     x, options = 3 * scores(6, 5), {"seed": 5, "stream": 3}
     x[0, 1], x[1, :2], x[2, 3], x[3] = -np.inf, np.inf, np.nan, -np.inf
     g, finite = scores(6, 5, seed=2), np.isfinite(x)
-    for number in (0.01, 0.7, 1.0, 30.0):
-        for dtype, atol in ((np.float64, 1e-14), (np.float32, 2e-6), (np.float16, 1e-3)):
-            given = x.astype(dtype)
+    for dtype, atol in ((np.float64, 1e-14), (np.float32, 2e-6), (np.float16, 1e-3)):
+        given = x.astype(dtype)
+        draw = jax.jit(lambda t: ej.gumbel_softmax(given, hard=hard, temperature=t, **options))  # noqa: B023
+        for number in (0.01, 0.7, 1.0, 30.0):
             want = entropic.gumbel_softmax(given, hard=hard, temperature=number, **options)
-            traced = jax.jit(lambda t: ej.gumbel_softmax(given, hard=hard, temperature=t, **options))(number)  # noqa: B023
+            traced = draw(number)
             assert traced.dtype == want.dtype
             np.testing.assert_allclose(np.float64(traced), np.float64(want), atol=atol)
     for axis, t in ((-1, np.linspace(0.4, 2, 6)[:, None]), (0, np.linspace(0.4, 2, 6)[None])):
@@ -1145,7 +1147,8 @@ def test_relaxed_draws_at_a_temperature_of_each_row(hard):
     soft = lambda x, t: (ej.gumbel_softmax(jnp.where(finite[4:], x, NONE), temperature=t, **options) * g[4:]).sum()  # noqa: E731
     differentiated(soft, x[4:], t[4:])
     straight = jax.grad(lambda x, t: (ej.gumbel_softmax(x, hard=hard, temperature=t, **options) * g).sum(), (0, 1))(x, t)
-    fixed = [jax.grad(lambda x: (ej.gumbel_softmax(x, temperature=t, **options) * g).sum())(x) for t in t.ravel()]  # noqa: B023
+    at = lambda t: jax.grad(lambda x: (ej.gumbel_softmax(x, temperature=t, **options) * g).sum())  # noqa: E731
+    fixed = jax.jit(lambda x: [at(t)(x) for t in t.ravel()])(x)
     np.testing.assert_allclose(straight[0], [one[i] for i, one in enumerate(fixed)], atol=1e-13)
     assert not straight[0][1].any() and np.isnan(straight[0][2]).all()
     assert np.isfinite(np.asarray(straight[1])[[0, 1, 4, 5]]).all()
