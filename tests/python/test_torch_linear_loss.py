@@ -190,7 +190,7 @@ def test_weights_of_rows_and_z_loss(loss, reduction, small_parts):
     torch._dynamo.reset()
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(torch.autograd.grad(compiled(*inputs), inputs, g), wanted)
-    assert torch.autograd.gradgradcheck(function, inputs, rtol=1e-3, atol=1e-5)
+    assert torch.autograd.gradgradcheck(function, inputs, rtol=1e-3, atol=1e-5, fast_mode=True)
     broken = hidden.detach().clone()
     broken[2] = torch.nan
     assert not function(broken.requires_grad_(), weight, bias).isnan().any()

@@ -155,7 +155,8 @@ def test_a_parameter_for_each_row_is_learned(name, param, values, params):
         inner = scores(name, 3, 5, seed=3).requires_grad_()
         inside = (0.5 * rows + 0.05 if param == "label_smoothing" else rows).requires_grad_()
         assert torch.autograd.gradcheck(function, (inner, inside))
-        assert torch.autograd.gradgradcheck(function, (inner, inside), rtol=1e-3, atol=1e-5)
+        # Each entry by itself for classes, a random direction for distributions.
+        assert torch.autograd.gradgradcheck(function, (inner, inside), rtol=1e-3, atol=1e-5, fast_mode=soft)
 
         torch._dynamo.reset()
         compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
@@ -183,7 +184,10 @@ def test_a_parameter_for_each_row_composed(name, param, values, params):
         torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9, equal_nan=True)
     x, row = scores(name, 7, 5, seed=3).requires_grad_(), row.clone().requires_grad_()
     rows = [row if p["name"] == param else None for p in described if p["per_row"]]
-    torch.library.opcheck(OPERATORS[name].op, (x, target.nan_to_num(neginf=0), *rows, *numbers, 1, True))
+    # What a compiler traces, which takes long, once for each operator and parameter.
+    once = [one[:2] for one in ROWS].index((name, param)) == ROWS.index((name, param, values, params))
+    which = {} if once else {"test_utils": ("test_schema", "test_autograd_registration", "test_faketensor")}
+    torch.library.opcheck(OPERATORS[name].op, (x, target.nan_to_num(neginf=0), *rows, *numbers, 1, True), **which)
 
 
 @fused
@@ -196,7 +200,9 @@ def test_opcheck_and_composed(name, params):
     values = [params.get(p["name"], p["default"]) for p in described] + ([None] if KINDS[name].startswith("class") else [])
     rows = [None for p in described if p["per_row"]]
     for wanted in (False, True):
-        torch.library.opcheck(operator, (x.clone().requires_grad_(wanted), target, *rows, *values, 1, wanted))
+        # What a compiler traces, which takes long, once.
+        which = {} if wanted else {"test_utils": ("test_schema", "test_autograd_registration", "test_faketensor")}
+        torch.library.opcheck(operator, (x.clone().requires_grad_(wanted), target, *rows, *values, 1, wanted), **which)
     y = torch.cat([x, scores(name, 2, 5, seed=8)])
     y[3, 1], y[4, 2] = -torch.inf, torch.nan
     soft = KINDS[name] == "class or distribution"

@@ -133,7 +133,10 @@ def test_second_derivatives_in_weights(order):
     u, v, a, b = tensors(20, (2, 5), (2, 4), (2, 5), (2, 4))
     leaves = [x.requires_grad_() for x in (u, v, a.exp(), b.exp())]
     torch.autograd.gradgradcheck(
-        lambda u, v, a, b: et.wasserstein_1d(u, v, u_weights=a, v_weights=b, order=order), leaves, check_fwd_over_rev=True
+        lambda u, v, a, b: et.wasserstein_1d(u, v, u_weights=a, v_weights=b, order=order),
+        leaves,
+        check_fwd_over_rev=True,
+        fast_mode=order > 1,  # each entry by itself for one order, a random direction for the others
     )
 
 
