@@ -14,7 +14,7 @@ import entropic.jax as ej  # noqa: E402
 import entropic.jax.distributed as ejd  # noqa: E402
 
 # What takes the time here is XLA's compiler. It reads its flags at its first use, and aborts at one that it does not know.
-if jax.__version_info__ >= (0, 10):
+if (0, 10) <= jax.__version_info__ < (0, 11):
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_disable_most_optimizations", True)
