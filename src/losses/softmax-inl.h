@@ -213,9 +213,7 @@ HWY_INLINE double LossRow(const SoftmaxLoss& op, const T* x, size_t n, T max, Ta
 template <class T>
 HWY_INLINE bool HasFinite(const T* x, size_t n) {
   const RowTag<T> d;
-  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-           return hn::IfThenElseZero(hn::IsFinite(LoadUpTo(d, x + i, count, kInfinity<T>)), hn::Set(d, T(1)));
-         }) > 0;
+  return AnyEntry(d, n, [&](size_t i, size_t count) HWY_ATTR { return hn::IsFinite(LoadUpTo(d, x + i, count, kInfinity<T>)); });
 }
 
 // The value of one row with any maximum. `canonical`: room for n numbers.

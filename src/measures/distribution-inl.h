@@ -131,10 +131,10 @@ HWY_NOINLINE Distribution OfWeights(const T* x, size_t n, double sum, Logs logs,
   bool underflows = false;
   if constexpr (sizeof(T) == 8) {
     const V64 least = hn::Set(d, std::numeric_limits<double>::min() * sum / unit);
-    underflows = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-                   const V64 xi = LoadWide(d, x + i, count, T(0));
-                   return hn::IfThenElseZero(hn::And(hn::Gt(xi, hn::Zero(d)), hn::Lt(xi, least)), hn::Set(d, 1.0));
-                 }) > 0;
+    underflows = AnyEntry(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      const V64 xi = LoadWide(d, x + i, count, T(0));
+      return hn::And(hn::Gt(xi, hn::Zero(d)), hn::Lt(xi, least));
+    });
   }
   Distribution row = {p, nullptr, 0, 1, sum, n};
   const bool inaccurate = underflows || static_cast<double>(RowMax(RowTag<T>(), x, n)) * unit > 0.5 * sum;

@@ -33,6 +33,14 @@ HWY_INLINE size_t FindEntry(const T* x, size_t n, T value) {
   return i;
 }
 
+// Whether any entry satisfies a condition: which(i, count) is its mask for the entries from i on, false behind them.
+template <class D, class Which>
+HWY_INLINE bool AnyEntry(D d, size_t n, Which&& which) {
+  auto any = hn::MaskFromVec(hn::Zero(d));
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { any = hn::Or(any, which(i, count)); });
+  return !hn::AllFalse(d, any);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

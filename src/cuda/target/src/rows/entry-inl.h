@@ -27,6 +27,13 @@ HWY_INLINE size_t FindEntry(const T* x, size_t n, T value) {
   return Team::Fold(first, n - 1, [](size_t a, size_t b) { return a < b ? a : b; });
 }
 
+template <class D, class Which>
+HWY_INLINE bool AnyEntry(D /*d*/, size_t n, Which&& which) {
+  size_t any = 0;
+  for (size_t i = Team::Rank(); i < n; i += Team::Size()) any |= which(i, size_t{1}).raw ? 1 : 0;
+  return Team::Fold(any, size_t{0}, [](size_t a, size_t b) { return a | b; }) != 0;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
