@@ -869,6 +869,36 @@ def test_divergences_of_nearly_equal_scores(ranks, d):
     assert len(bits) == 1
 
 
+def far_apart(rank, size):
+    """Divergences and gradients of scores of any size, with absent ones; of entropic.torch, if size is 0."""
+    random, results = np.random.default_rng(4), []
+    for dtype, scale in ((torch.float64, 1e307), (torch.float64, 300), (torch.float64, 2), (torch.float32, 5e37)):
+        x, y = scale * random.normal(size=(2, 40, 5))
+        y = np.where(random.random(size=(40, 1)) < 0.5, x + 1e-3 * y, y)
+        x, y = (np.where(random.random(size=one.shape) < 0.15, -np.inf, one) for one in (x, y))
+        x, y = (np.where(random.random(size=one.shape) < 0.03, np.inf, one) for one in (x, y))
+        cuts = (0, 2, 2, 5)
+        for of in (et.kl_divergence, et.js_divergence) if size == 0 else (D.kl_divergence, D.js_divergence):
+            a, b = (torch.tensor(one).to(dtype) for one in (x, y))
+            if size:
+                a, b = (one[:, cuts[rank] : cuts[rank + 1]].contiguous() for one in (a, b))
+            pair = a.requires_grad_(), b.requires_grad_()
+            value = of(*pair, input="scores", **({"group": _groups[size]} if size else {}))
+            slopes = torch.autograd.grad(value, pair, torch.linspace(-1, 1, 40).to(value.dtype))
+            results.append((value.detach(), torch.cat(slopes)))
+    return results
+
+
+def test_divergences_of_scores_far_apart(ranks):
+    answers = all_of(ranks("far_apart", 3))
+    for k, (want, slopes) in enumerate(far_apart(0, 0)):
+        found, gradient = answers[0][k][0], torch.cat([answer[k][1] for answer in answers], -1)
+        close = {"rtol": 1e-9, "atol": 1e-13} if want.dtype is torch.float64 else {"rtol": 2e-5, "atol": 2e-6}
+        np.testing.assert_allclose(found, want, **close)
+        np.testing.assert_allclose(gradient, slopes, **close)
+        assert not (found < 0).any()
+
+
 def same_rows(rank, size):
     found = []
     for dtype in (torch.float64, torch.float32, torch.float16):

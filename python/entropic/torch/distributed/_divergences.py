@@ -204,7 +204,11 @@ def two_vjp(call, y, values, gy, gvalues):
             of_q = of_q / q if kl else of_q
             return tuple(masked(g != 0, masked(both, one) * g) for one in (of_p, of_q))
         # Logarithms of probabilities are independent entries; for scores softmax subtracts the mean.
-        means = np.zeros((3, call.rows, 1)) if given else values[:, :3].T[:, :, None]
+        means = np.zeros((3, call.rows, 1)) if given else values[:, :3].T[:, :, None].copy()
+        if kl and not given and np.isinf(means[0]).any():
+            # An entry whose mass is too small for a number makes the divergence infinite, but not the mean.
+            (mean,) = call.sums(masked(p > 0, p * of_p))
+            means[0] = np.where(np.isinf(means[0]), np.where(np.isnan(mean), np.inf, mean), means[0])
         of_p = masked(p > 0, p * (of_p - means[0] if kl else of_p - 0.5 * means[1]))
         of_q = of_q if kl else masked(q > 0, q * (of_q - 0.5 * means[2]))
         slopes = of_p * g, of_q * g
