@@ -95,32 +95,35 @@ def _apart(x, y, top_x, top_y):
     return ((y - x) - (top_y - top_x)) + low
 
 
-def _heights(call, tops):
-    """Scores relative to their largest, and the exponentials of that; of both arrays."""
-    heights = [call.below(x, top, 1.0) for x, top in zip((call.x, call.other), tops, strict=True)]
-    return heights, [masked(~np.isnan(one), exponential(np.where(np.isnan(one), 0.0, one))) for one in heights]
+class Scores:
+    """Both arrays of scores, by the largest of each row: relative to it, and what that is the exponential of."""
 
+    def __init__(self, call, tops):
+        self.x, self.y, self.tops = call.x.astype(np.float64), call.other.astype(np.float64), tops
+        self.heights = [call.below(one, top, 1.0) for one, top in zip((self.x, self.y), tops, strict=True)]
+        # A row with NaN has no result; its masses must be numbers.
+        self.masses = [exponential(np.where(np.isnan(one), -np.inf, one)) for one in self.heights]
+        self.apart = _apart(self.x, self.y, *tops)
 
-def _excess(call, tops, masses):
-    """e^(y - top) - e^(x - top), with a small relative error if they are near each other."""
-    apart = _apart(call.x.astype(np.float64), call.other.astype(np.float64), *tops)
-    near = np.abs(apart) <= 0.5
-    return np.where(near, masses[0] * above_one(np.where(near, apart, 0.0)), masses[1] - masses[0])
+    def excess(self):
+        """The masses of y minus those of x, with a small relative error if they are near each other."""
+        near = np.abs(self.apart) <= 0.5
+        one, other = self.masses
+        return np.where(near, one * above_one(np.where(near, self.apart, 0.0)), other - one)
 
-
-def _pair_of_scores(call, tops, totals, excess):
-    """Both softmax rows. The difference of their logarithms has their rounding error, however near they are to each other. For
-    near rows log(q/p) is the difference of scores, minus log(1 + the relative difference of the sums)."""
-    x, y = call.x.astype(np.float64), call.other.astype(np.float64)
-    (za, zb), (p, q) = _heights(call, tops)
-    log_totals = [logarithm(total) for total in totals]
-    a, b = za - log_totals[0], zb - log_totals[1]
-    share = excess / totals[0]
-    near = np.isfinite(tops[0]) & np.isfinite(tops[1]) & (np.abs(share) <= 0.5)
-    level = logarithm_above_one(np.where(near, share, 0.0))
-    has_p, has_q = (np.where(top == np.inf, z == 0, one > -np.inf) for top, z, one in zip(tops, (za, zb), (x, y), strict=True))
-    ratio = np.where(near, _apart(x, y, *tops) - level, (zb - za) - (log_totals[1] - log_totals[0]))
-    return Pair(p / totals[0], q / totals[1], a, b, masked(has_p | has_q, ratio), has_p, has_q)
+    def pair(self, totals, excess):
+        """Both softmax rows. The difference of their logarithms has their rounding error, however near they are to each other.
+        For near rows log(q/p) is the difference of scores, minus log(1 + the relative difference of the sums)."""
+        (za, zb), (p, q), tops = self.heights, self.masses, self.tops
+        log_p_total, log_q_total = (logarithm(total) for total in totals)
+        share = excess / totals[0]
+        near = np.isfinite(tops[0]) & np.isfinite(tops[1]) & (np.abs(share) <= 0.5)
+        level = logarithm_above_one(np.where(near, share, 0.0))
+        scores = zip(tops, self.heights, (self.x, self.y), strict=True)
+        has_p, has_q = (np.where(top == np.inf, z == 0, x > -np.inf) for top, z, x in scores)
+        ratio = np.where(near, self.apart - level, (zb - za) - (log_q_total - log_p_total))
+        ratio = masked(has_p | has_q, ratio)
+        return Pair(p / totals[0], q / totals[1], za - log_p_total, zb - log_q_total, ratio, has_p, has_q)
 
 
 def _pair_of_given(call, one, other):
@@ -174,10 +177,10 @@ def two_forward(call):
             nan = np.full((call.rows, 1), call.n == 0)
         else:
             tops = np.split(call.group.largest(np.concatenate([call.x, call.other])), 2)
-            _, masses = _heights(call, tops)
-            *totals, excess = call.sums(*masses, _excess(call, tops, masses), bounded=True)
+            scores = Scores(call, tops)
+            *totals, excess = call.sums(*scores.masses, scores.excess(), bounded=True)
             nan = ~((tops[0] > -np.inf) & (tops[1] > -np.inf))
-            terms = _terms_of_pair(call, _pair_of_scores(call, tops, totals, excess))
+            terms = _terms_of_pair(call, scores.pair(totals, excess))
             sums = call.sums(*(masked(~nan, one) for one in terms), bounded=True)
             state = np.concatenate([*tops, *totals, excess], 1)
     results = sums if len(sums) == 1 else [np.minimum(0.5 * (sums[0] + sums[1]), math.log(2)), *sums]
@@ -189,7 +192,7 @@ def two_vjp(call, y, values, gy, gvalues):
     tops, totals = np.split(tops, 2, 1), np.split(totals, 2, 1)
     g, given, kl = gvalues[:, 0:1], "tolerance" in call.spec, call.spec["name"] == "kl_divergence"
     with np.errstate(all="ignore"):
-        pair = _pair_of_given(call, *_given_pair(call)) if given else _pair_of_scores(call, tops, totals, excess)
+        pair = _pair_of_given(call, *_given_pair(call)) if given else Scores(call, tops).pair(totals, excess)
         p, q, ratio = pair.p, pair.q, pair.ratio
         if kl:
             near = np.abs(ratio) <= 0.5
