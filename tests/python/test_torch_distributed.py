@@ -10,8 +10,10 @@ import math
 import os
 import signal
 import socket
+import sys
 import time
 from datetime import timedelta
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -307,8 +309,8 @@ def test_rounds_and_bytes(ranks):
     assert cost("sparsemax")[0][0] == 2
     assert cost("sparsemax_many")[0][0] < 9
     assert cost("entmax_1.2")[0][0] < 9
-    assert cost("kl_divergence")[0][0] == 3
-    assert cost("js_divergence")[0][0] == 3
+    assert cost("kl_divergence")[0] == (3, 176)
+    assert cost("js_divergence")[0] == (3, 216)
 
 
 def draws(rank, size, steps):
@@ -364,6 +366,17 @@ def short_rows():
 def top_of_short_rows(rank, size, cuts, top):
     x = short_rows()[:, cuts[rank] : cuts[rank + 1]]
     return D.token_statistics(x, torch.zeros(len(x), dtype=torch.int64), top=top, group=_groups[size]).top_indices
+
+
+def top_of_no_rows(rank, size):
+    x, target = torch.zeros(0, 2 + rank), torch.zeros(0, dtype=torch.int64)
+    return D.token_statistics(x, target, top=2, group=_groups[size]).top_indices
+
+
+@pytest.mark.parametrize("size", PARTS)
+def test_top_indices_of_no_rows(ranks, size):
+    for found in all_of(ranks("top_of_no_rows", size)):
+        assert found.shape == (0, 2) and found.dtype is torch.int64
 
 
 @pytest.mark.parametrize("cuts", [(0, 5), (0, 1, 5), (0, 2, 5), (0, 4, 5), (0, 0, 5), (0, 5, 5), (0, 2, 3, 5), (0, 1, 1, 2, 5)])
@@ -682,6 +695,294 @@ def test_probabilities_that_are_zero(given, dtype):
             np.testing.assert_allclose(one, other, rtol=1e-2 if dtype is torch.float16 else 1e-6, atol=1e-6)
 
 
+SHORT_CUTS = [(0, 7), (0, 0, 7), (0, 3, 3, 7), (0, 1, 4, 7)]
+
+
+def near_distributions(dtype):
+    """Scores and two arrays of rows that are distributions within the tolerance of their type, which do not sum to 1."""
+    random = np.random.default_rng(8)
+    away = {torch.float64: 9e-7, torch.float32: 9e-5, torch.float16: 4e-3}[dtype]
+    x, p, q = (torch.tensor(random.normal(size=(12, 7)) * 2, dtype=torch.float64) for _ in range(3))
+    x[1::3] += 30
+    q[2] = p[2] + 1e-3
+    x, p, q = (one.index_fill(1, torch.tensor([2, 5]), -torch.inf) if k % 2 else one for k, one in enumerate((x, p, q)))
+    p, q = (torch.softmax(one, -1) for one in (p, q))
+    p[4], q[4] = torch.eye(7)[1], torch.eye(7)[1]
+    p[5], q[5] = torch.eye(7)[3], torch.eye(7)[0]
+    p, q = (one * (1 + away * torch.tensor(random.choice([-1, -0.5, 1], size=(12, 1)))) for one in (p, q))
+    return [one.to(dtype) for one in (x, p, q)]
+
+
+AS_GIVEN = {
+    "entropy probs": lambda of, x, p, q, **k: of.entropy(p, input="probs", **k),
+    "entropy log_probs": lambda of, x, p, q, **k: of.entropy(p.log(), input="log_probs", **k),
+    "kl_divergence probs": lambda of, x, p, q, **k: of.kl_divergence(p, q, input="probs", **k),
+    "kl_divergence log_probs": lambda of, x, p, q, **k: of.kl_divergence(p.log(), q.log(), input="log_probs", **k),
+    "js_divergence probs": lambda of, x, p, q, **k: of.js_divergence(p, q, input="probs", **k),
+    "js_divergence log_probs": lambda of, x, p, q, **k: of.js_divergence(p.log(), q.log(), input="log_probs", **k),
+    "softmax_loss": lambda of, x, p, q, **k: of.softmax_loss(x, q, **k),
+    "sparsemax_loss": lambda of, x, p, q, **k: of.sparsemax_loss(x, q, **k),
+    "entmax_loss 0.7": lambda of, x, p, q, **k: of.entmax_loss(x, q, alpha=0.7, **k),
+    "entmax_loss 1": lambda of, x, p, q, **k: of.entmax_loss(x, q, alpha=1.0, **k),
+    "entmax_loss 1.1": lambda of, x, p, q, **k: of.entmax_loss(x, q, alpha=1.1, **k),
+    "entmax_loss 1.5": lambda of, x, p, q, **k: of.entmax_loss(x, q, **k),
+    "entmax_loss 3": lambda of, x, p, q, **k: of.entmax_loss(x, q, alpha=3.0, **k),
+}
+
+
+def as_given(rank, size, name, dtype, cuts):
+    given = near_distributions(dtype)
+    if size:
+        given = [one[:, cuts[rank] : cuts[rank + 1]].contiguous() for one in given]
+    x, p, q = given
+    moving = [p] if "entropy" in name else [p, q] if "divergence" in name else [x]
+    for one in moving:
+        one.requires_grad_()
+    y = AS_GIVEN[name](D if size else et, x, p, q, **({"group": _groups[size]} if size else {}))
+    return y.detach(), torch.cat(torch.autograd.grad(y, moving, torch.linspace(0.5, 2, len(y)).to(y.dtype)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+@pytest.mark.parametrize("name", AS_GIVEN)
+def test_distributions_are_taken_as_given(ranks, name, dtype):
+    """They are not divided by their sums, which are 1 within the tolerance only."""
+    want, slopes = as_given(0, 0, name, dtype, None)
+    bits = set()
+    for cuts in SHORT_CUTS:
+        answers = all_of(ranks("as_given", len(cuts) - 1, name, dtype, cuts))
+        found, gradient = answers[0][0], torch.cat([answer[1] for answer in answers], -1)
+        close = {"rtol": 1e-10, "atol": 1e-12} if dtype is torch.float64 else {"rtol": 3e-6, "atol": 3e-6}
+        np.testing.assert_allclose(found, want, **close)
+        np.testing.assert_allclose(gradient, slopes, **({"rtol": 2e-3, "atol": 1e-4} if dtype is torch.float16 else close))
+        bits.add(digest(found, gradient))
+    assert len(bits) == 1
+
+
+WRONG = {
+    "NaN": (2, 4, math.nan),
+    "negative": (1, 6, -0.25),
+    "infinite": (3, 0, math.inf),
+    "too small a sum": (0, slice(None), 1 / 8),
+    "zeros": (2, slice(None), 0.0),
+    "too large a sum": (1, 1, 1.5),
+}
+
+
+def no_distribution(rank, size, name, kind, known):
+    """The error, or None, of rows of which one is no distribution; only the rank with the entry can see it."""
+    cuts = (0, 3, 3, 7)
+    _, p, _ = near_distributions(torch.float32)
+    x, q = torch.zeros(4, 7), p[:4].clone()
+    where = {"group": _groups[size]} if size else {}
+    for row, entry, value in ([WRONG[kind]] if kind else []) * 2:
+        q[row, entry] = value
+    x, q = (one[:, cuts[rank] : cuts[rank + 1]].contiguous() if size else one for one in (x, q))
+    if known:
+        where |= {"first": cuts[rank], "n": 7}
+        D.softmax_loss(x, torch.zeros(4, dtype=torch.int64), **where)  # from now on the ranks agree
+    given = {"entmax_loss": {"alpha": 1.3}, "entropy": {"input": "probs"}, "kl_divergence": {"input": "probs"}}.get(name, {})
+    values = {"entropy": (q,), "kl_divergence": (q, q)}.get(name, (x, q))
+    try:
+        getattr(D if size else et, name)(*values, **given, **where)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+@pytest.mark.parametrize("name", ["softmax_loss", "sparsemax_loss", "entmax_loss", "entropy", "kl_divergence"])
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_row_that_is_no_distribution_is_refused_on_all_ranks(ranks, name, kind):
+    row, entry, value = WRONG[kind]
+    kind_of_error, text = no_distribution(0, 0, name, kind, False)
+    assert f"in row {row}" in text
+    argument = {"entropy": "x", "kl_divergence": "p"}.get(name, "target")
+    what = f"row {row} sums to " if "sum" in kind or kind == "zeros" else f", got {value} at entry {entry}"
+    for known in (False, True):
+        found = all_of(ranks("no_distribution", 3, name, kind, known))
+        assert len(set(found)) == 1 and found[0][0] == kind_of_error == "ValueError"
+        assert found[0][1].startswith(f"{name}: {argument} must have rows that are distributions, row {row} ")
+        assert what in found[0][1]
+        assert all_of(ranks("no_distribution", 3, name, None, known)) == [None] * 3
+
+
+@pytest.mark.parametrize("name", ["softmax_loss", "sparsemax_loss", "entmax_loss", "token_statistics"])
+def test_targets_of_other_kinds_are_refused_as_on_one_machine(name):
+    x = torch.zeros(3, 4)
+    wrong = [torch.ones(3, dtype=torch.bool), torch.ones(3, dtype=torch.complex64), torch.zeros(2, dtype=torch.int64)]
+    wrong += [torch.zeros(3), torch.full((3, 4), 0.25, requires_grad=True), [1, 2, 3]]
+    for target in wrong:
+        with pytest.raises((TypeError, ValueError)) as want:
+            getattr(et, name)(x, target)
+        with pytest.raises(want.type) as found:
+            getattr(D, name)(x, target)
+        assert str(found.value) == str(want.value)
+
+
+def near_scores(d):
+    random = np.random.default_rng(6)
+    x = 3 * random.normal(size=(3, 40)) + np.array([[0.0], [1000.0], [-7.0]])
+    return torch.tensor(x), torch.tensor(x + d * random.normal(size=x.shape) + np.array([[0.0], [7.25], [0.5]]))
+
+
+def near_rows(rank, size, d, cuts):
+    x, y = (one[:, cuts[rank] : cuts[rank + 1]].contiguous().requires_grad_() for one in near_scores(d))
+    found = [of(x, y, group=_groups[size]) for of in (D.kl_divergence, D.js_divergence)]
+    cost = tuple(D.traffic())
+    slopes = [torch.cat(torch.autograd.grad(value.sum(), (x, y))) for value in found]
+    return [value.detach() for value in found], slopes, cost
+
+
+def exact_divergences(x, y):
+    """Two divergences with their gradients in x and y."""
+
+    def softmax(scores):
+        powers = [(Decimal(one) - Decimal(max(scores))).exp() for one in scores]
+        return [power / sum(powers) for power in powers]
+
+    def kl(p, q):
+        return sum(a * (a / b).ln() for a, b in zip(p, q, strict=True))
+
+    def slopes(p, q):
+        return [a * ((a / b).ln() - kl(p, q)) for a, b in zip(p, q, strict=True)]
+
+    with localcontext(prec=60):
+        p, q = softmax(x), softmax(y)
+        middle = [(a + b) / 2 for a, b in zip(p, q, strict=True)]
+        of_kl = [kl(p, q), *slopes(p, q), *(b - a for a, b in zip(p, q, strict=True))]
+        of_js = [(kl(p, middle) + kl(q, middle)) / 2, *(one / 2 for each in (p, q) for one in slopes(each, middle))]
+        return [[float(one) for one in several] for several in (of_kl, of_js)]
+
+
+@pytest.mark.parametrize("d", [1, 1e-2, 1e-4, 1e-6, 1e-9, 1e-12])
+def test_divergences_of_nearly_equal_scores(ranks, d):
+    """Against 60 digits, with gradients."""
+    exact = np.array([exact_divergences(*pair) for pair in zip(*(one.tolist() for one in near_scores(d)), strict=True)])
+    bits = set()
+    for cuts in ((0, 40), (0, 0, 40), (0, 11, 11, 40), (0, 3, 29, 40)):
+        answers = all_of(ranks("near_rows", len(cuts) - 1, d, cuts))
+        assert answers[0][2][0] == 4  # rounds, one of them to find the places of the parts
+        found, gradients = answers[0][0], [torch.cat([answer[1][k] for answer in answers], -1) for k in (0, 1)]
+        for k in (0, 1):
+            np.testing.assert_allclose(found[k], exact[:, k, 0], rtol=1e-14)
+            want = np.concatenate(np.split(exact[:, k, 1:], 2, 1))
+            np.testing.assert_allclose(gradients[k], want, rtol=1e-12, atol=1e-14 * np.abs(want).max())
+        bits.add(digest(*found, *gradients))
+    assert len(bits) == 1
+
+
+def far_apart(rank, size):
+    """Divergences and gradients of scores of any size, with absent ones; of entropic.torch, if size is 0."""
+    random, results = np.random.default_rng(4), []
+    for dtype, scale in ((torch.float64, 1e307), (torch.float64, 300), (torch.float64, 2), (torch.float32, 5e37)):
+        x, y = scale * random.normal(size=(2, 40, 5))
+        y = np.where(random.random(size=(40, 1)) < 0.5, x + 1e-3 * y, y)
+        x, y = (np.where(random.random(size=one.shape) < 0.15, -np.inf, one) for one in (x, y))
+        x, y = (np.where(random.random(size=one.shape) < 0.03, np.inf, one) for one in (x, y))
+        cuts = (0, 2, 2, 5)
+        for of in (et.kl_divergence, et.js_divergence) if size == 0 else (D.kl_divergence, D.js_divergence):
+            a, b = (torch.tensor(one).to(dtype) for one in (x, y))
+            if size:
+                a, b = (one[:, cuts[rank] : cuts[rank + 1]].contiguous() for one in (a, b))
+            pair = a.requires_grad_(), b.requires_grad_()
+            value = of(*pair, input="scores", **({"group": _groups[size]} if size else {}))
+            slopes = torch.autograd.grad(value, pair, torch.linspace(-1, 1, 40).to(value.dtype))
+            results.append((value.detach(), torch.cat(slopes)))
+    return results
+
+
+def test_divergences_of_scores_far_apart(ranks):
+    answers = all_of(ranks("far_apart", 3))
+    for k, (want, slopes) in enumerate(far_apart(0, 0)):
+        found, gradient = answers[0][k][0], torch.cat([answer[k][1] for answer in answers], -1)
+        close = {"rtol": 1e-9, "atol": 1e-13} if want.dtype is torch.float64 else {"rtol": 2e-5, "atol": 2e-6}
+        np.testing.assert_allclose(found, want, **close)
+        np.testing.assert_allclose(gradient, slopes, **close)
+        assert not (found < 0).any()
+
+
+def same_rows(rank, size):
+    found = []
+    for dtype in (torch.float64, torch.float32, torch.float16):
+        x = rows_of(dtype)
+        x[0, 3], x[0, 4000], x[5] = torch.inf, torch.inf, 60 * x[5]
+        x = part_of(x, rank, size)
+        log_p = part_of(torch.log_softmax(rows_of(torch.float64), -1), rank, size)
+        for of in (D.kl_divergence, D.js_divergence):
+            for one, given in ((x, "scores"), (log_p, "log_probs"), (log_p.exp(), "probs")):
+                found.append(of(one, one.clone(), input=given, group=_groups[size]))
+    return torch.cat(found).double()
+
+
+@pytest.mark.parametrize("size", PARTS)
+def test_a_divergence_from_itself_is_exactly_0(ranks, size):
+    assert all((found == 0).all() for found in all_of(ranks("same_rows", size)))
+
+
+CLIPPED = [[0.0] * 3, [5.0] * 3, [2.0, 2.0, -math.inf], [1.0, -math.inf, -math.inf], [math.inf, math.inf, 0.0]]
+CLIPPED += [[math.inf, 1.0, 0.0], [1e38] * 3, [0.3, 0.2, 0.1]]
+BOUNDS = [
+    (0.4, None),
+    (0.2, 0.9),
+    (None, 0.9),
+    (None, 3.0),
+    (0.4, 1.2),
+    (1.2, None),
+    (math.log(3), None),
+    (None, math.log(2)),
+    (0, 0.5),
+]
+
+
+def clipped(rank, size, dtype):
+    cuts, found = (0, 1, 1, 3), []
+    g = torch.tensor([1.0, 0.5, -0.9], dtype=dtype)
+    for low, high in BOUNDS:
+        for rows in (False, True):
+            given = [None if one is None else torch.full((8, 1), float(one)).double() if rows else one for one in (low, high)]
+            x, slope = torch.tensor(CLIPPED, dtype=dtype), g
+            x, slope = (one[..., cuts[rank] : cuts[rank + 1]] if size else one for one in (x, slope))
+            x = x.contiguous().requires_grad_()
+            where = {"group": _groups[size]} if size else {}
+            y = (D if size else et).entropy_clip(x, min_entropy=given[0], max_entropy=given[1], **where)
+            found.append(torch.autograd.grad(y, x, slope.expand_as(y))[0])
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_gradients_of_equal_scores_that_are_clipped(ranks, dtype):
+    """Softmax's if their entropy lies inside; 0 if it is held at an end, and beside +inf."""
+    want, found = clipped(0, 0, dtype), torch.cat(all_of(ranks("clipped", 3, dtype)), -1)
+    tolerance = 1e-6 if dtype is torch.float32 else 1e-10
+    np.testing.assert_allclose(found, want, rtol=tolerance, atol=tolerance)
+    assert (want[0, 0].abs() > 0.01).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_log_softmax_that_overflows_has_a_gradient(dtype):
+    """-inf as a logarithm of a probability is not -inf as a score."""
+    most = 1.7e308 if dtype is torch.float64 else 3e38
+    x = torch.tensor([[most / 3, -most, 0.0], [most, -most, -torch.inf], [0.0, -most, 1.0]]).to(dtype).requires_grad_()
+    for temperature in (1.0, 0.5):
+        slopes = [
+            torch.autograd.grad(of.log_softmax(x, temperature=temperature), x, torch.tensor([[1.0, 2.0, 3.0]] * 3).to(dtype))[0]
+            for of in (D, et)
+        ]
+        np.testing.assert_allclose(*(one.double() for one in slopes), rtol=1e-2 if dtype is torch.bfloat16 else 1e-6)
+
+
+def test_gradients_at_the_smallest_gammas():
+    """Where 1 / gamma is above the largest number."""
+    most = sys.float_info.max
+    for row in ([most, -most, -most], [most, -most], [0.6 * most, -0.6 * most, -0.6 * most]):
+        for entropy in (0.3, 0.69, 1.09):
+            slopes = []
+            for of in (D, et):
+                x = torch.tensor([row], dtype=torch.float64, requires_grad=True)
+                told = of.gamma_for_entropy(x, entropy=entropy)
+                value = told.gamma.sum() + told.entropy.sum() + of.entropy_normalize(x, entropy=entropy)[:, 0].sum()
+                slopes.append(torch.autograd.grad(value, x)[0])
+            np.testing.assert_allclose(*slopes, atol=1e-300)
+
+
 def test_the_entropy_at_an_end_of_gammas_range_has_a_gradient():
     x = torch.randn(5, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(3), requires_grad=True)
     for gammas in ((0.0, 1.0), (3.0, 9.0), (0.0, math.inf)):
@@ -723,6 +1024,16 @@ def compiled_dynamic(rank, size, name):
 @pytest.mark.parametrize("name", sorted(OPERATIONS.keys() - {"gamma_for_entropy"}))  # its status is an array of NumPy
 def test_compile_with_numbers_that_stand_for_any(ranks, name):
     assert all(all_of(ranks("compiled_dynamic", 2, name)))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", AS_GIVEN)
+def test_compile_with_distributions(name, dynamic):
+    given = near_distributions(torch.float32)
+    torch._dynamo.reset()
+    function = functools.partial(AS_GIVEN[name], D)
+    found = torch.compile(function, fullgraph=True, dynamic=dynamic, backend="aot_eager")(*given)
+    assert torch.equal(found, function(*given))
 
 
 def sharded(rank, size):
@@ -916,6 +1227,29 @@ def wrong(rank, size, kind):
         return D.kl_divergence(x, x[:, 1:] if rank == 1 else x, group=_groups[size])
     if kind == "draw_of_one":
         return D.sample(x, temperature=-1.0 if rank == 0 else 1.0, seed=1, group=_groups[size])
+    if kind == "other_size":
+        return D.sample(x, seed=1, size=2 + rank, group=_groups[size])
+    if kind == "other_input":
+        p = part_of(torch.softmax(rows_of(torch.float32), -1), rank, size)
+        return D.kl_divergence(p, p, input="probs" if rank else "scores", group=_groups[size])
+    if kind == "other_input_of_halves":
+        p = part_of(torch.softmax(rows_of(torch.float16), -1), rank, size)
+        return D.entropy(p.log() if rank else p, input="log_probs" if rank else "probs", group=_groups[size])
+    if kind == "other_half":
+        p = part_of(torch.softmax(rows_of(torch.float64), -1), rank, size)
+        return D.entropy(p.to(torch.bfloat16 if rank else torch.float32), input="probs", group=_groups[size])
+    if kind == "other_target_kind":
+        p = part_of(torch.softmax(rows_of(torch.float32), -1), rank, size)
+        return D.softmax_loss(x, p if rank else TARGET, group=_groups[size])
+    if kind == "target_with_gradient":
+        p = part_of(torch.softmax(rows_of(torch.float32), -1), rank, size)
+        return D.softmax_loss(x, p.requires_grad_(rank == 2), group=_groups[size])
+    if kind == "first_below_0":
+        return D.softmax(x, group=_groups[size], first=-1 if rank == 1 else None)
+    if kind == "n_below_0":
+        return D.softmax(x, group=_groups[size], n=-1 if rank == 1 else None)
+    if kind == "first_of_float":
+        return D.sample(x, seed=1, group=_groups[size], first=float(CUTS[size][rank]))
     if kind == "extent":
         return D.softmax(x, group=_groups[size], first=CUTS[size][rank] + rank, n=N)
     if kind == "first_of_one":
@@ -956,6 +1290,18 @@ def wrong(rank, size, kind):
         ("other_top", "token_statistics: all ranks must have the same top, got 1 on rank 0 and 2 on rank 1"),
         ("q_of_one", "kl_divergence: q must have the shape of p"),
         ("draw_of_one", "sample: temperature must be above 0 and finite, got -1.0 (rank 0)"),
+        ("other_size", "sample: all ranks must have the same size, got 2 on rank 0 and 3 on rank 1"),
+        ("other_input", "kl_divergence: all ranks must have the same input, got scores on rank 0 and probs on rank 1"),
+        ("other_input_of_halves", "entropy: all ranks must have the same input, got probs on rank 0 and log_probs on rank 1"),
+        ("other_half", "entropy: all ranks must have the same dtype, got torch.float32 on rank 0 and torch.bfloat16 on rank 1"),
+        (
+            "other_target_kind",
+            "softmax_loss: all ranks must have the same target, got one for each row on rank 0 and a distribution on rank 1",
+        ),
+        ("target_with_gradient", "softmax_loss: target requires grad, and there is no gradient in it"),
+        ("first_below_0", "softmax: first must be at least 0, got -1 (rank 1)"),
+        ("n_below_0", "softmax: n must be at least 0, got -1 (rank 1)"),
+        ("first_of_float", "sample: first must be an integer, got float (rank 0)"),
         ("extent", "first"),
         ("first_of_one", "first and n must agree with the parts of all ranks: that of rank 1 has "),
         ("n_of_one", "of 8192, got n = 8193"),
@@ -970,6 +1316,32 @@ def test_an_error_on_one_rank_is_the_same_on_all(ranks, kind, text):
     assert len({error[0] for _, error in answers}) == 1, answers
     assert all(text in error[1] for _, error in answers), answers
     assert np.isfinite(all_of(ranks("wrong", 3, "nothing"))[0].numpy()).all()  # and the group works on
+
+
+def outside(rank, size):
+    """A rank that is not in a group gets a number from torch in place of it."""
+    x, where, found = torch.zeros(2, 3), {"group": dist.GroupMember.NON_GROUP_MEMBER}, []
+    for call in (lambda: D.softmax(x, **where), lambda: D.Sampler([]).probs(x, **where)) if rank == 1 else ():
+        try:
+            call()
+        except Exception as error:
+            found.append((type(error).__name__, str(error)))
+    return found
+
+
+def test_a_rank_outside_of_the_group_is_told(ranks):
+    _, found = all_of(ranks("outside", 2))
+    text = "group must be a process group that this rank is in, got "
+    assert [(kind, text in error) for kind, error in found] == [("ValueError", True)] * 2
+
+
+def test_measures_of_no_entries_are_nan():
+    x = torch.zeros(2, 0)
+    for of in (D, et):
+        for given in ("scores", "probs", "log_probs"):
+            assert of.entropy(x, input=given).isnan().all()
+            assert of.kl_divergence(x, x, input=given).isnan().all() and of.js_divergence(x, x, input=given).isnan().all()
+        assert all(getattr(of, name)(x, x).isnan().all() for name in LOSSES)
 
 
 def left_alone(rank, port, kind, pipe):

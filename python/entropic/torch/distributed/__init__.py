@@ -5,7 +5,7 @@ result, or the number of the whole row. The ranks exchange a few integers for ea
 the bits do not depend on the number of ranks or on where the row is split.
 
 ``group`` is the process group, by default all ranks. ``first`` is the index of this rank's first entry in the whole row and
-``n`` the row's length. If one is missing, an exchange of 48 bytes finds both, and checks that all ranks have equally many
+``n`` the row's length. If one is missing, an exchange of 56 bytes finds both, and checks that all ranks have equally many
 rows. Everything is differentiable where its counterpart in ``entropic.torch`` is. Under ``torch.compile`` a call is one
 operator.
 """

@@ -10,8 +10,8 @@ import numpy as np
 
 from entropic import _core
 from entropic.torch._descriptions import MAPS, STATUSES
-from entropic.torch.distributed._divergences import refuse_unless_distributions, two_forward, two_vjp
-from entropic.torch.distributed._entries import by_largest, exponential, logarithm, masked, relative, terms_of
+from entropic.torch.distributed._divergences import Given, given_entropy_forward, given_entropy_vjp, two_forward, two_vjp
+from entropic.torch.distributed._entries import by_largest, exponential, logarithm, masked, relative, scaled, terms_of
 from entropic.torch.distributed._group import Group, cost, values_of
 
 SOLVES = ("entropy_normalize", "entropy_clip")
@@ -42,7 +42,10 @@ class Call:
 
     def _shared(self, target, params, streams):
         """The arguments that every rank must give alike, by their names."""
-        shared = {"function": self.spec["name"], **self.spec}
+        shared = {"function": self.spec["name"]}
+        if target is not None or self.spec.get("soft"):
+            shared["target"] = "a distribution" if target is None else target
+        shared |= {name: value for name, value in self.spec.items() if name not in ("kind", "name", "soft")}
         if "map" in shared:
             names = [param["name"] for param in MAPS[shared["map"]]["params"]]
             shared.update(zip(names, shared.pop("params"), strict=True))
@@ -51,7 +54,7 @@ class Call:
                 shared.update((name, next(columns)) for name in names if shared[name] == "rows")
         elif params is not None:
             shared["temperature"] = params
-        return shared | {name: one for name, one in (("target", target), ("stream", streams)) if one is not None}
+        return shared if streams is None else shared | {"stream": streams}
 
     def _classes(self, target):
         """The classes, -1 in ignored rows. A wrong one is told to all ranks in the first round."""
@@ -143,7 +146,7 @@ def _at_entropy(call, y, values, g):
     exists = (status != INVALID) & (status != CONSTANT) & np.isfinite(gamma) & (gamma > 0)
     live = (p > 0) & np.isfinite(top)
     with np.errstate(all="ignore"):
-        z = relative(call.x, top, 1 / np.where(exists, gamma, 1.0))
+        z = scaled(call.x, top, np.where(exists, gamma, 1.0))
         p, z, g = np.where(live, p, 0.0), np.where(live, z, 0.0), np.where(live, g, 0.0)
         total, pz, pzz, pg, pzg = call.sums(p, p * z, p * z * z, p * g, p * z * g)
         mean, mean_g = pz / total, pg / total
@@ -151,18 +154,23 @@ def _at_entropy(call, y, values, g):
     return exists, p, g, z - mean, mean_g, variance, covariance
 
 
-def _gamma_vjp(call, y, values, gy, ggamma, gentropy=0.0):
+def _gamma_vjp(call, y, values, gy, ggamma=0.0, gentropy=0.0, bounds=None):
     exists, p, g, z, mean_g, variance, covariance = _at_entropy(call, y, values, gy)
     gamma, status = values[:, 0:1], values[:, 2:3]
-    # Where gamma is at an end of its range, the entropy is that of softmax(gamma x).
-    of_entropy = np.where(exists & (status != 0), -gamma * p * z * gentropy, 0.0)
-    exists = exists & (status == 0)
     with np.errstate(all="ignore"):
         u = p * z
+        # Where gamma is at an end of its range, the entropy is that of softmax(gamma x).
+        of_entropy = np.where(exists & (status != 0), -gamma * u * gentropy, 0.0)
+        exists = exists & (status == 0)
         dx = gamma * (p * (g - mean_g) - u * (covariance / variance)) - ggamma * gamma * gamma * u / variance
     dx = np.where(exists, dx, 0.0)
-    if call.spec["name"] == "entropy_clip":
-        dx = np.where((gamma == 1) & (status == 0), p * (g - mean_g), dx)
+    if bounds is not None:
+        # Softmax itself, if its entropy is inside. That of equal scores may be held at an end, and does not change there.
+        low, high = bounds
+        reached, tolerance = values[:, 1:2], 1e-6 if call.x.dtype == np.float32 else 1e-12
+        inside = (reached > low + tolerance * np.maximum(low, 1)) & (reached < high - tolerance * np.maximum(high, 1))
+        equal = (status == CONSTANT) & np.isfinite(values[:, 3:4]) & inside
+        dx = np.where(((gamma == 1) & (status == 0)) | equal, p * (g - mean_g), dx)
     return np.where(status == INVALID, np.nan, dx + of_entropy)
 
 
@@ -234,7 +242,7 @@ def _map_vjp(call, y, values, gy, gvalues):
 
 def _map_dx(call, name, params, y, values, g):
     if name in SOLVES:
-        return _gamma_vjp(call, y, values, g, 0.0)
+        return _gamma_vjp(call, y, values, g, bounds=params[:2] if name == "entropy_clip" else None)
     dx = _map_slopes(call, name, params, y, g)
     # Beside a score of +inf all others have no mass, and so already 0.
     return np.where(np.isnan(y), np.nan, np.where(call.x == np.inf, 0.0, dx))
@@ -260,8 +268,6 @@ def _map_slopes(call, name, params, y, g):
 
 
 def _statistics_forward(call):
-    if "tolerance" in call.spec:
-        refuse_unless_distributions(call, x=call.x)
     if call.params is not None:
 
         def part_of(values, x):
@@ -291,15 +297,10 @@ def _statistics_dx(call, y, values, gy, gvalues, temperature):
     dx = p * gvalues[:, 2:3] * temperature
     if call.spec["entropy"]:
         dx += (call.chosen() - p) * np.where(call.target >= 0, gvalues[:, 3], 0.0)[:, None] if len(call.target) else 0.0
-        if call.spec.get("input") == "probs":  # the derivative in p itself
-            with np.errstate(invalid="ignore"):
-                return by_largest(values[:, 0:1], masked(gvalues[:, 4:5] != 0, -(log_p + 1) * gvalues[:, 4:5]))
-        # Logarithms of probabilities are independent entries; for scores softmax subtracts the mean.
-        mean = 1.0 if "tolerance" in call.spec else values[:, 4:5]
-        dx -= masked(p > 0, p * (np.where(p > 0, log_p, 0.0) + mean)) * gvalues[:, 4:5]
+        dx -= masked(p > 0, p * (np.where(p > 0, log_p, 0.0) + values[:, 4:5])) * gvalues[:, 4:5]
     if call.spec["writes"]:
         live = p > 0
-        g = np.where(np.isfinite(y), gy, 0.0).astype(np.float64)
+        g = np.where(call.x == -np.inf, 0.0, gy).astype(np.float64)  # y may be -inf for a finite score
         (total,) = call.sums(g)
         dx += np.where(live | (p == 0), g - p * total, 0.0)
     top = values[:, 0:1]
@@ -326,7 +327,9 @@ def _loss_forward(call):
     x = call.x.astype(np.float64)
     part = call.map("softmax", 1.0, x=x) if alpha == 1 else call.map("entmax", alpha, 1.0, x=x)
     p, top = written(part, x), values_of(part, call.rows)[:, 0:1]
-    q = call.other.astype(np.float64) if soft else call.chosen()
+    if soft:
+        given = Given(call, "target", call.other)
+    q = given.p if soft else call.chosen()
     # Beside +inf all finite scores are as -inf.
     x = np.where(top == np.inf, np.where(x == np.inf, 0.0, -np.inf), x)
     # Halves of differences, which stay in the range, until they are weighted.
@@ -341,9 +344,15 @@ def _loss_forward(call):
         return (power - d) / (alpha * (alpha - 1))
 
     # Both terms are small if the sum is: (p - q) z and Omega's difference.
-    terms = [(p - q) * z, omega(q) - omega(p)]
-    first, second = call.sums(*[np.where(np.isnan(t), 0.0, t) for t in terms])
-    (lost,) = call.sums(masked(~live & (q > 0), q), bounded=True)
+    of_p = omega(p)
+    terms = [(p - q) * z, omega(q) - of_p]
+    # Half of what the loss grows by if q sums to more than 1, plus 1 / alpha: the mean under p of z + (1 - p^b) / b.
+    terms += [p * z - 0.5 * alpha * of_p] if soft else []
+    first, second, *growth = call.sums(*[np.where(np.isnan(t), 0.0, t) for t in terms])
+    lost, *mass = call.sums(masked(~live & (q > 0), q), *(given.terms if soft else ()), bounded=True)
+    if soft:
+        given.refuse_unless_distributions(*mass)
+        second = second + (mass[0] - 1) * (2 * growth[0] - 1 / alpha)
     with np.errstate(over="ignore"):
         loss = np.where(lost > 0, np.inf, np.maximum(2 * first + second, 0.0))
     loss = np.where(np.isnan(top) | (top == -np.inf), np.nan, loss)
@@ -360,15 +369,17 @@ def _loss_vjp(call, y, values, gy, gvalues):
 
 
 def _soft_forward(call):
-    """softmax's loss against a distribution: sum q (log sum e - z)."""
+    """softmax's loss against a distribution: log sum e - sum q z."""
     part = call.statistics(call.x, 1.0, True)
     values = values_of(part, call.rows)
-    q = call.other.astype(np.float64)
-    top, on = values[:, 0:1], q > 0
+    given = Given(call, "target", call.other)
+    top, on = values[:, 0:1], given.p > 0
     half = np.where(on, call.below(call.x, top, 2.0), 0.0)  # a difference of scores may leave the range, before it is weighted
     with np.errstate(over="ignore", invalid="ignore"):
-        terms = q * logarithm(values[:, 1:2]) - 2 * (q * half)
-    (loss,) = call.sums(masked(on, terms), bounded=True)
+        terms = -2 * (given.p * half)
+    loss, *mass = call.sums(masked(on, terms), *given.terms, bounded=True)
+    given.refuse_unless_distributions(*mass)
+    loss = logarithm(values[:, 1:2]) + loss
     loss = np.where(np.isnan(top) | (top == -np.inf), np.nan, loss)
     return call.none.astype(call.x.dtype), np.concatenate([loss, values[:, :2]], 1)
 
@@ -383,6 +394,7 @@ OPERATIONS = {
     "map": (_map_forward, _map_vjp),
     "statistics": (_statistics_forward, _statistics_vjp),
     "gamma": (_gamma_forward, lambda call, y, v, gy, gv: _gamma_vjp(call, y, v, np.zeros(y.shape), gv[:, 0:1], gv[:, 1:2])),
+    "given": (given_entropy_forward, given_entropy_vjp),
     "loss": (_loss_forward, _loss_vjp),
     "soft": (_soft_forward, _soft_vjp),
     "two": (two_forward, two_vjp),
@@ -397,5 +409,5 @@ def shapes(spec, rows, cols):
     if kind == "statistics":
         return cols if spec["writes"] else 0, 6
     if kind == "two":
-        return 0, 5 if spec["name"] == "kl_divergence" else 7
-    return {"gamma": (cols, 5), "loss": (cols, 2), "soft": (0, 3)}[kind]
+        return 0, 6 if spec["name"] == "kl_divergence" else 8
+    return {"gamma": (cols, 5), "given": (0, 1), "loss": (cols, 2), "soft": (0, 3)}[kind]

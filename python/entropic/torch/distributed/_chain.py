@@ -7,7 +7,7 @@ import numpy as np
 
 from entropic import _core
 from entropic.torch.distributed._calls import written
-from entropic.torch.distributed._entries import relative
+from entropic.torch.distributed._entries import relative, scaled
 from entropic.torch.distributed._group import values_of
 
 
@@ -63,7 +63,7 @@ class Chain:
         x = np.where((gamma == 0) & (x > -np.inf), 0.0, np.where(np.isinf(gamma) & (x < top), -np.inf, x))
         self.x[those] = x
         between = np.flatnonzero((gamma > 0) & np.isfinite(gamma) & np.isfinite(top))
-        self._put(those[between], relative(x[between], top[between], 1 / gamma[between]))
+        self._put(those[between], scaled(x[between], top[between], gamma[between]))
 
     def _put(self, those, z):
         """Some rows become z. A score too low for x's type stays a score."""
@@ -76,9 +76,9 @@ class Chain:
     def draw(self, streams):
         call, spec = self.call, self.call.spec
         part = _core.part_of_sample(
-            self.temperature, spec["seed"], streams, spec["position"], spec["draws"], self.x, call.first, call.n
+            self.temperature, spec["seed"], streams, spec["position"], spec["size"], self.x, call.first, call.n
         )
         call.group.run(part, call.rows)
-        indices = np.zeros(call.rows * spec["draws"], np.int64)
+        indices = np.zeros(call.rows * spec["size"], np.int64)
         part.indices(indices)
-        return indices.reshape(call.rows, spec["draws"])
+        return indices.reshape(call.rows, spec["size"])

@@ -1,5 +1,7 @@
 """Functions of arrays that do not depend on an entry's place or on the other parts."""
 
+import math
+
 import numpy as np
 
 from entropic import _core
@@ -23,6 +25,27 @@ def terms_of(function, *arrays):
     return y
 
 
+def rest_of_exponential(a):
+    """e^a - 1 - a with a small relative error, for a of at most 1/2 in size."""
+    series = np.full_like(a, 1 / math.factorial(17))
+    for k in range(16, 1, -1):
+        series *= a
+        series += 1 / math.factorial(k)
+    return series * (a * a)
+
+
+def above_one(a):
+    """e^a - 1 with a small relative error, for a of at most 1/2 in size."""
+    return a + rest_of_exponential(a)
+
+
+def logarithm_above_one(a):
+    """log(1 + a) with a small relative error, for a of at most 1/2 in size."""
+    whole = 1 + a  # with it, the error of the logarithm and that of whole - 1 cancel
+    away = whole - 1
+    return np.where(away == 0, a, logarithm(whole) * (a / np.where(away == 0, 1.0, away)))
+
+
 def masked(condition, values):
     return np.where(condition, values, 0.0)
 
@@ -34,6 +57,15 @@ def relative(x, top, temperature):
         below = wide - top
         halves = 2 * ((0.5 * wide - 0.5 * top) / temperature)
         return np.where(np.isinf(below) & np.isfinite(wide) & np.isfinite(top), halves, below / temperature)
+
+
+def scaled(x, top, gamma):
+    """gamma (x - top) in float64, also where 1 / gamma or the difference of finite scores leaves the range."""
+    wide = x.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        below = wide - top
+        halves = 2 * (gamma * (0.5 * wide - 0.5 * top))
+        return np.where(np.isinf(below) & np.isfinite(wide) & np.isfinite(top), halves, gamma * below)
 
 
 def by_largest(top, dx):

@@ -13,7 +13,7 @@ from entropic._entropy_control import GammaResult
 from entropic.torch import _token_statistics
 from entropic.torch._arguments import as_text, checked_dim, one_dim
 from entropic.torch._descriptions import MAPS, STATUSES
-from entropic.torch.distributed._entries import logarithm
+from entropic.torch._losses import checked_target
 from entropic.torch.distributed._group import Group, begun, start_counting
 from entropic.torch.distributed._operators import operate, top_indices
 
@@ -42,10 +42,10 @@ __all__ = [
 class Part:
     """This rank's part as rows of contiguous numbers, and back."""
 
-    def __init__(self, name, x, dim, axis, group, first, n):
-        self.group = _name_of(group)
-        self.given = (-1 if first is None else int(first), -1 if n is None else int(n))
-        self.dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
+    def __init__(self, name, x, dim, axis, group, first, n, argument="x"):
+        self.group = _name_of(name, group)
+        self.given = _place(name, "first", first), _place(name, "n", n)
+        self.dim = checked_dim(name, argument, x, one_dim(name, dim, axis))
         self.dtype, self.x = x.dtype, x
         self.rows = self.laid(x)
         self.lead = (*x.shape[: self.dim], *x.shape[self.dim + 1 :])
@@ -66,6 +66,11 @@ class Part:
         """A number for each row in x's type."""
         result = values.reshape(self.lead).to(self.dtype)
         return result.unsqueeze(self.dim) if keepdim else result
+
+    def checked_target(self, name, scores, target, kind):
+        """target as entropic.torch takes it, but on any device."""
+        target = target.to(self.x.device) if isinstance(target, Tensor) else target
+        return checked_target(name, {"arguments": (scores, "target"), "target": kind}, self.x, target, self.dim)
 
     def run(self, kind, name, other=None, target=None, rows=None, **spec):
         spec = as_text({"kind": kind, "name": name, **spec})
@@ -92,12 +97,26 @@ class Part:
             ) from None
 
 
-def _name_of(group):
+def _name_of(name, group):
     if group is None:
         if not (dist.is_available() and dist.is_initialized()):
             return ""
         group = dist.group.WORLD
-    return group if isinstance(group, str) else group.group_name
+    if isinstance(group, str):
+        return group
+    if not hasattr(group, "group_name"):  # torch gives GroupMember.NON_GROUP_MEMBER to a rank that is not in the new group
+        raise ValueError(f"{name}: group must be a process group that this rank is in, got {group!r}")
+    return group.group_name
+
+
+def _place(name, argument, value):
+    if value is None:
+        return -1
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name}: {argument} must be an integer, got {type(value).__name__}")
+    if value < 0:
+        raise ValueError(f"{name}: {argument} must be at least 0, got {value}")
+    return int(value)
 
 
 def together(function):
@@ -114,10 +133,10 @@ def together(function):
         try:
             return function(*arguments, group=group, first=first, n=n, **keywords)
         except Exception as error:
-            everyone = _name_of(group)
+            name = function.__qualname__.split(".")[0]
+            everyone = _name_of(name, group)
             if begun[0] or everyone == "" or (first is not None and n is not None):
                 raise
-            name = function.__qualname__.split(".")[0]
             start_counting()
             Group(name, everyone, name).extent(0, 0, 0, -1, -1, {}, error)
             raise
@@ -283,14 +302,6 @@ def _classes(target):
     return torch.where(classes < 0, classes - 1, classes)
 
 
-def _statistics(name, x, target, temperature, dim, axis, group, first, n, **more):
-    temperature = number(name, "temperature", temperature)
-    part = Part(name, x, dim, axis, group, first, n)
-    classes = None if target is None else _classes(target)
-    _, values = part.run("statistics", name, target=classes, temperature=temperature, entropy=True, writes=False, **more)
-    return part, values
-
-
 @together
 def logsumexp(x, *, temperature=1.0, keepdim=False, keepdims=False, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.logsumexp: the whole row's number, on every rank. Two rounds."""
@@ -302,34 +313,21 @@ def logsumexp(x, *, temperature=1.0, keepdim=False, keepdims=False, dim=None, ax
     return part.reduced(values[:, 2], keepdim or keepdims)
 
 
-def _checked_target(name, x, target):
-    """Classes as integers, or a distribution's part of x's shape."""
-    if not isinstance(target, Tensor):
-        raise TypeError(f"{name}: target must be a torch.Tensor, got {type(target).__name__}")
-    return target.is_floating_point()
-
-
 def _class_loss(name, x, target, alpha, ignore_index, dim, axis, group, first, n):
-    soft = _checked_target(name, x, target)
     part = Part(name, x, dim, axis, group, first, n)
-    classes = other = None
+    target = part.checked_target(name, "x", target, "class_or_distribution")
+    soft, classes, other, more = target.is_floating_point(), None, None, {}
     if soft:
-        if target.shape != x.shape:
-            raise ValueError(f"{name}: target must have the shape of x, {tuple(x.shape)}, got {tuple(target.shape)}")
-        other = part.laid(target.detach().to(part.rows.dtype))
+        other, more = part.laid(target), _as_given(x.dtype)
     else:
-        if tuple(target.shape) != part.lead:
-            raise ValueError(
-                f"{name}: target must have one class for each row, of shape {part.lead}, got {tuple(target.shape)}"
-            )
         classes = _classes(target)
         if ignore_index is not None:
             classes = torch.where(target.reshape(-1) == ignore_index, -1, classes)
     if alpha is not None:
-        _, values = part.run("loss", name, other=other, target=classes, alpha=alpha, soft=soft)
+        _, values = part.run("loss", name, other=other, target=classes, alpha=alpha, soft=soft, **more)
         loss = values[:, 0]
     elif soft:
-        _, values = part.run("soft", name, other=other)
+        _, values = part.run("soft", name, other=other, soft=soft, **more)
         loss = values[:, 0]
     else:
         _, values = part.run("statistics", name, target=classes, temperature=1.0, entropy=True, writes=False)
@@ -356,47 +354,38 @@ def entmax_loss(x, target, *, alpha=1.5, ignore_index=None, dim=None, axis=None,
     return _class_loss("entmax_loss", x, target, alpha, ignore_index, dim, axis, group, first, n)
 
 
-class _Logarithm(torch.autograd.Function):
-    """log of probabilities in float64; the bits do not depend on an entry's place. The operators that take it give the
-    derivative in the probabilities, which may be infinite where one is 0, so that backward has nothing to do."""
-
-    @staticmethod
-    def forward(ctx, p):
-        ctx.dtype = p.dtype
-        return torch.from_numpy(logarithm(np.ascontiguousarray(p.detach().cpu().double().numpy()))).to(p.device)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad.to(ctx.dtype)
+def _as_given(dtype):
+    """The arguments of a call that takes distributions in x's type as given."""
+    return {"dtype": str(dtype), "tolerance": _core.sum_tolerance[dtype.itemsize]}
 
 
-def _scores_of(name, x, given):
-    """The scores for softmax, and the tolerance of sums."""
-    if given == "scores":
-        return x, {}
-    if given not in ("probs", "log_probs"):
+def _input(name, given, dtype):
+    if given not in ("scores", "probs", "log_probs"):
         raise ValueError(f"{name}: input must be scores, log_probs or probs, got {given!r}")
-    more = {"input": given, "tolerance": _core.sum_tolerance[2 if x.dtype == torch.bfloat16 else x.element_size()]}
-    return (_Logarithm.apply(x) if given == "probs" else x), more
+    return {"input": given} if given == "scores" else {"input": given, **_as_given(dtype)}
 
 
 @together
 def entropy(x, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entropy: the whole row's number, on every rank. Two rounds; input is scores unless said otherwise."""
-    scores, more = _scores_of("entropy", x, input)
-    part, values = _statistics("entropy", scores, None, 1.0, dim, axis, group, first, n, **more)
-    part.dtype = x.dtype
-    return part.numbers(values[:, 4])
+    part = Part("entropy", x, dim, axis, group, first, n)
+    more = _input("entropy", input, x.dtype)
+    if input == "scores":
+        _, values = part.run("statistics", "entropy", temperature=1.0, entropy=True, writes=False, **more)
+        return part.numbers(values[:, 4])
+    _, values = part.run("given", "entropy", **more)
+    return part.numbers(values[:, 0])
 
 
 def _divergence(name, p, q, given, dim, axis, group, first, n):
-    dtype = p.dtype
-    (p, more), (q, _) = _scores_of(name, p, given), _scores_of(name, q, given)
-    part = Part(name, p, dim, axis, group, first, n)
-    part.dtype = dtype
+    part = Part(name, p, dim, axis, group, first, n, "p")
+    checked_dim(name, "q", q, part.dim)
     if q.shape != p.shape:
         raise ValueError(f"{name}: q must have the shape of p, {tuple(p.shape)}, got {tuple(q.shape)}")
-    _, values = part.run("two", name, other=part.laid(q.to(part.rows.dtype)), **more)
+    if q.dtype != p.dtype:
+        dtype = torch.promote_types(p.dtype, q.dtype)
+        part, q = Part(name, p.to(dtype), dim, axis, group, first, n), q.to(dtype)
+    _, values = part.run("two", name, other=part.laid(q), **_input(name, given, q.dtype))
     return part.numbers(values[:, 0])
 
 
@@ -417,7 +406,11 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
     """As entropic.torch.token_statistics; tokens and indices are of the whole row. Two rounds, and one for top."""
     if isinstance(top, bool) or not isinstance(top, int) or top < 0:
         raise ValueError(f"token_statistics: top must be an integer from 0, got {top!r}")
-    part, values = _statistics("token_statistics", logits, target, temperature, dim, axis, group, first, n)
+    temperature = number("token_statistics", "temperature", temperature)
+    part = Part("token_statistics", logits, dim, axis, group, first, n, "logits")
+    classes = _classes(part.checked_target("token_statistics", "logits", target, "class"))
+    spec = {"temperature": temperature, "entropy": True, "writes": False}
+    _, values = part.run("statistics", "token_statistics", target=classes, **spec)
     numbers = [part.numbers(values[:, i]) for i in (3, 4, 5)]
     indices = None
     if top:

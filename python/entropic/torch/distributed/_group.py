@@ -13,6 +13,13 @@ from entropic import _core
 # The word that a failed rank sends instead of a maximum; the key of every score is smaller.
 _FAILED = 0x7FFF << 48
 
+
+def _in_order(bits):
+    """The bits of numbers other than -0 as integers in the order of the numbers, and back. That of NaN is the largest, and
+    smaller than _FAILED."""
+    return np.where(bits >= 0, bits, bits ^ 0x7FFF_FFFF_FFFF_FFFF)
+
+
 # torch 2.13 renamed the function.
 _gather = getattr(functional, "all_gather_single", None) or functional.all_gather_tensor
 
@@ -47,7 +54,7 @@ def _difference(one, other):
                 if str(x) != str(y):  # NaN is NaN
                     return name, f"{x} in row {row}", y
         elif str(a) != str(b):
-            return name, a, b
+            return name, *("one for each row" if isinstance(of, np.ndarray) else of for of in (a, b))
     return None
 
 
@@ -191,6 +198,12 @@ class Group:
             part.take(joined)
             asked = part.question()
         return part
+
+    def largest(self, rows):
+        """The largest number of each row, NaN if there is one."""
+        top = np.max(rows, axis=1, initial=-np.inf).astype(np.float64) + 0.0  # no -0
+        top = np.where(np.isnan(top), np.nan, top)  # one bit pattern of NaN
+        return _in_order(self.join(_in_order(top.view(np.int64)), "maximum", len(rows))).view(np.float64)[:, None]
 
     def sums(self, terms, first, n, bounded=False):
         """The exact sum of each row of each array of terms. If bounded, for terms that are not negative, it takes one round in

@@ -99,7 +99,7 @@ def draw(x: Tensor, streams: Tensor, spec: str, first: int, n: int, group: str) 
 
 @draw.register_fake
 def _(x, streams, spec, first, n, group):
-    return x.new_empty(x.shape[0], json.loads(spec)["draws"], dtype=torch.int64)
+    return x.new_empty(x.shape[0], json.loads(spec)["size"], dtype=torch.int64)
 
 
 @torch.library.custom_op("entropic::parts_chain", mutates_args=())
@@ -129,7 +129,8 @@ def top_indices(x: Tensor, k: int, first: int, n: int, group: str) -> Tensor:
     told[:, : order.shape[1], 0] = np.take_along_axis(wide, order, 1)
     told[:, : order.shape[1], 1] = order + call.first
     joined = call.group.join(told.view(np.int64).reshape(-1), "gather", call.rows).view(np.float64)
-    joined = joined.reshape(-1, call.rows, k, 2).transpose(1, 0, 2, 3).reshape(call.rows, -1, 2)
+    parts = call.group.size
+    joined = joined.reshape(parts, call.rows, k, 2).transpose(1, 0, 2, 3).reshape(call.rows, parts * k, 2)
     best = np.lexsort((joined[:, :, 1], -joined[:, :, 0]))[:, :k]
     return torch.from_numpy(np.take_along_axis(joined[:, :, 1], best, 1).astype(np.int64)).to(x.device)
 

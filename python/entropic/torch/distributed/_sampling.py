@@ -14,7 +14,7 @@ def _drawn(name, steps, seed, x, size, stream, position, dim, axis, group, first
     draws = 1 if size is None else _sampling.natural(name, "size", size, 1 << 62)
     position = _sampling.position_of(name, position, draws)
     streams = streams_of(name, stream, x, part.dim).reshape(-1).contiguous()
-    spec = as_text({"name": name, "steps": steps, "seed": seed, "position": position, "draws": draws})
+    spec = as_text({"name": name, "steps": steps, "seed": seed, "position": position, "size": draws})
     found = draw(part.rows.detach(), streams, spec, *part.given, part.group)
     return found.reshape(part.lead if size is None else (*part.lead, draws))
 
