@@ -200,9 +200,8 @@ def two_vjp(call, y, values, gy, gvalues):
         else:
             _, of_p, of_q = _ratios_of_middle(pair)
             of_p, of_q = -0.5 * of_p, -0.5 * of_q
-        if (
-            given and call.spec["input"] == "probs"
-        ):  # the derivatives in p and q themselves; an entry that is 0 in both has none
+        # The derivatives in p and q themselves; an entry that is 0 in both has none.
+        if given and call.spec["input"] == "probs":
             both = (p > 0) | (q > 0)
             of_q = of_q / q if kl else of_q
             return tuple(masked(g != 0, masked(both, one) * g) for one in (of_p, of_q))

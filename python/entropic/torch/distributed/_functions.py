@@ -112,7 +112,7 @@ def _name_of(name, group):
 def _place(name, argument, value):
     if value is None:
         return -1
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer, torch.SymInt)):
         raise TypeError(f"{name}: {argument} must be an integer, got {type(value).__name__}")
     if value < 0:
         raise ValueError(f"{name}: {argument} must be at least 0, got {value}")
