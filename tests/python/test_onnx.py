@@ -323,3 +323,19 @@ def test_attention_with_its_entropy(tmp_path, name):
     given = {one.name: x.numpy() for one, x in zip(session.get_inputs(), (q, k, v), strict=True)}
     for got, want in zip(session.run(None, given), attend(q, k, v), strict=True):
         np.testing.assert_allclose(got, want.numpy(), atol=2e-6)
+
+
+def file_of(function, example, path, dims=None):
+    """The function's file, as a function of torch's tensors."""
+    entropic.onnx.export(function, example, path, dynamic_shapes=dims)
+    session = onnxruntime.InferenceSession(str(path))
+    names = [one.name for one in session.get_inputs()]
+    return lambda *given: session.run(None, {name: x.numpy() for name, x in zip(names, given, strict=True)})
+
+
+def test_one_tensor_given_as_several_arguments(tmp_path):
+    """Each is its own input."""
+    x, *given = (torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(seed)) for seed in range(4))
+    for function, example in ((et.attention, (x, x, x)), (lambda q, kv: et.attention(q, kv[0], kv[1]), (given[0], (x, x)))):
+        run = file_of(function, example, tmp_path / "a.onnx")
+        np.testing.assert_allclose(run(*given)[0], et.attention(*given).numpy(), atol=2e-6)

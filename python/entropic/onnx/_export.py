@@ -10,6 +10,7 @@ import warnings
 import onnx_ir
 import torch
 from onnx_ir.passes import common as passes
+from torch.utils import _pytree
 
 from entropic.onnx import _maps, _searches
 from entropic.torch import _descriptions
@@ -61,7 +62,8 @@ def export(module, args, path, *, dynamic_shapes=None):
     module : torch.nn.Module or callable
         What to export, in its present mode (usually call ``module.eval()`` first). A function of tensors is accepted too.
     args : tuple
-        Example arguments, which give the types and, except for `dynamic_shapes`, the shapes.
+        Example arguments, which give the types and, except for `dynamic_shapes`, the shapes. A tensor that is given several
+        times counts as several inputs.
     path : str or path-like
         The file to write. It is written completely or not at all.
     dynamic_shapes : as of torch.export.export, default None
@@ -98,7 +100,7 @@ def export(module, args, path, *, dynamic_shapes=None):
         module = _Function(module)
         dynamic_shapes = None if dynamic_shapes is None else (tuple(dynamic_shapes),)
     with torch.no_grad(), _quiet():
-        exported = torch.export.export(module, tuple(args), dynamic_shapes=dynamic_shapes)
+        exported = torch.export.export(module, _distinct(tuple(args)), dynamic_shapes=dynamic_shapes)
         _refuse_what_is_left(exported)
         table = torch.export.default_decompositions()
         table.update(_DECOMPOSITIONS)
@@ -112,6 +114,21 @@ def export(module, args, path, *, dynamic_shapes=None):
         )
     _without_functions(program.model)
     _save(program, path)
+
+
+def _distinct(args):
+    """The arguments with a copy of each tensor that came before: torch.export takes one object for one input."""
+    seen = set()
+
+    def one(x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        if id(x) in seen:
+            return x.clone()
+        seen.add(id(x))
+        return x
+
+    return _pytree.tree_map(one, args)
 
 
 def _without_functions(model):
