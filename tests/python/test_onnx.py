@@ -333,6 +333,24 @@ def file_of(function, example, path, dims=None):
     return lambda *given: session.run(None, {name: x.numpy() for name, x in zip(names, given, strict=True)})
 
 
+def test_a_measure_of_a_row_without_a_distribution_is_nan(tmp_path):
+    """Also where onnxruntime's log_softmax of a NaN is a number."""
+
+    def measures(p, q):
+        of_both = [getattr(et, name)(p, q, input="scores") for name in sorted(TWO)]
+        orders = [et.renyi_entropy(p, alpha=alpha, input="scores") for alpha in (0.0, 2.0, INF)]
+        return *of_both, *orders, et.tsallis_entropy(p, alpha=INF, input="scores"), et.self_information(p, input="scores")
+
+    nan, rows = np.nan, {0: torch.export.Dim("rows")}
+    without = [[nan, 1, 2, 0], [1, 2, nan, -INF], [-INF] * 4, [-INF, nan, 0, INF]]
+    special = [*without, [1, 2, 3, 0], [1, 2, INF, -INF], [1, -INF, 2, 0]]
+    x = torch.tensor(special, dtype=torch.float64)
+    p, q = x.repeat_interleave(len(x), 0), x.repeat(len(x), 1)
+    run = file_of(measures, (p[:3], q[:3]), tmp_path / "m.onnx", (rows, rows))
+    for k, (got, want) in enumerate(zip(run(p, q), measures(p, q), strict=True)):
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-14, atol=1e-7, err_msg=f"{k}")
+
+
 def test_one_tensor_given_as_several_arguments(tmp_path):
     """Each is its own input."""
     x, *given = (torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(seed)) for seed in range(4))
