@@ -323,3 +323,82 @@ def test_attention_with_its_entropy(tmp_path, name):
     given = {one.name: x.numpy() for one, x in zip(session.get_inputs(), (q, k, v), strict=True)}
     for got, want in zip(session.run(None, given), attend(q, k, v), strict=True):
         np.testing.assert_allclose(got, want.numpy(), atol=2e-6)
+
+
+def file_of(function, example, path, dims=None):
+    """The function's file, as a function of torch's tensors."""
+    entropic.onnx.export(function, example, path, dynamic_shapes=dims)
+    session = onnxruntime.InferenceSession(str(path))
+    names = [one.name for one in session.get_inputs()]
+    return lambda *given: session.run(None, {name: x.numpy() for name, x in zip(names, given, strict=True)})
+
+
+def test_a_measure_of_a_row_without_a_distribution_is_nan(tmp_path):
+    """Also where onnxruntime's log_softmax of a NaN is a number."""
+
+    def measures(p, q):
+        of_both = [getattr(et, name)(p, q, input="scores") for name in sorted(TWO)]
+        orders = [et.renyi_entropy(p, alpha=alpha, input="scores") for alpha in (0.0, 2.0, INF)]
+        return *of_both, *orders, et.tsallis_entropy(p, alpha=INF, input="scores"), et.self_information(p, input="scores")
+
+    nan, rows = np.nan, {0: torch.export.Dim("rows")}
+    without = [[nan, 1, 2, 0], [1, 2, nan, -INF], [-INF] * 4, [-INF, nan, 0, INF]]
+    special = [*without, [1, 2, 3, 0], [1, 2, INF, -INF], [1, -INF, 2, 0]]
+    x = torch.tensor(special, dtype=torch.float64)
+    p, q = x.repeat_interleave(len(x), 0), x.repeat(len(x), 1)
+    run = file_of(measures, (p[:3], q[:3]), tmp_path / "m.onnx", (rows, rows))
+    for k, (got, want) in enumerate(zip(run(p, q), measures(p, q), strict=True)):
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-14, atol=1e-7, err_msg=f"{k}")
+
+
+def test_losses_keep_their_digits_beside_an_offset_and_in_long_rows(tmp_path):
+    def losses(x, target, q):
+        soft = et.softmax_loss(x, q), et.softmax_loss(x, q, label_smoothing=0.25), et.top_k_softmax_loss(x, q, k=3)
+        one = et.softmax_loss(x, target), et.top_k_softmax_loss(x, target, k=3), et.top_p_softmax_loss(x, target, p=0.5)
+        measures = et.entropy(x, input="scores"), et.kl_divergence(x, -x / 2, input="scores")
+        return *soft, *one, *measures, et.token_statistics(x, target).entropy
+
+    rows, n = torch.export.Dim("rows"), torch.export.Dim("n")
+    dims = {0: rows, 1: n}, {0: rows}, {0: rows, 1: n}
+    example = torch.zeros(3, 7), torch.zeros(3, dtype=torch.int64), torch.ones(3, 7) / 7
+    run = file_of(losses, example, tmp_path / "l.onnx", dims)
+    x = torch.from_numpy(ROWS["random"]).float()
+    target = x.argmax(-1) * (torch.arange(len(x)) % 2)
+    q = torch.softmax(-x / 3, -1)
+    given = [(x + offset, target, q) for offset in (0.0, 1e2, 1e4, 1e6)]
+    long = torch.from_numpy(RNG.standard_normal((2, 2**16)) * 3).float()
+    given += [(long, long.argmax(-1), torch.full_like(long, 2.0**-16))]
+    for one in given:
+        want = losses(*(a.double() if a.is_floating_point() else a for a in one))
+        for k, (got, exact) in enumerate(zip(run(*one), want, strict=True)):
+            np.testing.assert_allclose(got, exact.numpy(), rtol=2e-7, atol=3e-7, err_msg=f"{k}")
+    small = torch.tensor([[0.0, -20, -30], [0, -10, -12], [3e38, 3e38, 3e38], [-3.4e38, -3.4e38, -3.4e38]])
+    target = torch.zeros(4, dtype=torch.int64)
+    q = torch.ones(4, 3) / 3
+    got = run(small, target, q)[3]
+    np.testing.assert_allclose(got, et.softmax_loss(small, target).numpy(), rtol=1e-6)
+
+
+def test_scores_near_the_largest_number(tmp_path):
+    def maps(x, q):
+        clipped = et.entropy_clip(x, min_entropy=0.4, max_entropy=0.9), et.entropy_normalize(x, entropy=0.5)
+        hot = et.softmax(x, temperature=1e308), et.log_softmax(x, temperature=2.0), et.logsumexp(x, temperature=2.0)
+        target = torch.zeros_like(x[:, 0], dtype=torch.int64)
+        losses = et.sparsemax_loss(x, q), et.softmax_loss(x, q), et.token_statistics(x, target, temperature=2.0).logprob
+        return *clipped, *hot, et.sigsoftmax(x), et.perturb_max(x, scale=1e308), *losses
+
+    most, rows = np.finfo(np.float64).max, {0: torch.export.Dim("rows")}
+    ends = [[-most, most], [most, most], [-most, -most], [most / 2, -most], [5e-324, 0], [-most, -INF]]
+    x = torch.tensor(ends, dtype=torch.float64)
+    q = torch.tensor([[0.25, 0.75]], dtype=torch.float64).repeat(len(x), 1)
+    run = file_of(maps, (x[:3], q[:3]), tmp_path / "m.onnx", (rows, rows))
+    for k, (got, want) in enumerate(zip(run(x, q), maps(x, q), strict=True)):
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-10, atol=1e-10, err_msg=f"{k}")
+
+
+def test_one_tensor_given_as_several_arguments(tmp_path):
+    """Each is its own input."""
+    x, *given = (torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(seed)) for seed in range(4))
+    for function, example in ((et.attention, (x, x, x)), (lambda q, kv: et.attention(q, kv[0], kv[1]), (given[0], (x, x)))):
+        run = file_of(function, example, tmp_path / "a.onnx")
+        np.testing.assert_allclose(run(*given)[0], et.attention(*given).numpy(), atol=2e-6)

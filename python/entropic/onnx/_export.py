@@ -10,9 +10,11 @@ import warnings
 import onnx_ir
 import torch
 from onnx_ir.passes import common as passes
+from torch.utils import _pytree
 
 from entropic.onnx import _maps, _searches
 from entropic.torch import _descriptions
+from entropic.torch._spec import result_type
 from entropic.torch.backends.reference import IMPLEMENTATIONS
 
 # The version of ONNX's operators that a file requires.
@@ -36,12 +38,40 @@ def _token_statistics(x, target, rows, temperature, top, dim):
     return found, indices
 
 
+def _log1p(x):
+    """log(1 + x), of which ONNX has no operator, with all digits for a small x."""
+    y = 1 + x
+    more = y - 1
+    ratio = torch.where(more == x, 1.0, x / torch.where(more == 0, 1.0, more))
+    return torch.where(more == 0, x, y.log() * ratio)
+
+
+def _in_float64(run):
+    """A composition in float64 inside, like the maps: sums of float32 lose digits in long rows."""
+
+    def decomposed(*arguments):
+        dtype = result_type(next(one for one in arguments if isinstance(one, torch.Tensor)))
+        found = run(*(_cast(one, torch.float64) for one in arguments))
+        return _cast(found, dtype) if isinstance(found, torch.Tensor) else tuple(_cast(one, dtype) for one in found)
+
+    return decomposed
+
+
+def _cast(x, dtype):
+    return x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+
+def _decomposition(name):
+    if name in _descriptions.MAPS:
+        return _maps.decomposition(name)
+    run = IMPLEMENTATIONS[name]
+    return run if name.endswith("attention") or name == "attention_entropy" else _in_float64(run)
+
+
 _DECOMPOSITIONS = {
-    getattr(torch.ops.entropic, name).default: _maps.decomposition(name)
-    if name in _descriptions.MAPS
-    else IMPLEMENTATIONS[name]
+    getattr(torch.ops.entropic, name).default: _decomposition(name)
     for name in (*_descriptions.MAPS, *(name for name in _BY_REFERENCE if name in IMPLEMENTATIONS))
-} | {torch.ops.entropic.token_statistics.default: _token_statistics}
+} | {torch.ops.entropic.token_statistics.default: _in_float64(_token_statistics), torch.ops.aten.log1p.default: _log1p}
 
 
 class _Function(torch.nn.Module):
@@ -61,7 +91,8 @@ def export(module, args, path, *, dynamic_shapes=None):
     module : torch.nn.Module or callable
         What to export, in its present mode (usually call ``module.eval()`` first). A function of tensors is accepted too.
     args : tuple
-        Example arguments, which give the types and, except for `dynamic_shapes`, the shapes.
+        Example arguments, which give the types and, except for `dynamic_shapes`, the shapes. A tensor that is given several
+        times counts as several inputs.
     path : str or path-like
         The file to write. It is written completely or not at all.
     dynamic_shapes : as of torch.export.export, default None
@@ -78,9 +109,9 @@ def export(module, args, path, *, dynamic_shapes=None):
 
     Notes
     -----
-    Maps, log_softmax, logsumexp, losses, measures, attention and token_statistics are exported, for the forward pass. Maps are
-    computed in float64 inside and have entropic's rules for -inf, +inf, NaN and rows without a score. A file cannot raise
-    errors for wrong numbers, such as a negative probability: see docs/howto/onnx.md.
+    Maps, log_softmax, logsumexp, losses, measures, attention and token_statistics are exported, for the forward pass. All but
+    attention are computed in float64 inside. They have entropic's rules for -inf, +inf, NaN and rows without a score. A file
+    cannot raise errors for wrong numbers, such as a negative probability: see docs/howto/onnx.md.
 
     Examples
     --------
@@ -98,7 +129,7 @@ def export(module, args, path, *, dynamic_shapes=None):
         module = _Function(module)
         dynamic_shapes = None if dynamic_shapes is None else (tuple(dynamic_shapes),)
     with torch.no_grad(), _quiet():
-        exported = torch.export.export(module, tuple(args), dynamic_shapes=dynamic_shapes)
+        exported = torch.export.export(module, _distinct(tuple(args)), dynamic_shapes=dynamic_shapes)
         _refuse_what_is_left(exported)
         table = torch.export.default_decompositions()
         table.update(_DECOMPOSITIONS)
@@ -112,6 +143,21 @@ def export(module, args, path, *, dynamic_shapes=None):
         )
     _without_functions(program.model)
     _save(program, path)
+
+
+def _distinct(args):
+    """The arguments with a copy of each tensor that came before: torch.export takes one object for one input."""
+    seen = set()
+
+    def one(x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        if id(x) in seen:
+            return x.clone()
+        seen.add(id(x))
+        return x
+
+    return _pytree.tree_map(one, args)
 
 
 def _without_functions(model):

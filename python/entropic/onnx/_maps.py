@@ -1,7 +1,8 @@
 """Every map as a few operations of torch that become as many operators of ONNX, or one search.
 
 ``MAPS[name](z, params)``, along the last axis, for scores z in float64; the largest of a row is 0, and absent entries are -inf.
-``params`` holds numbers, strings, or float64 tensors with size 1 for that axis.
+``params`` holds numbers, strings, or float64 tensors with size 1 for that axis. z is a half of the differences in rows where
+these could overflow: ``params["part"]`` is 0.5 there, otherwise 1.
 """
 
 import math
@@ -15,8 +16,12 @@ from entropic.torch import _descriptions
 INF = math.inf
 
 
+def _divided(z, params, divisor="temperature"):
+    return z / params[divisor] / params["part"]
+
+
 def _softmax(z, params):
-    return torch.softmax(z / params["temperature"], -1)
+    return torch.softmax(_divided(z, params), -1)
 
 
 def _sorted(z):
@@ -27,7 +32,7 @@ def _sorted(z):
 
 def _sparsemax(z, params):
     # Below -1 there is no mass.
-    z = (z / params["temperature"]).clamp(min=-2.0)
+    z = _divided(z, params).clamp(min=-2.0)
     s, _, k = _sorted(z)
     inside = s * (k + 1) > s.cumsum(-1) - 1
     size = inside.sum(-1, keepdim=True)
@@ -37,7 +42,7 @@ def _sparsemax(z, params):
 
 def _entmax_15(z, params):
     """p = relu(z/2 - tau)^2; of the k largest, tau = mean - sqrt((1 - k variance) / k)."""
-    z = (z / (2 * params["temperature"])).clamp(min=-2.0)
+    z = (_divided(z, params) / 2).clamp(min=-2.0)
     s, _, k = _sorted(z)
     k = (k + 1).to(z.dtype)
     mean, square = s.cumsum(-1) / k, (s * s).cumsum(-1) / k
@@ -52,7 +57,7 @@ def _entmax(z, params):
     alpha = params["alpha"]
     if not isinstance(alpha, torch.Tensor):
         return _ENTMAX[alpha](z, params)
-    z = z / params["temperature"]
+    z = _divided(z, params)
     b = torch.zeros_like(z[..., :1]) + (alpha - 1.0)
     p = torch.where(z > -INF, entmax_of(torch.maximum(z, _absent(z)), b), 0.0)
     return p / p.sum(-1, keepdim=True)
@@ -62,7 +67,7 @@ _ENTMAX = {1.0: _softmax, 1.5: _entmax_15, 2.0: _sparsemax}  # these need no sea
 
 
 def _kept(z, kept, params):
-    return torch.softmax(torch.where(kept, z, -INF) / params["temperature"], -1)
+    return _softmax(torch.where(kept, z, -INF), params)
 
 
 def _scattered(order, kept):
@@ -80,14 +85,14 @@ def _top_p_softmax(z, params):
     if not isinstance(params["p"], torch.Tensor):
         return _softmax(z, params)
     s, order, k = _sorted(z)
-    mass = torch.softmax(s / params["temperature"], -1).cumsum(-1)
+    mass = _softmax(s, params).cumsum(-1)
     cut = (mass < params["p"]).sum(-1, keepdim=True)  # the entries below p, and the one that reaches it
     return _kept(z, _scattered(order, k <= cut), params)
 
 
 def _min_p_softmax(z, params):
     p = params["p"]
-    return _kept(z, z / params["temperature"] >= (p.log() if isinstance(p, torch.Tensor) else math.log(p)), params)
+    return _kept(z, _divided(z, params) >= (p.log() if isinstance(p, torch.Tensor) else math.log(p)), params)
 
 
 def _absent(z):
@@ -123,7 +128,7 @@ def _entropy_normalize(z, params):
 
 
 def _entropy_clip(z, params):
-    p = torch.softmax(z, -1)
+    p = torch.softmax(z / params["part"], -1)
     entropy = -torch.where(p > 0, p * torch.where(p > 0, p, 1.0).log(), 0.0).sum(-1, keepdim=True)
     low, high = params["min_entropy"], params["max_entropy"]
     target = entropy if low is None else torch.maximum(entropy, torch.zeros_like(entropy) + low)
@@ -133,8 +138,8 @@ def _entropy_clip(z, params):
 
 def _perturb_max(z, params):
     if params["noise"] != "gumbel":
-        return _noises.perturb_max(z, params)
-    return _softmax(z, {"temperature": params["scale"]})
+        return _noises.perturb_max(_divided(z, params, "scale"), params)
+    return torch.softmax(_divided(z, params, "scale"), -1)
 
 
 # The parameters that are real numbers.
@@ -159,7 +164,8 @@ MAPS = {
 
 
 def _rows(x):
-    """(scores in float64 with the largest at 0, their largest, whether a row has no distribution); rows without one are 0."""
+    """(scores in float64 with the largest at 0, what part they are of the differences, their largest, whether a row has no
+    distribution); rows without one are 0."""
     x = x.double()
     nan = x.isnan().any(-1, keepdim=True)
     x = torch.where(nan, 0.0, x)
@@ -167,19 +173,23 @@ def _rows(x):
     # If a row has +inf, only these entries count, equally.
     x = torch.where(largest == INF, torch.where(x == INF, 0.0, -INF), x)
     none = nan | (largest == -INF)
-    return torch.where(none, 0.0, x) - torch.where(largest.abs() == INF, 0.0, largest), largest, none
+    top = torch.where(largest.abs() == INF, 0.0, largest)
+    part = torch.where(top > 2.0**100, 0.5, 1.0).to(x.dtype)  # only below a large score can a difference overflow
+    return torch.where(none, 0.0, x) * part - top * part, part, largest, none
 
 
 def _map(name, x, params):
     if params.get("input") == "probs":
         x = torch.where(x == INF, math.nan, x).double().log()
-    z, _, none = _rows(x)
-    return torch.where(none, math.nan, MAPS[name](z, params))
+    z, part, _, none = _rows(x)
+    return torch.where(none, math.nan, MAPS[name](z, {**params, "part": part}))
 
 
 def _sigsoftmax(x, params):
+    """softmax(x + log s(x)), from halves: for scores near the lowest number the sum would overflow."""
     x = x.double()
-    return _map("softmax", x + x.clamp(max=0.0) - torch.log(1 + torch.exp(-x.abs())), {"temperature": 1.0})
+    half = x / 2 + x.clamp(max=0.0) / 2 - torch.log(1 + torch.exp(-x.abs())) / 2
+    return _map("softmax", half, {"temperature": 0.5})
 
 
 def _taylor_softmax(x, params):
@@ -199,14 +209,14 @@ def _taylor_softmax(x, params):
 
 
 def _log_softmax(x, params):
-    z, _, none = _rows(x)
-    z = z / params["temperature"]
+    z, part, _, none = _rows(x)
+    z = _divided(z, {**params, "part": part})
     return torch.where(none, math.nan, z - z.exp().sum(-1, keepdim=True).log())
 
 
 def _logsumexp(x, params):
-    z, largest, _ = _rows(x)
-    sum_of = params["temperature"] * (z / params["temperature"]).exp().sum(-1, keepdim=True).log()
+    z, part, largest, _ = _rows(x)
+    sum_of = params["temperature"] * _divided(z, {**params, "part": part}).exp().sum(-1, keepdim=True).log()
     value = torch.where(largest.abs() == INF, largest, largest + sum_of)
     # A sum, because what a runtime's maximum of no entries is, torch.any's operator, is not defined.
     return torch.where(x.isnan().to(value.dtype).sum(-1, keepdim=True) > 0, math.nan, value)

@@ -14,6 +14,10 @@ _TERMS = 28
 
 def number(like, value, enough=0.0):
     """A number as a tensor of float64: the sum of three float32 numbers, because torch.onnx rounds plain numbers to float32."""
+    if 2.0**100 < abs(value) < math.inf:
+        return number(like, value * 2.0**-100, enough) * 2.0**100
+    if 0 < abs(value) < 2.0**-60:
+        return number(like, value * 2.0**100, enough) * 2.0**-100
     parts, left = [], value
     for _ in range(3):
         parts.append(float(np.float32(left)))
@@ -84,9 +88,8 @@ NOISES = {
 
 
 def perturb_max(z, params):
-    """perturb_max of scores along the last axis, whose largest is 0; absent ones are -inf."""
+    """perturb_max of scores in units of the noise's scale, along the last axis. The largest is 0; absent ones are -inf."""
     log_cdf, log_density, kinks, low, high = NOISES[params["noise"]]
-    z = z / params["scale"]
     present = z > -math.inf
     near = torch.where(present, z, 0.0).clamp(min=-1000.0)
     count = torch.ones_like(z).sum(-1, keepdim=True)

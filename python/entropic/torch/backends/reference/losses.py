@@ -11,18 +11,31 @@ import torch
 from entropic.torch import _descriptions
 from entropic.torch._compat import primals, pushing_further
 from entropic.torch.backends.reference.maps import call_map
-from entropic.torch.backends.reference.rows import canonical, has_none, in_float64, mean_exp, mean_exp_slope, reduction, working
+from entropic.torch.backends.reference.rows import (
+    below_most,
+    canonical,
+    has_none,
+    in_float64,
+    mean_exp,
+    mean_exp_slope,
+    reduction,
+    working,
+)
 
 INF = math.inf
 
 
 def _below(x, q, dim):
-    """sum q (max - x) over q above 0."""
-    return torch.where(q > 0, q * (x.amax(dim, keepdim=True) - x), 0.0).sum(dim)
+    """sum q (max - x) over q above 0. From halves, whose differences do not overflow."""
+    return 2 * torch.where(q > 0, -q * below_most(x / 2, dim), 0.0).sum(dim)
 
 
 def _log_sum(x, dim):
-    return torch.logsumexp(x, dim) - x.amax(dim)
+    """log sum exp(x - max), as log(1 + the others): a small one keeps its digits."""
+    z = below_most(x, dim)
+    top = z == 0
+    others = torch.where(top, torch.expm1(z), torch.exp(z)).sum(dim) + (top.sum(dim) - 1)
+    return torch.log1p(others)
 
 
 def _softmax_loss(x, q, params, dim):
@@ -52,7 +65,8 @@ def _log_b(b, t):
 def _entmax_loss(x, q, params, dim):
     alpha = params["alpha"]
     p = call_map("entmax", x, {"alpha": alpha, "temperature": 1.0}, dim)
-    z, mass, target = (x - x.amax(dim, keepdim=True)).double(), p.double(), q.double()
+    half, mass, target = below_most(x.double() / 2, dim), p.double(), q.double()  # z as halves, which do not overflow
+    z = 2 * half
     b = in_float64(alpha, x) - 1.0
     b = torch.where(b.abs() < 1e-12, 1e-12, b)
     lead = -_log_b(b, mass.amax(dim, keepdim=True))
@@ -62,9 +76,10 @@ def _entmax_loss(x, q, params, dim):
     inside = above > 0
     difference = torch.where(inside, log_q + lead - z, log_q + 1 / b)
     term = (target * difference - above.clamp(min=0) * (target - mass)) / (b + 1)
-    term = torch.where(inside, term, term - target * above / b).clamp(min=0)
+    term = torch.where(inside, term, term - target * (1 - b * lead) / b - 2 * (target * half)).clamp(min=0)
     power = torch.where(mass > 0, torch.where(mass > 0, mass, 1.0) ** (b + 1), 0.0)
-    term = torch.where(some, torch.where(z == -INF, INF, term), power / (b + 1))
+    infinite = (half == -INF) | ((z == -INF) & (b < 0))
+    term = torch.where(some, torch.where(infinite, INF, term), power / (b + 1))
     return term.sum(dim), p - q
 
 

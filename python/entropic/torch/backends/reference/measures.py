@@ -6,7 +6,17 @@ import math
 import torch
 
 from entropic.torch import _descriptions
-from entropic.torch.backends.reference.rows import INF, canonical, in_float64, mean_exp, mean_exp_slope, reduction, working
+from entropic.torch.backends.reference.rows import (
+    INF,
+    canonical,
+    has_none,
+    in_float64,
+    mean_exp,
+    mean_exp_slope,
+    or_nan,
+    reduction,
+    working,
+)
 
 
 def _where(condition, x, otherwise):
@@ -29,9 +39,10 @@ class _Distribution:
             return
         softmax = values["input"] == "scores" or values["normalize"]
         self.still = (x == INF).any(dim, keepdim=True) & ~x.isnan().any(dim, keepdim=True)
-        log = torch.log_softmax(canonical(x, dim), dim) if softmax else x
+        # A row without a distribution is NaN. This is said here, since other runtimes' log_softmax may not make it so.
+        log = or_nan(torch.log_softmax(canonical(x, dim), dim), ~has_none(x, dim), x) if softmax else x
         self.p = log.exp()
-        self.present = log > -math.inf
+        self.present = log != -math.inf
         self.log = _where(self.present, log, 0.0)
         self.through = "softmax" if softmax else "logs"
 
@@ -137,8 +148,9 @@ def _renyi_entropy_alpha(p, values, dim):
 
 def _tsallis_entropy(p, values, dim):
     order = _Order(values, p)
-    missing = torch.where(order.near_1, 0.0, (1 - p.p.sum(dim, keepdim=True)) / order.apart)
-    value = torch.where(order.infinite, 0.0, missing - _excess(p, order.minus_1, dim))
+    total = p.p.sum(dim, keepdim=True)
+    missing = torch.where(order.near_1, 0.0, (1 - total) / order.apart)
+    value = torch.where(order.infinite, 0.0 * total, missing - _excess(p, order.minus_1, dim))
     g = _or_at_0(p, order, -order.usual / order.apart * (order.minus_1 * p.log).exp())
     near = _near(p, order)
     g = torch.where(order.near_1, near, g)

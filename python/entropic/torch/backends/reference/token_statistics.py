@@ -57,9 +57,9 @@ def _log_softmax(x, rows, temperature, dim):
     largest = torch.where(largest > -torch.inf, largest, 0.0)
     s, t = split(temperature if rows is None else rows, x.dtype)
     # The largest is subtracted before the division, whose rounding grows with the logits. Where the difference would leave the
-    # range, all are less beforehand: by a hot temperature's s, or halved.
+    # range, which it does only below a large one, all are less beforehand: by a hot temperature's s, or halved.
     hot = s.clamp(max=1.0).to(x.dtype) if isinstance(s, torch.Tensor) else min(s, 1.0)
-    less = torch.where(largest > limit_of(x.dtype), 0.5, 1.0).to(x.dtype) * hot
+    less = torch.where(largest > 2.0**100, 0.5, 1.0).to(x.dtype) * hot
     x = x * less - largest * less
     z = torch.where(there, torch.where(there, x, 0.0) / t * (s / less), x)
     return z, torch.log_softmax(z, dim)
