@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "entropic/threads.h"
+#include "src/arithmetic.h"
 
 #ifndef _WIN32  // Windows has no fork
 #include <pthread.h>
@@ -67,6 +68,7 @@ using Work = std::function<void(std::size_t, std::size_t)>;
 
 void share_out(std::size_t rows, std::size_t cost_per_row, const Work& work_on, bool groups) {
   if (rows == 0) return;
+  const DefaultArithmetic arithmetic;
   // The operands can have any value: the product must not overflow, and the divisor must not be 0.
   const std::size_t rows_per_thread = std::max<std::size_t>(1, kLeastWork / std::max<std::size_t>(1, cost_per_row));
   // oneTBB allows at most four threads for each processor, and prints a warning for more.
@@ -76,6 +78,7 @@ void share_out(std::size_t rows, std::size_t cost_per_row, const Work& work_on, 
   const bool nested = has_piece;
   const auto work = [&](std::size_t begin, std::size_t end) {
     const HasPiece here;
+    const DefaultArithmetic of_this_thread;
     work_on(begin, end);
   };
 

@@ -3,12 +3,18 @@
 #include "entropic/threads.h"
 
 #include <gtest/gtest.h>
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
 #ifndef _WIN32
 #include <sys/wait.h>
 #include <unistd.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -38,6 +44,32 @@ TEST(Threads, EachRowOnce) {
   set_num_threads(0);
   EXPECT_GE(get_num_threads(), 1u);
 }
+
+#ifdef __x86_64__
+// The threads of JAX flush subnormal numbers, as others do after torch.set_flush_denormal.
+TEST(Threads, ResultsDoNotDependOnTheCallersArithmetic) {
+  constexpr unsigned kFlush = 0x8040, kRoundUp = 0x4000;
+  const unsigned before = _mm_getcsr();
+  std::vector<float> x(2000 * 64), want(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = -110 * static_cast<float>(i % 64) / 64;  // some probabilities are subnormal
+  const MatrixView<const float> rows(x.data(), 2000, 64);
+  apply(Softmax{}, rows, MatrixView<float>(want.data(), 2000, 64));
+  ASSERT_TRUE(std::any_of(want.begin(), want.end(), [](float p) { return p > 0 && p < std::numeric_limits<float>::min(); }));
+  for (const unsigned mode : {kFlush, kRoundUp, kFlush | kRoundUp}) {
+    for (const std::size_t threads : {1, 3}) {
+      set_num_threads(threads);
+      std::vector<float> found(x.size());
+      _mm_setcsr(before | mode);
+      apply(Softmax{}, rows, MatrixView<float>(found.data(), 2000, 64));
+      const unsigned after = _mm_getcsr();
+      _mm_setcsr(before);
+      EXPECT_EQ(after & 0xFFC0, (before | mode) & 0xFFC0);
+      EXPECT_EQ(std::memcmp(found.data(), want.data(), want.size() * sizeof(float)), 0) << mode << " " << threads;
+    }
+  }
+  set_num_threads(0);
+}
+#endif
 
 TEST(Threads, SmallWorkStaysHere) {
   set_num_threads(4);

@@ -187,7 +187,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     -----
     The iteration is on the potentials, in the log domain, so nothing underflows at any epsilon. It starts from a larger
     epsilon and lowers it. Each iteration is one pass over the matrix with one exponential per entry, in float64 for every
-    dtype.
+    dtype. For an epsilon below about 1e-16 of the costs, rounding may keep it from converging, and converged says so.
     Sources: Cuturi, NeurIPS 2013; Altschuler, Weed, Rigollet, NeurIPS 2017 (rounding); Schmitzer 2019 (lowering epsilon).
 
     Examples

@@ -51,11 +51,14 @@ class BatchMap:
     def __init__(self, operation, column, *, out=None, row=None, **params):
         if not isinstance(operation, str) or operation.startswith("_") or operation not in FUNCTIONS:
             raise ValueError(f"BatchMap: operation must be the name of an operation on rows, got {operation!r}")
-        columns = (column,) if isinstance(column, str) else tuple(column)
+        columns = tuple(column) if isinstance(column, (tuple, list)) else (column,)
         wanted = 2 if operation in _TWO else 1
         if len(columns) != wanted or not all(isinstance(name, str) for name in columns):
             what = "a tuple of two names" if wanted == 2 else "one name"
             raise TypeError(f"BatchMap: column must be {what} for {operation}, got {column!r}")
+        for argument, value in (("out", out), ("row", row)):
+            if not (value is None or isinstance(value, str)):
+                raise TypeError(f"BatchMap: {argument} must be a column's name, got {value!r}")
         if row is not None and operation not in _DRAWS:
             raise TypeError(f"BatchMap: row is only for sample and gumbel_softmax, and operation is {operation!r}")
         self.operation, self.columns, self.out, self.row, self.params = operation, columns, out or operation, row, params

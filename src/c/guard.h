@@ -7,6 +7,7 @@
 #include <string>
 
 #include "entropic/c.h"
+#include "src/arithmetic.h"
 #include "src/per_thread.h"
 
 namespace entropic::inline ENTROPIC_ABI {
@@ -29,9 +30,10 @@ inline int failed(int code, const char* text) noexcept {
   return code;
 }
 
-// Calls run(); the code says how it ended.
+// Calls run(); the code says how it ended. JAX calls from threads to which a subnormal parameter would be 0.
 template <class Run>
 int guarded(const Run& run) noexcept {
+  const DefaultArithmetic arithmetic;
   try {
     run();
     return ENTROPIC_OK;

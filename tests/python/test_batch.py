@@ -439,6 +439,11 @@ def test_what_is_refused_says_why():
         entropic.BatchMap("entmax", "x", alpha=0.0)
     with pytest.raises(TypeError, match="a tuple of two names for kl_divergence, got 'p'"):
         entropic.BatchMap("kl_divergence", "p")
+    with pytest.raises(TypeError, match="column must be one name for softmax, got 3"):
+        entropic.BatchMap("softmax", 3)
+    for argument in ("out", "row"):
+        with pytest.raises(TypeError, match=f"{argument} must be a column's name, got 3"):
+            entropic.BatchMap("sample", "x", seed=1, **{argument: 3})
     with pytest.raises(TypeError, match="row is only for sample and gumbel_softmax"):
         entropic.BatchMap("softmax", "x", row="id")
     with pytest.raises(ValueError, match="there is no column 'y'; there are 'x'"):

@@ -1475,3 +1475,20 @@ def test_entries_of_halves_are_calculated_in_float32(name, params, dtype):
     np.testing.assert_array_equal(value, wide)
     slope, wide = (jax.grad(lambda p: function(p).sum())(x) for x in (p, p.astype(jnp.float32)))
     np.testing.assert_array_equal(slope, wide.astype(dtype))
+
+
+def test_kernels_take_subnormal_numbers_as_numbers():
+    """XLA's threads set them to 0."""
+    x = np.float32([[0, -95, -100], [-1, -90, -1]])
+    p = ej.softmax(x)
+    assert ((np.asarray(p) > 0) & (np.asarray(p) < np.finfo(np.float32).tiny)).any()
+    np.testing.assert_array_equal(p, entropic.softmax(x))
+    np.testing.assert_array_equal(jax.jit(ej.softmax)(x), entropic.softmax(x))
+    wide = np.array([[1e-307, -3e-307, 2e-307, 2e-308]])
+    np.testing.assert_array_equal(ej.entropy_normalize(wide, entropy=0.5), entropic.entropy_normalize(wide, entropy=0.5))
+    most = np.array([[1.7e308, -1.7e308, 4.6e307]])
+    np.testing.assert_array_equal(ej.taylor_softmax(most), entropic.taylor_softmax(most))
+    np.testing.assert_array_equal(ej.softmax(wide, temperature=1e-308), entropic.softmax(wide, temperature=1e-308))
+    gamma = ej.gamma_for_entropy(wide, entropy=0.5)
+    np.testing.assert_array_equal(gamma.gamma, entropic.gamma_for_entropy(wide, entropy=0.5).gamma)
+    assert gamma.status.tolist() == [0]
