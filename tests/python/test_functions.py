@@ -179,6 +179,7 @@ def test_stubs_say_what_the_functions_are(tmp_path):
         # The fields of structures of ctypes, and functions whose results functools keeps.
         r"entropic\..*\._fields_",
         r"entropic\._cuda\.(library|memory)",
+        r"entropic\.jax\._call\._check",
         r"entropic\.torch\.(_|.*\._).*",
         r"entropic\.compat\.entmax\._.*",
         # Graphs that onnxscript makes of functions; and the name of an exception that was handled.
