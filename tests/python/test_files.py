@@ -183,7 +183,7 @@ def test_options_of_text(tmp_path, text, options, said):
     assert said in str(error.value) and "--" not in str(error.value)
     array = entropic.read(path, **options)
     numbers = {"a;b": [[1.5, 2]], "1 2": [[1, 2], [3, 4]], "id,": [[1, 2]], "[1,": [[1, 2]]}
-    numbers |= {"0,1": [[3, 4.5]] if options.get("header") else [[0, 1], [3, 4.5]]}
+    numbers |= {"0,1": [[3, 4.5, 6]] if options.get("header") else [[0, 1, 2], [3, 4.5, 6]]}
     numbers |= {"a,b": [[1, np.nan], [3, 4]] if options.get("missing") == "nan" else [[3, 4]]}
     np.testing.assert_array_equal(array, numbers[text[:3]])
     assert entropic.read(path, names=True, **options).labels == (["7"] if "labels" in options else None)
