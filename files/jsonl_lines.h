@@ -22,6 +22,7 @@ namespace json = simdjson::ondemand;
 
 // Arrays and objects inside each other that are read, as many as simdjson's other parser allows: each takes space on the stack.
 inline constexpr std::size_t kMaxDepth = simdjson::DEFAULT_MAX_DEPTH;
+
 // Whether a number may have 20 significant digits or more, for which simdjson 3.0.1 gives wrong values below 1.
 inline bool has_many_digits(std::string_view number) {
   constexpr std::size_t kFew = 19;

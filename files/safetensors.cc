@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "array.h"
@@ -30,6 +32,7 @@ std::vector<Entry> entries_of(std::string& header, std::string_view name) {
   simdjson::dom::object all;
   if (parser.parse(header).get(all) != simdjson::SUCCESS) broken("is not a JSON object");
   std::vector<Entry> entries;
+  std::unordered_set<std::string_view> keys;  // a model has tens of thousands
   for (const auto& [key, value] : all) {
     if (key == "__metadata__") continue;
     Entry entry;
@@ -55,8 +58,7 @@ std::vector<Entry> entries_of(std::string& header, std::string_view name) {
     }
     if (count != 2 || entry.begin > entry.end)
       broken(fmt::format("has data_offsets that are not a range for {}", in_quotes(key)));
-    const bool twice = std::ranges::find(entries, entry.key, &Entry::key) != entries.end();
-    if (twice) broken(fmt::format("has {} twice", in_quotes(key)));
+    if (!keys.insert(key).second) broken(fmt::format("has {} twice", in_quotes(key)));
     entries.push_back(std::move(entry));
   }
   return entries;

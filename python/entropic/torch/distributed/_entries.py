@@ -50,22 +50,23 @@ def masked(condition, values):
     return np.where(condition, values, 0.0)
 
 
-def relative(x, top, temperature):
-    """(x - top) / temperature in float64, also where the difference of finite scores leaves the range."""
+def _of_differences(x, top, multiple):
+    """multiple(x - top) in float64, also where the difference of finite scores leaves the range."""
     wide = x.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         below = wide - top
-        halves = 2 * ((0.5 * wide - 0.5 * top) / temperature)
-        return np.where(np.isinf(below) & np.isfinite(wide) & np.isfinite(top), halves, below / temperature)
+        halves = 2 * multiple(0.5 * wide - 0.5 * top)
+        return np.where(np.isinf(below) & np.isfinite(wide) & np.isfinite(top), halves, multiple(below))
+
+
+def relative(x, top, temperature):
+    """(x - top) / temperature."""
+    return _of_differences(x, top, lambda z: z / temperature)
 
 
 def scaled(x, top, gamma):
-    """gamma (x - top) in float64, also where 1 / gamma or the difference of finite scores leaves the range."""
-    wide = x.astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        below = wide - top
-        halves = 2 * (gamma * (0.5 * wide - 0.5 * top))
-        return np.where(np.isinf(below) & np.isfinite(wide) & np.isfinite(top), halves, gamma * below)
+    """gamma (x - top), also where 1 / gamma leaves the range."""
+    return _of_differences(x, top, lambda z: gamma * z)
 
 
 def by_largest(top, dx):
