@@ -1,8 +1,8 @@
 // Streams files from the page cache through an operation, beside only reading, only computing and only writing, interleaved in
 // one run: `bench_files [DIRECTORY [ENDING...]]`. The result is the ratio of the whole to its slowest part.
 
-#include <entropic/entropic.h>
 #include <fmt/format.h>
+#include <isentropic/isentropic.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,11 +43,11 @@ template <class Operation>
 Work map_work(std::string name, Operation op) {
   const auto run = [op](void* values, std::size_t rows, std::size_t cols, bool is_float) {
     if (is_float) {
-      const entropic::MatrixView<float> x(static_cast<float*>(values), rows, cols);
-      entropic::apply(op, x, x);
+      const isentropic::MatrixView<float> x(static_cast<float*>(values), rows, cols);
+      isentropic::apply(op, x, x);
     } else {
-      const entropic::MatrixView<double> x(static_cast<double*>(values), rows, cols);
-      entropic::apply(op, x, x);
+      const isentropic::MatrixView<double> x(static_cast<double*>(values), rows, cols);
+      isentropic::apply(op, x, x);
     }
   };
   return {std::move(name), false, run};
@@ -57,8 +57,8 @@ Work map_work(std::string name, Operation op) {
 Work entropy_work() {
   const auto of = []<class T>(T* values, std::size_t rows, std::size_t cols) {
     std::vector<double> y(rows);
-    entropic::measure(entropic::Entropy{.input = entropic::Input::scores}, entropic::MatrixView<const T>(values, rows, cols),
-                      std::span<double>(y));
+    isentropic::measure(isentropic::Entropy{.input = isentropic::Input::scores},
+                        isentropic::MatrixView<const T>(values, rows, cols), std::span<double>(y));
     for (std::size_t r = 0; r < rows; ++r) values[r] = static_cast<T>(y[r]);
   };
   return {"entropy", true, [of](void* values, std::size_t rows, std::size_t cols, bool is_float) {
@@ -130,7 +130,7 @@ double median(std::vector<double> times) {
 }
 
 void compare(const std::string& in, const std::string& ending, const Work& work, std::size_t threads) {
-  entropic::set_num_threads(threads);
+  isentropic::set_num_threads(threads);
   const std::string out = in + ".out." + ending;
   const Table all = files::read_all(opened(in));
   const Table result = worked(work, all);
@@ -182,7 +182,7 @@ int main(int argc, char** argv) {
     return wanted.empty() ? std::vector<std::string>{"npy", "csv", "jsonl"} : wanted;
   }();
   const std::size_t most = static_cast<std::size_t>(::sysconf(_SC_NPROCESSORS_ONLN));
-  const Work works[] = {map_work("softmax", entropic::Softmax{}), map_work("entmax", entropic::Entmax{.alpha = 1.5}),
+  const Work works[] = {map_work("softmax", isentropic::Softmax{}), map_work("entmax", isentropic::Entmax{.alpha = 1.5}),
                         entropy_work()};
   for (const std::string& ending : endings) {
     for (const std::size_t cols : {std::size_t{1024}, std::size_t{32768}}) {

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "entropic/entropic.h"
+#include "isentropic/isentropic.h"
 #include "tests/oracle/losses.h"
 
 namespace {
 
-using entropic::MatrixView;
+using isentropic::MatrixView;
 
 struct Timed {
   std::string name;
@@ -64,17 +64,17 @@ void bench(std::size_t rows, std::size_t cols) {
   const MatrixView<float> gradient(dx.data(), rows, cols);
 
   std::vector<Timed> all;
-  all.push_back({"softmax", [&] { entropic::apply<float>(entropic::Softmax{}, view(x), {p.data(), rows, cols}); }, {}});
-  const auto add = [&](const std::string& name, const entropic::Loss& op) {
-    const entropic::TargetKind kind = std::visit([](const auto& loss) { return loss.kTarget; }, op);
-    const bool has_class = kind == entropic::TargetKind::classes || kind == entropic::TargetKind::classes_or_distributions;
-    const std::vector<float>& scores = kind == entropic::TargetKind::classes ? cosines : x;
-    const std::vector<float>& matrix = kind == entropic::TargetKind::labels ? labels : teacher;
+  all.push_back({"softmax", [&] { isentropic::apply<float>(isentropic::Softmax{}, view(x), {p.data(), rows, cols}); }, {}});
+  const auto add = [&](const std::string& name, const isentropic::Loss& op) {
+    const isentropic::TargetKind kind = std::visit([](const auto& loss) { return loss.kTarget; }, op);
+    const bool has_class = kind == isentropic::TargetKind::classes || kind == isentropic::TargetKind::classes_or_distributions;
+    const std::vector<float>& scores = kind == isentropic::TargetKind::classes ? cosines : x;
+    const std::vector<float>& matrix = kind == isentropic::TargetKind::labels ? labels : teacher;
     const auto run = [&, op, has_class] {
       if (has_class) {
-        entropic::loss<float>(op, view(scores), classes, value, gradient);
+        isentropic::loss<float>(op, view(scores), classes, value, gradient);
       } else {
-        entropic::loss<float>(op, view(scores), view(matrix), value, gradient);
+        isentropic::loss<float>(op, view(scores), view(matrix), value, gradient);
       }
     };
     run();
@@ -94,12 +94,12 @@ void bench(std::size_t rows, std::size_t cols) {
     }
     all.push_back({name, run, {}});
   };
-  entropic::for_each_operation<entropic::Loss>(
-      [&]<class Op>(std::type_identity<Op>) { add(std::string(Op::kDescription.name), entropic::typical<Op>()); });
-  add("softmax_loss, smoothing", entropic::SoftmaxLoss{.label_smoothing = 0.1});
-  add("entmax_loss, alpha 1.2", entropic::EntmaxLoss{.alpha = 1.2});
+  isentropic::for_each_operation<isentropic::Loss>(
+      [&]<class Op>(std::type_identity<Op>) { add(std::string(Op::kDescription.name), isentropic::typical<Op>()); });
+  add("softmax_loss, smoothing", isentropic::SoftmaxLoss{.label_smoothing = 0.1});
+  add("entmax_loss, alpha 1.2", isentropic::EntmaxLoss{.alpha = 1.2});
   all.push_back(
-      {"softmax_loss, no gradient", [&] { entropic::loss<float>(entropic::SoftmaxLoss{}, view(x), classes, value); }, {}});
+      {"softmax_loss, no gradient", [&] { isentropic::loss<float>(isentropic::SoftmaxLoss{}, view(x), classes, value); }, {}});
   time_all(all, 41);
   for (const Timed& one : all) {
     std::printf("| %zu x %zu | %s | %.3g | %.2f |\n", rows, cols, one.name.c_str(),
@@ -110,7 +110,7 @@ void bench(std::size_t rows, std::size_t cols) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  entropic::set_num_threads(1);
+  isentropic::set_num_threads(1);
   std::printf("| rows x n | operation | ns/entry | of softmax |\n|---|---|---|---|\n");
   // As in the other programs: with this option results are checked, and nothing is timed for long.
   const bool only_check = argc > 1 && std::string(argv[1]) == "--benchmark_list_tests";

@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "bench/baselines/onednn.h"
-#include "entropic/entropic.h"
+#include "isentropic/isentropic.h"
 #include "tests/oracle/maps.h"
 
 namespace {
 
-using entropic::MatrixView;
+using isentropic::MatrixView;
 
 struct Shape {
   std::size_t rows, cols;
@@ -88,42 +88,42 @@ void add_shape(const std::string& scores, MatrixView<const float> x) {
   add("memcpy" + where, shape, [=] { std::memcpy(p.data, x.data, shape.rows * shape.cols * sizeof(float)); });
   auto* onednn = new baseline::OneDnnSoftmax(shape.rows, shape.cols);
   onednn->forward(x.data, p.data);
-  check("onednn" + where, oracle::map(entropic::Softmax{}, row), p.data);
+  check("onednn" + where, oracle::map(isentropic::Softmax{}, row), p.data);
   add("onednn" + where, shape, [=] { onednn->forward(x.data, p.data); });
 
-  entropic::for_each_operation<entropic::Map>([&]<class Op>(std::type_identity<Op>) {
+  isentropic::for_each_operation<isentropic::Map>([&]<class Op>(std::type_identity<Op>) {
     const std::string name(Op::kDescription.name);
-    const Op op = entropic::typical<Op>();
-    entropic::apply(op, x, p);
+    const Op op = isentropic::typical<Op>();
+    isentropic::apply(op, x, p);
     check(name + where, oracle::map(op, row), p.data);
-    add(name + where, shape, [=] { entropic::apply(op, x, p); });
+    add(name + where, shape, [=] { isentropic::apply(op, x, p); });
 
     // The gradient reads p, so every map has its own.
     const MatrixView<float> y = allocate(shape);
-    entropic::apply(op, x, y);
-    entropic::apply_vjp(op, x, y, g, dx);
+    isentropic::apply(op, x, y);
+    isentropic::apply_vjp(op, x, y, g, dx);
     check(name + "_vjp" + where, oracle::vjp(op, row, gradient), dx.data);
-    add(name + "_vjp" + where, shape, [=] { entropic::apply_vjp(op, x, y, g, dx); });
+    add(name + "_vjp" + where, shape, [=] { isentropic::apply_vjp(op, x, y, g, dx); });
   });
   // Maps with other parameters, under their own names.
   const auto add_named = [&](const std::string& name, const auto& op) {
-    entropic::apply(op, x, p);
+    isentropic::apply(op, x, p);
     check(name + where, oracle::map(op, row), p.data);
-    add(name + where, shape, [=] { entropic::apply(op, x, p); });
+    add(name + where, shape, [=] { isentropic::apply(op, x, p); });
   };
-  add_named("top_50_softmax", entropic::TopKSoftmax{.k = 50});
-  add_named("entmax_1.2", entropic::Entmax{.alpha = 1.2});
-  add_named("entmax_1.7", entropic::Entmax{.alpha = 1.7});
-  add_named("entmax_1.05", entropic::Entmax{.alpha = 1.05});
-  add_named("entmax_0.8", entropic::Entmax{.alpha = 0.8});
-  add_named("entmax_3", entropic::Entmax{.alpha = 3});
+  add_named("top_50_softmax", isentropic::TopKSoftmax{.k = 50});
+  add_named("entmax_1.2", isentropic::Entmax{.alpha = 1.2});
+  add_named("entmax_1.7", isentropic::Entmax{.alpha = 1.7});
+  add_named("entmax_1.05", isentropic::Entmax{.alpha = 1.05});
+  add_named("entmax_0.8", isentropic::Entmax{.alpha = 0.8});
+  add_named("entmax_3", isentropic::Entmax{.alpha = 3});
   // Targets far below softmax's own entropy, near it and above, halfway to the largest.
-  const double own = static_cast<double>(oracle::entropy(oracle::map(entropic::Softmax{}, row))), most = std::log(shape.cols);
-  add_named("entropy_normalize_0.3", entropic::EntropyNormalize{.entropy = 0.3});
-  add_named("entropy_normalize_half", entropic::EntropyNormalize{.entropy = 0.5 * own});
-  add_named("entropy_normalize_near", entropic::EntropyNormalize{.entropy = 0.95 * own});
-  add_named("entropy_normalize_above", entropic::EntropyNormalize{.entropy = 0.5 * (own + most)});
-  add("log_softmax" + where, shape, [=] { entropic::log_softmax(entropic::LogSoftmax{}, x, p); });
+  const double own = static_cast<double>(oracle::entropy(oracle::map(isentropic::Softmax{}, row))), most = std::log(shape.cols);
+  add_named("entropy_normalize_0.3", isentropic::EntropyNormalize{.entropy = 0.3});
+  add_named("entropy_normalize_half", isentropic::EntropyNormalize{.entropy = 0.5 * own});
+  add_named("entropy_normalize_near", isentropic::EntropyNormalize{.entropy = 0.95 * own});
+  add_named("entropy_normalize_above", isentropic::EntropyNormalize{.entropy = 0.5 * (own + most)});
+  add("log_softmax" + where, shape, [=] { isentropic::log_softmax(isentropic::LogSoftmax{}, x, p); });
 }
 
 // One batch in cache on one thread and on two.
@@ -133,9 +133,9 @@ void add_threads() {
   const MatrixView<float> p = allocate(shape);
   for (const std::size_t threads : {1, 2}) {
     add("softmax_" + std::to_string(threads) + "_threads/normal/256x1024", shape, [=] {
-      entropic::set_num_threads(threads);
-      entropic::apply(entropic::Softmax{}, x, p);
-      entropic::set_num_threads(1);
+      isentropic::set_num_threads(threads);
+      isentropic::apply(isentropic::Softmax{}, x, p);
+      isentropic::set_num_threads(1);
     });
   }
 }
@@ -145,8 +145,8 @@ void add_threads() {
 int main(int argc, char** argv) {
   omp_set_num_threads(1);  // oneDNN's
   benchmark::Initialize(&argc, argv);
-  if (argc > 1) entropic::force_simd_target(argv[1]);
-  entropic::set_num_threads(1);
+  if (argc > 1) isentropic::force_simd_target(argv[1]);
+  isentropic::set_num_threads(1);
   for (const Shape shape : kShapes) {
     add_shape("normal", normal_scores(shape, 1));
     if (shape.rows * shape.cols < (1u << 20)) add_shape("flat", normal_scores(shape, 0.01));

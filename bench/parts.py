@@ -17,8 +17,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.parallel import loss_parallel
 
-import entropic.torch as et
-import entropic.torch.distributed as D
+import isentropic.torch as et
+import isentropic.torch.distributed as D
 
 ROWS, N = 32, 128256
 
@@ -82,9 +82,9 @@ def work(rank, size, port):
 
 
 def et_sample(x):
-    import entropic
+    import isentropic
 
-    return entropic.sample(x, seed=1)
+    return isentropic.sample(x, seed=1)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ import torch
 from sklearn.manifold import _utils as sklearn_manifold
 from timing import least_times, median_times
 
-import entropic
+import isentropic
 
 KINDS = ("normal", "flat", "language")
 SHAPES = ((1024, 64), (64, 1024), (4, 32768), (1, 131072))
@@ -93,15 +93,15 @@ def times_of_maps(x):
     """Seconds of each map of these rows, and whether the supports of entmax are small."""
     out, top = np.empty_like(x), np.log(x.shape[1])
     calls = {
-        "softmax": lambda: entropic.softmax(x, out=out),
-        "sparsemax": lambda: entropic.sparsemax(x, out=out),
-        "top_k_softmax, k = 50": lambda: entropic.top_k_softmax(x, k=50, out=out),
-        "top_p_softmax, p = 0.9": lambda: entropic.top_p_softmax(x, p=0.9, out=out),
-        "entropy_normalize, 0.3 log n": lambda: entropic.entropy_normalize(x, entropy=0.3 * top, out=out),
-        "entropy_normalize, 0.9 log n": lambda: entropic.entropy_normalize(x, entropy=0.9 * top, out=out),
-        **{f"entmax {a}": lambda a=a: entropic.entmax(x, alpha=a, out=out) for a in ALPHAS},
+        "softmax": lambda: isentropic.softmax(x, out=out),
+        "sparsemax": lambda: isentropic.sparsemax(x, out=out),
+        "top_k_softmax, k = 50": lambda: isentropic.top_k_softmax(x, k=50, out=out),
+        "top_p_softmax, p = 0.9": lambda: isentropic.top_p_softmax(x, p=0.9, out=out),
+        "entropy_normalize, 0.3 log n": lambda: isentropic.entropy_normalize(x, entropy=0.3 * top, out=out),
+        "entropy_normalize, 0.9 log n": lambda: isentropic.entropy_normalize(x, entropy=0.9 * top, out=out),
+        **{f"entmax {a}": lambda a=a: isentropic.entmax(x, alpha=a, out=out) for a in ALPHAS},
     }
-    return least_times(calls, 8, seconds=0.005), {a: (entropic.entmax(x, alpha=a) > 0).mean() < 0.1 for a in ALPHAS}
+    return least_times(calls, 8, seconds=0.005), {a: (isentropic.entmax(x, alpha=a) > 0).mean() < 0.1 for a in ALPHAS}
 
 
 def maps(_build, _target):
@@ -127,21 +127,21 @@ def maps(_build, _target):
 
 
 def gradient_of_entmax(x, g, alpha):
-    p, out = entropic.entmax(x, alpha=alpha), np.empty_like(x)
+    p, out = isentropic.entmax(x, alpha=alpha), np.empty_like(x)
     calls = {
-        "map": lambda: entropic.entmax(x, alpha=alpha, out=out),
-        "vjp": lambda: entropic.entmax_vjp(x, p, g, alpha=alpha),
+        "map": lambda: isentropic.entmax(x, alpha=alpha, out=out),
+        "vjp": lambda: isentropic.entmax_vjp(x, p, g, alpha=alpha),
     }
     times = least_times(calls, 8, seconds=0.005)
     return times["vjp"] / times["map"]
 
 
 def gradient_of_softmax(x, g):
-    p = entropic.softmax(x)
+    p = isentropic.softmax(x)
     torch_p, torch_g = torch.from_numpy(p), torch.from_numpy(g)
     calls = {
         "torch": lambda: torch.ops.aten._softmax_backward_data(torch_g, torch_p, -1, torch.float32),
-        "ours": lambda: entropic.softmax_vjp(x, p, g),
+        "ours": lambda: isentropic.softmax_vjp(x, p, g),
     }
     times = least_times(calls, 12, seconds=0.005)
     return times["ours"] / times["torch"]
@@ -158,17 +158,17 @@ def gradients(_build, _target):
 def others(_build, _target):
     x = np.random.default_rng(0).standard_normal((64, 1024), dtype=np.float32)
     t, out = torch.from_numpy(x), np.empty_like(x)
-    np.testing.assert_allclose(entropic.softmax(x), torch.softmax(t, -1).numpy(), atol=1e-6)
+    np.testing.assert_allclose(isentropic.softmax(x), torch.softmax(t, -1).numpy(), atol=1e-6)
     torch_out = torch.empty_like(t)
-    calls = {"ours": lambda: entropic.softmax(x, out=out), "torch": lambda: torch.softmax(t, -1, out=torch_out)}
+    calls = {"ours": lambda: isentropic.softmax(x, out=out), "torch": lambda: torch.softmax(t, -1, out=torch_out)}
     times = least_times(calls, 20, seconds=0.005)
     show("softmax, 64 x 1024, from Python", "torch.softmax", times["ours"] / times["torch"], 0.5, 0.4)
 
     y = np.random.default_rng(0).standard_normal((128, 32000), dtype=np.float32)
     s, wide = torch.from_numpy(y), np.empty_like(y)
     for name, ours, theirs, must in (
-        ("1.5", lambda: entropic.entmax(y, out=wide), lambda: entmax.entmax15(s), 100),
-        ("1.3", lambda: entropic.entmax(y, alpha=1.3, out=wide), lambda: entmax.entmax_bisect(s, alpha=1.3), 300),
+        ("1.5", lambda: isentropic.entmax(y, out=wide), lambda: entmax.entmax15(s), 100),
+        ("1.3", lambda: isentropic.entmax(y, alpha=1.3, out=wide), lambda: entmax.entmax_bisect(s, alpha=1.3), 300),
     ):
         np.testing.assert_allclose(ours(), theirs().numpy(), atol=1e-5)
         times_as_fast(f"entmax {name}, 128 x 32000", "the entmax package", ours, theirs, must, rounds=3)
@@ -178,7 +178,7 @@ def others(_build, _target):
     times_as_fast(
         "entropy_normalize, 256 x 1024, 4 nats",
         "scikit-learn's _binary_search_perplexity",
-        lambda: entropic.entropy_normalize(z, entropy=4, out=into),
+        lambda: isentropic.entropy_normalize(z, entropy=4, out=into),
         lambda: sklearn_manifold._binary_search_perplexity(distance, np.exp(4), 0),
         30,
         100,
@@ -186,7 +186,7 @@ def others(_build, _target):
 
     row, rng = np.random.default_rng(1).standard_normal(1000, dtype=np.float32), np.random.default_rng(2)
     calls = {
-        "ours": lambda: entropic.perturb_max(row, noise="normal"),
+        "ours": lambda: isentropic.perturb_max(row, noise="normal"),
         "drawn": lambda: python_maps.monte_carlo(row, 10000, rng),
     }
     times = least_times(calls, 5)
@@ -199,9 +199,9 @@ def measures(_build, _target):
     for rows, n, must, aim in ((1000, 1000, 6, 10), (100000, 10, 4, 6)):
         p, q = (x / x.sum(axis=1, keepdims=True) for x in rng.random((2, rows, n)))
         for name, ours, theirs, arrays in (
-            ("entropy", entropic.entropy, scipy.stats.entropy, (p,)),
-            ("kl_divergence", entropic.kl_divergence, scipy.stats.entropy, (p, q)),
-            ("js_distance", entropic.js_distance, scipy.spatial.distance.jensenshannon, (p, q)),
+            ("entropy", isentropic.entropy, scipy.stats.entropy, (p,)),
+            ("kl_divergence", isentropic.kl_divergence, scipy.stats.entropy, (p, q)),
+            ("js_distance", isentropic.js_distance, scipy.spatial.distance.jensenshannon, (p, q)),
         ):
             np.testing.assert_allclose(ours(*arrays), theirs(*arrays, axis=1), rtol=1e-9)
             times_as_fast(
@@ -220,23 +220,23 @@ def threads(_build, _target):
         out = np.empty_like(x)
 
         def run(count, x=x, out=out):
-            entropic.set_num_threads(count)
-            entropic.softmax(x, out=out)
+            isentropic.set_num_threads(count)
+            isentropic.softmax(x, out=out)
 
         calls = {count: lambda count=count: run(count) for count in (1, 2)}
         times = least_times(calls, 40 if n < 10**8 else 4, clock=time.perf_counter, seconds=0.002)
-        entropic.set_num_threads(1)
+        isentropic.set_num_threads(1)
         show(f"softmax, {rows} x {n}, on two threads", "on one", times[2] / times[1], must, aim)
 
 
 LARGE = """
-import resource, numpy as np, entropic
+import resource, numpy as np, isentropic
 rng, n = np.random.default_rng(0), 20000
 x, y = rng.random((2, n, 2))
 cost = np.subtract.outer(x[:, 0], y[:, 0]) ** 2
 cost += np.subtract.outer(x[:, 1], y[:, 1]) ** 2
 a = np.full(n, 1 / n)
-found = entropic.optimal_transport(a, a, cost)
+found = isentropic.optimal_transport(a, a, cost)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / (n * n * 8))
 """
 
@@ -246,7 +246,7 @@ def transport(_build, _target):
     times_as_fast(
         "wasserstein_1d, 10^6 samples, float64",
         "SciPy",
-        lambda: entropic.wasserstein_1d(u, v),
+        lambda: isentropic.wasserstein_1d(u, v),
         lambda: scipy.stats.wasserstein_distance(u, v),
         4,
         rounds=3,
@@ -262,7 +262,7 @@ def transport(_build, _target):
         rounds = 1 if n == m == 5000 else 3 if n == m else 15
         own, other, ours, (_, log) = python_transport.interleaved(
             rounds,
-            lambda a=a, b=b, cost=cost: entropic.optimal_transport(a, b, cost),
+            lambda a=a, b=b, cost=cost: isentropic.optimal_transport(a, b, cost),
             lambda a=a, b=b, cost=cost: ot.emd(a, b, cost, numItermax=10**9, log=True),
         )
         assert abs(ours.cost - log["cost"]) <= 1e-9 * log["cost"]
@@ -284,7 +284,7 @@ def attention(_build, _target):
 
 def command_line(build, target):
     """On two threads, elapsed time, the least of three."""
-    program = f"{build}/cli/entropic"
+    program = f"{build}/cli/isentropic"
     with tempfile.TemporaryDirectory() as folder:
         table, big, out = (Path(folder) / name for name in ("big.csv", "big.npy", "out"))
         x = np.random.default_rng(0).standard_normal((1000, 32000), dtype=np.float32)
@@ -306,15 +306,15 @@ def command_line(build, target):
 
 
 MEMORY = """
-import numpy as np, entropic
+import numpy as np, isentropic
 x = np.random.default_rng(0).standard_normal((256, 131072), dtype=np.float32)
 out = np.zeros_like(x)
 def peak():
     return next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
-entropic.set_num_threads(1)
-entropic.softmax(x[:1], out=out[:1])
+isentropic.set_num_threads(1)
+isentropic.softmax(x[:1], out=out[:1])
 before = peak()
-entropic.entmax(x, alpha=1.3, out=out), entropic.entropy_normalize(x, entropy=2, out=out)
+isentropic.entmax(x, alpha=1.3, out=out), isentropic.entropy_normalize(x, entropy=2, out=out)
 print(f"{peak() - before:.1f} MiB")
 """
 
@@ -333,9 +333,9 @@ def main(build, *rest):
     names = [name for name in rest if name in GROUPS]
     target = next((name for name in rest if name not in GROUPS and name != "--large"), None)
     if target:
-        entropic.force_simd_target(target)
+        isentropic.force_simd_target(target)
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     print("| operation | against | measured | must | aim |\n|---|---|---|---|---|")
     for name in names or GROUPS:
         GROUPS[name](build, target)

@@ -24,7 +24,7 @@ extern "C" void openblas_set_num_threads(int n);
 
 namespace {
 
-using namespace entropic::HWY_NAMESPACE;  // NOLINT
+using namespace isentropic::HWY_NAMESPACE;  // NOLINT
 
 constexpr int kRowMajor = 101, kPlain = 111, kTransposed = 112;
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from timing import median_times
 
-import entropic
+import isentropic
 
 HEADS, WIDTH = 8, 64
 sdpa = torch.nn.functional.scaled_dot_product_attention
@@ -29,11 +29,11 @@ def calls_for(n, causal):
     arrays = [x.numpy() for x in (q, k, v)]
     return {
         "torch": lambda: sdpa(q, k, v, is_causal=causal),
-        "softmax": lambda: entropic.attention(*arrays, causal=causal),
-        "entmax 1.5": lambda: entropic.attention(*arrays, causal=causal, map="entmax"),
-        "sparsemax": lambda: entropic.attention(*arrays, causal=causal, map="sparsemax"),
-        "entropy_normalize": lambda: entropic.attention(*arrays, causal=causal, map="entropy_normalize", entropy=3.0),
-        "linear": lambda: entropic.linear_attention(*arrays, causal=causal),
+        "softmax": lambda: isentropic.attention(*arrays, causal=causal),
+        "entmax 1.5": lambda: isentropic.attention(*arrays, causal=causal, map="entmax"),
+        "sparsemax": lambda: isentropic.attention(*arrays, causal=causal, map="sparsemax"),
+        "entropy_normalize": lambda: isentropic.attention(*arrays, causal=causal, map="entropy_normalize", entropy=3.0),
+        "linear": lambda: isentropic.linear_attention(*arrays, causal=causal),
     }
 
 
@@ -44,9 +44,9 @@ def backward_calls(n, causal):
     arrays = [x.detach().numpy() for x in (q, k, v, grad)]
     return {
         "torch": lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True),
-        "softmax": lambda: entropic.attention_vjp(*arrays, causal=causal),
-        "entmax 1.5": lambda: entropic.attention_vjp(*arrays, causal=causal, map="entmax"),
-        "linear": lambda: entropic.linear_attention_vjp(*arrays, causal=causal),
+        "softmax": lambda: isentropic.attention_vjp(*arrays, causal=causal),
+        "entmax 1.5": lambda: isentropic.attention_vjp(*arrays, causal=causal, map="entmax"),
+        "linear": lambda: isentropic.linear_attention_vjp(*arrays, causal=causal),
     }
 
 
@@ -54,9 +54,9 @@ def check(n, causal):
     calls = calls_for(n, causal)
     np.testing.assert_allclose(calls["softmax"](), calls["torch"]().numpy(), atol=5e-6)
     q, k, v = (x.double().numpy()[:, :1] for x in problem(n))
-    want = entropic.attention(q, k, v, map="taylor_softmax", causal=causal)
+    want = isentropic.attention(q, k, v, map="taylor_softmax", causal=causal)
     np.testing.assert_allclose(calls["linear"]()[:, :1], want, atol=2e-5)
-    want = entropic.attention(q, k, v, map="entmax", causal=causal)
+    want = isentropic.attention(q, k, v, map="entmax", causal=causal)
     np.testing.assert_allclose(calls["entmax 1.5"]()[:, :1], want, atol=1e-5)
     for ours, theirs in zip(backward_calls(n, causal)["softmax"](), backward_calls(n, causal)["torch"](), strict=True):
         np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-4)
@@ -79,7 +79,7 @@ def peak(which, n):
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import python_attention as bench
-bench.torch.set_num_threads(1); bench.entropic.set_num_threads(1)
+bench.torch.set_num_threads(1); bench.isentropic.set_num_threads(1)
 bench.calls_for(64, False)[{which!r}]()
 call = bench.calls_for({n}, False)[{which!r}]
 def peak():
@@ -112,8 +112,8 @@ def crossover():
             arrays = [x.numpy() for x in (q, k, v)]
             calls = {
                 "torch, softmax": lambda q=q, k=k, v=v, causal=causal: sdpa(q, k, v, is_causal=causal),
-                "softmax": lambda arrays=arrays, causal=causal: entropic.attention(*arrays, causal=causal),
-                "linear": lambda arrays=arrays, causal=causal: entropic.linear_attention(*arrays, causal=causal),
+                "softmax": lambda arrays=arrays, causal=causal: isentropic.attention(*arrays, causal=causal),
+                "linear": lambda arrays=arrays, causal=causal: isentropic.linear_attention(*arrays, causal=causal),
             }
             for name, seconds in median_times(calls, 5).items():
                 curves.setdefault(name, []).append(seconds / n * 1e6)
@@ -123,10 +123,10 @@ def crossover():
 
 def main():
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     if sys.argv[1:] == ["crossover"]:
         return crossover()
-    print(f"torch {torch.__version__}, {HEADS} heads of {WIDTH}, {entropic.simd_target()}")
+    print(f"torch {torch.__version__}, {HEADS} heads of {WIDTH}, {isentropic.simd_target()}")
     for causal in (False, True):
         check(1024, causal)
     table("forward, keys", calls_for, 7)

@@ -1,4 +1,4 @@
-"""Times entropic.compat.entmax beside the entmax package: forward and backward together, one thread, least of 8 runs.
+"""Times isentropic.compat.entmax beside the entmax package: forward and backward together, one thread, least of 8 runs.
 
 python bench/python_compat_entmax.py   (needs torch and the entmax package; prints the table of docs/coming_from_entmax.md)
 """
@@ -9,8 +9,8 @@ import entmax
 import torch
 from timing import least_times
 
-import entropic
-from entropic.compat import entmax as ours
+import isentropic
+from isentropic.compat import entmax as ours
 
 ROWS, CLASSES = 128, 8000
 MAPS = ("sparsemax", "entmax15", "entmax_bisect", "normmax_bisect", "budget_bisect")
@@ -35,7 +35,7 @@ def milliseconds(theirs, here):
 
 def main():
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     x = torch.randn(ROWS, CLASSES, generator=torch.Generator().manual_seed(0))
     target = torch.randint(CLASSES, (ROWS,), generator=torch.Generator().manual_seed(1))
     print("| | entmax 1.3 | here |\n|---|---|---|")

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from timing import median_times
 
-import entropic
-import entropic.jax as ej
+import isentropic
+import isentropic.jax as ej
 
 
 def sorted_sparsemax(x):
@@ -50,8 +50,8 @@ def calls_of(x):
 
 
 def main():
-    entropic.set_num_threads(1)
-    print(f"kernels: {entropic.simd_target()}, jax {jax.__version__}\n")
+    isentropic.set_num_threads(1)
+    print(f"kernels: {isentropic.simd_target()}, jax {jax.__version__}\n")
     print("| rows x n | call | us |\n|---|---|---|")
     for shape in ((1, 16), (64, 1024), (32, 32000)):
         x = jax.random.normal(jax.random.key(0), shape)

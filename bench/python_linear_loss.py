@@ -12,11 +12,11 @@ import time
 def run(case, rows, features, classes):
     import torch
 
-    import entropic
-    import entropic.torch as et
+    import isentropic
+    import isentropic.torch as et
 
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     hidden, weight = (torch.randn(n, features).div_(features**0.5).requires_grad_() for n in (rows, classes))
     target = torch.randint(0, classes, (rows,))
     losses = {

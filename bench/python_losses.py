@@ -12,8 +12,8 @@ import entmax
 import torch
 from timing import median_times
 
-import entropic
-import entropic.torch as et
+import isentropic
+import isentropic.torch as et
 
 
 def forward_and_backward(loss, x):
@@ -45,8 +45,8 @@ def calls_of(x, target):
     for theirs, ours in zip(names[::2], names[1::2], strict=True):
         torch.testing.assert_close(calls[ours](), calls[theirs](), atol=2e-4, rtol=1e-3)
     scores, classes = x.numpy(), target.numpy()
-    calls["softmax_loss of entropic, return_grad"] = lambda: entropic.softmax_loss(scores, classes, return_grad=True)
-    calls["softmax of entropic"] = lambda: entropic.softmax(scores)
+    calls["softmax_loss of isentropic, return_grad"] = lambda: isentropic.softmax_loss(scores, classes, return_grad=True)
+    calls["softmax of isentropic"] = lambda: isentropic.softmax(scores)
     return calls
 
 
@@ -77,9 +77,9 @@ def divergences(x, teacher):
 
 def main():
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
-    print(f"kernels: {entropic.simd_target()}, torch {torch.__version__}: {torch.backends.cpu.get_cpu_capability()}\n")
+    print(f"kernels: {isentropic.simd_target()}, torch {torch.__version__}: {torch.backends.cpu.get_cpu_capability()}\n")
     print("| rows x n | call, forward and backward | ms | of torch's CrossEntropyLoss |")
     print("|---|---|---|---|")
     for shape, rounds in (((65536, 10), 9), ((1024, 512), 9), ((128, 32000), 7), ((32, 131072), 7), ((4, 131072), 15)):

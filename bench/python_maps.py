@@ -10,7 +10,7 @@ import torch
 from sklearn.manifold import _utils as sklearn_manifold
 from timing import least_times, median_times
 
-import entropic
+import isentropic
 
 SHAPES = [(1, 16), (1024, 64), (64, 1024), (128, 32000), (256, 131072)]
 
@@ -51,10 +51,10 @@ def perturb_max():
     """One row of 1000 against a million draws, timed on a hundredth of them."""
     x = np.random.default_rng(1).standard_normal(1000, dtype=np.float32)
     rng = np.random.default_rng(2)
-    p = entropic.perturb_max(x, noise="normal")
+    p = isentropic.perturb_max(x, noise="normal")
     np.testing.assert_allclose(monte_carlo(x, 50000, rng), p, atol=5 * (p.max() / 50000) ** 0.5)
     times = median_times(
-        {"ours": lambda: entropic.perturb_max(x, noise="normal"), "drawn": lambda: monte_carlo(x, 10000, rng)}, 7
+        {"ours": lambda: isentropic.perturb_max(x, noise="normal"), "drawn": lambda: monte_carlo(x, 10000, rng)}, 7
     )
     drawn = 100 * times["drawn"]
     print(f"perturb_max, normal noise, n = 1000: {times['ours'] * 1e6:.4g} us, 1e6 draws in NumPy {drawn:.4g} s,", end=" ")
@@ -66,11 +66,11 @@ def entmax_package():
     x = np.random.default_rng(0).standard_normal((128, 32000), dtype=np.float32)
     t, out = torch.from_numpy(x), np.empty_like(x)
     calls = {
-        "sparsemax": (lambda: entropic.sparsemax(x, out=out), lambda: entmax.sparsemax(t)),
-        "entmax15": (lambda: entropic.entmax(x, out=out), lambda: entmax.entmax15(t)),
-        "entmax15, k=100": (lambda: entropic.entmax(x, out=out), lambda: entmax.entmax15(t, k=100)),
-        "entmax_bisect 1.5": (lambda: entropic.entmax(x, out=out), lambda: entmax.entmax_bisect(t, alpha=1.5)),
-        "entmax_bisect 1.3": (lambda: entropic.entmax(x, alpha=1.3, out=out), lambda: entmax.entmax_bisect(t, alpha=1.3)),
+        "sparsemax": (lambda: isentropic.sparsemax(x, out=out), lambda: entmax.sparsemax(t)),
+        "entmax15": (lambda: isentropic.entmax(x, out=out), lambda: entmax.entmax15(t)),
+        "entmax15, k=100": (lambda: isentropic.entmax(x, out=out), lambda: entmax.entmax15(t, k=100)),
+        "entmax_bisect 1.5": (lambda: isentropic.entmax(x, out=out), lambda: entmax.entmax_bisect(t, alpha=1.5)),
+        "entmax_bisect 1.3": (lambda: isentropic.entmax(x, alpha=1.3, out=out), lambda: entmax.entmax_bisect(t, alpha=1.3)),
     }
     print("| the entmax package, 128 x 32000 | it | we | times as fast |\n|---|---|---|---|")
     for name, (ours, theirs) in calls.items():
@@ -129,14 +129,14 @@ def entropy_normalization():
             "one spike": rng.normal(0, 1, (rows, n)).astype(np.float32) + 30 * (np.arange(n) == 5).astype(np.float32),
             "masked": np.where(np.arange(n) % 3 == 0, -np.inf, rng.standard_normal((rows, n))).astype(np.float32),
         }.items():
-            own = float(entropies(entropic.softmax(x)).mean())
+            own = float(entropies(isentropic.softmax(x)).mean())
             targets = {"half": 0.5 * own, "near": 0.95 * own, "above": 0.5 * (own + np.log(n))}
             if scores in ("nearly uniform", "one spike", "masked"):
                 targets = {"0.6 log n": 0.6 * np.log(n)}
             for target, entropy in targets.items():
                 t, out, d = torch.from_numpy(x), np.empty_like(x), -x + x.max(1, keepdims=True)
                 calls = {
-                    "ours": lambda x=x, entropy=entropy, out=out: entropic.entropy_normalize(x, entropy=entropy, out=out),
+                    "ours": lambda x=x, entropy=entropy, out=out: isentropic.entropy_normalize(x, entropy=entropy, out=out),
                     "numpy": lambda x=x, entropy=entropy: reference_iteration(x, entropy),
                     "sklearn": lambda d=d, entropy=entropy: sklearn_manifold._binary_search_perplexity(d, np.exp(entropy), 0),
                     "torch": lambda t=t, entropy=entropy: torch_bisection(t, entropy),
@@ -160,29 +160,29 @@ def entropy_normalization():
 
 def main():
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     theirs = ["torch.softmax", "scipy softmax", "sparsemax by torch.sort", "top-p 0.9 by torch.sort", "top-k 50 by torch.topk"]
     print("| rows x n | " + " | ratio | ".join(theirs) + " | ratio |\n" + "|---" * (1 + 2 * len(theirs)) + "|")
     for rows, n in SHAPES:
         x = np.random.default_rng(0).standard_normal((rows, n), dtype=np.float32)
         t = torch.from_numpy(x)
-        np.testing.assert_allclose(entropic.softmax(x), torch.softmax(t, -1).numpy(), atol=1e-6)
-        np.testing.assert_allclose(entropic.sparsemax(x), torch_sparsemax(t).numpy(), atol=1e-5)
+        np.testing.assert_allclose(isentropic.softmax(x), torch.softmax(t, -1).numpy(), atol=1e-6)
+        np.testing.assert_allclose(isentropic.sparsemax(x), torch_sparsemax(t).numpy(), atol=1e-5)
         k = min(50, n)
-        np.testing.assert_allclose(entropic.top_p_softmax(x, p=0.9), torch_top_p_softmax(t, 0.9).numpy(), atol=1e-3)
-        np.testing.assert_allclose(entropic.top_k_softmax(x, k=k), torch_top_k_softmax(t, k).numpy(), atol=1e-6)
+        np.testing.assert_allclose(isentropic.top_p_softmax(x, p=0.9), torch_top_p_softmax(t, 0.9).numpy(), atol=1e-3)
+        np.testing.assert_allclose(isentropic.top_k_softmax(x, k=k), torch_top_k_softmax(t, k).numpy(), atol=1e-6)
         out = np.empty_like(x)
         torch_out = torch.empty_like(t)
         times = median_times(
             {
-                "softmax": lambda x=x, out=out: entropic.softmax(x, out=out),
+                "softmax": lambda x=x, out=out: isentropic.softmax(x, out=out),
                 "torch": lambda t=t, out=torch_out: torch.softmax(t, -1, out=out),
                 "scipy": lambda x=x: scipy.special.softmax(x, axis=-1),
-                "sparsemax": lambda x=x, out=out: entropic.sparsemax(x, out=out),
+                "sparsemax": lambda x=x, out=out: isentropic.sparsemax(x, out=out),
                 "torch_sparsemax": lambda t=t: torch_sparsemax(t),
-                "top_p": lambda x=x, out=out: entropic.top_p_softmax(x, p=0.9, out=out),
+                "top_p": lambda x=x, out=out: isentropic.top_p_softmax(x, p=0.9, out=out),
                 "torch_top_p": lambda t=t: torch_top_p_softmax(t, 0.9),
-                "top_k": lambda x=x, k=k, out=out: entropic.top_k_softmax(x, k=k, out=out),
+                "top_k": lambda x=x, k=k, out=out: isentropic.top_k_softmax(x, k=k, out=out),
                 "torch_top_k": lambda t=t, k=k: torch_top_k_softmax(t, k),
             },
             5 if rows * n > 10**6 else 15,

@@ -7,30 +7,32 @@ python bench/python_masked.py
 import numpy as np
 from timing import median_times
 
-import entropic
+import isentropic
 
 ROWS, N = 8, 32768
 MASKS = {"none": None, "-1e9": -1e9, "lowest float32": np.finfo(np.float32).min, "-inf": -np.inf}
 OPERATIONS = {
-    "softmax": entropic.softmax,
-    "entmax 1.3": lambda x: entropic.entmax(x, alpha=1.3),
-    "top_p_softmax 0.9": lambda x: entropic.top_p_softmax(x, p=0.9),
-    "entropy_normalize": lambda x: entropic.entropy_normalize(x, entropy=3),
-    "entropy_clip": lambda x: entropic.entropy_clip(x, min_entropy=1, max_entropy=2),
-    "gamma_for_entropy": lambda x: entropic.gamma_for_entropy(x, entropy=3),
-    "perplexity": lambda x: entropic.perplexity(x, input="scores"),
-    "kl_divergence": lambda x: entropic.kl_divergence(x, x[::-1], input="scores"),
-    "js_divergence": lambda x: entropic.js_divergence(x, x[::-1], input="scores"),
-    "renyi_entropy": lambda x: entropic.renyi_entropy(x, alpha=2.5, input="scores"),
-    "distillation_loss": lambda x: entropic.distillation_loss(x, x[::-1], return_grad=True),
-    "jsd_loss": lambda x: entropic.jsd_loss(x, x[::-1], return_grad=True),
+    "softmax": isentropic.softmax,
+    "entmax 1.3": lambda x: isentropic.entmax(x, alpha=1.3),
+    "top_p_softmax 0.9": lambda x: isentropic.top_p_softmax(x, p=0.9),
+    "entropy_normalize": lambda x: isentropic.entropy_normalize(x, entropy=3),
+    "entropy_clip": lambda x: isentropic.entropy_clip(x, min_entropy=1, max_entropy=2),
+    "gamma_for_entropy": lambda x: isentropic.gamma_for_entropy(x, entropy=3),
+    "perplexity": lambda x: isentropic.perplexity(x, input="scores"),
+    "kl_divergence": lambda x: isentropic.kl_divergence(x, x[::-1], input="scores"),
+    "js_divergence": lambda x: isentropic.js_divergence(x, x[::-1], input="scores"),
+    "renyi_entropy": lambda x: isentropic.renyi_entropy(x, alpha=2.5, input="scores"),
+    "distillation_loss": lambda x: isentropic.distillation_loss(x, x[::-1], return_grad=True),
+    "jsd_loss": lambda x: isentropic.jsd_loss(x, x[::-1], return_grad=True),
 }
 
 
 def main():
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     print(
-        f"{ROWS} rows of {N} scores, {entropic.simd_target()}\n\n| operation | type | ns a score | " + " | ".join(MASKS) + " |"
+        f"{ROWS} rows of {N} scores, {isentropic.simd_target()}\n\n| operation | type | ns a score | "
+        + " | ".join(MASKS)
+        + " |"
     )
     print("|" + "---|" * (3 + len(MASKS)))
     for dtype in (np.float32, np.float64):

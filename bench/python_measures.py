@@ -8,11 +8,11 @@ import scipy.spatial.distance
 import scipy.stats
 from timing import least_times
 
-import entropic
+import isentropic
 
 
 def main():
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     rng = np.random.default_rng(0)
     print("| measure | type | rows x n | SciPy ns | ours ns | ratio | normalized |\n|---|---|---|---|---|---|---|")
     for dtype in (np.float64, np.float32):
@@ -20,9 +20,9 @@ def main():
             p, q = (rng.random((rows, n)) for _ in range(2))
             p, q = ((x / x.sum(axis=1, keepdims=True)).astype(dtype) for x in (p, q))
             calls = {
-                "entropy": (entropic.entropy, scipy.stats.entropy, (p,)),
-                "kl_divergence": (entropic.kl_divergence, scipy.stats.entropy, (p, q)),
-                "js_distance": (entropic.js_distance, scipy.spatial.distance.jensenshannon, (p, q)),
+                "entropy": (isentropic.entropy, scipy.stats.entropy, (p,)),
+                "kl_divergence": (isentropic.kl_divergence, scipy.stats.entropy, (p, q)),
+                "js_distance": (isentropic.js_distance, scipy.spatial.distance.jensenshannon, (p, q)),
             }
             for name, (ours, theirs, arrays) in calls.items():
                 np.testing.assert_allclose(ours(*arrays), theirs(*arrays, axis=1), rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Files of entropic.onnx in onnxruntime beside torch and entropic.torch, with their errors: python bench/python_onnx.py
+"""Files of isentropic.onnx in onnxruntime beside torch and isentropic.torch, with their errors: python bench/python_onnx.py
 
 Needs torch, onnx, onnxscript and onnxruntime. float32, one thread, wall-clock time; all times of a row come from one run, each
 round in turn, medians. Errors are the largest of float64 rows at random, spread by 3, beside the library.
@@ -12,9 +12,9 @@ import onnxruntime
 import torch
 from timing import median_times
 
-import entropic
-import entropic.onnx
-import entropic.torch as et
+import isentropic
+import isentropic.onnx
+import isentropic.torch as et
 
 MAPS = [
     ("softmax", {}),
@@ -38,7 +38,7 @@ NOISES = [("perturb_max", {"noise": noise}) for noise in ("normal", "logistic", 
 def session_of(function, example, folder):
     file = pathlib.Path(folder) / "map.onnx"
     sizes = ({0: torch.export.Dim("rows"), 1: torch.export.Dim("n")},)
-    entropic.onnx.export(function, (example,), file, dynamic_shapes=sizes)
+    isentropic.onnx.export(function, (example,), file, dynamic_shapes=sizes)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(file), options)
@@ -48,10 +48,10 @@ def session_of(function, example, folder):
 
 def main():
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     random = np.random.default_rng(0)
-    print(f"onnxruntime {onnxruntime.__version__}, torch {torch.__version__}, kernels: {entropic.simd_target()}\n")
-    print("| map | error | us of 64 x 1024 in onnxruntime | in entropic.torch | in torch |\n|---|---|---|---|---|")
+    print(f"onnxruntime {onnxruntime.__version__}, torch {torch.__version__}, kernels: {isentropic.simd_target()}\n")
+    print("| map | error | us of 64 x 1024 in onnxruntime | in isentropic.torch | in torch |\n|---|---|---|---|---|")
     for name, params in MAPS + NOISES:
         quadratic = params.get("noise", "gumbel") != "gumbel"
         said = ", ".join(f"{key}={value}" for key, value in params.items())
@@ -62,7 +62,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             x = random.normal(size=(5, 40) if quadratic else (40, 300)) * 3
             wide = session_of(function, torch.zeros(2, 7, dtype=torch.float64), folder)
-            off = float(np.abs(wide(x) - getattr(entropic, name)(x, **params)).max())
+            off = float(np.abs(wide(x) - getattr(isentropic, name)(x, **params)).max())
             times = {}
             if not quadratic:
                 narrow = session_of(function, torch.zeros(2, 7), folder)

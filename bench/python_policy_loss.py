@@ -1,7 +1,7 @@
 """A loss of reinforcement learning from the logits of a language model, beside torch: processor time and peak memory.
 
 The loss is that of policy gradients with an entropy bonus, which PPO and GRPO use too: -mean(advantage log p(token)) - 0.01
-mean(H). Torch takes log_softmax, exp, gather and a sum, in the type of the logits and in float32; entropic the numbers of
+mean(H). Torch takes log_softmax, exp, gather and a sum, in the type of the logits and in float32; isentropic the numbers of
 token_statistics.
 
 python bench/python_policy_loss.py [texts tokens classes type]; each case is a process of its own, on one thread.
@@ -18,11 +18,11 @@ CASES = "torch", "torch, in float32", "token_statistics"
 def run(case, texts, tokens, classes, kind):
     import torch
 
-    import entropic
-    import entropic.torch as et
+    import isentropic
+    import isentropic.torch as et
 
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     torch.manual_seed(0)
     logits = torch.empty(texts, tokens, classes, dtype=getattr(torch, kind))
     for text in logits:  # one after the other, so that making them leaves no higher peak

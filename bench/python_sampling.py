@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from timing import median_times
 
-import entropic
+import isentropic
 
 N = 131072
 CHAINS = {
@@ -154,17 +154,17 @@ def support(result):
 
 def main():
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     x = language_scores()
     tensor = torch.from_numpy(x)
     out = np.empty_like(x)
     print("| chain | ours, us | of our softmax | NumPy | torch | transformers | llama.cpp |\n|---|---|---|---|---|---|---|")
     for name, steps in CHAINS.items():
-        sampler = entropic.Sampler(steps, seed=1)
+        sampler = isentropic.Sampler(steps, seed=1)
         ours = support(sampler.probs(x))
         position = iter(range(1 << 60))
         calls = {
-            "softmax": lambda: entropic.softmax(x, out=out),
+            "softmax": lambda: isentropic.softmax(x, out=out),
             "ours": lambda sampler=sampler, position=position: sampler.sample(x, position=next(position)),
         }
         made = {}

@@ -1,4 +1,4 @@
-"""Times small calls of entropic.torch beside torch doing the same: one thread, medians of interleaved repetitions, of
+"""Times small calls of isentropic.torch beside torch doing the same: one thread, medians of interleaved repetitions, of
 processor time. What a call costs beyond its arithmetic.
 
 python bench/python_small_calls.py   (needs torch)
@@ -10,8 +10,8 @@ import time
 import torch
 from timing import median_times
 
-import entropic
-import entropic.torch as et
+import isentropic
+import isentropic.torch as et
 
 F = torch.nn.functional
 
@@ -96,7 +96,7 @@ def cases(generator):
 
 def main():
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     only = sys.argv[1:]
     print("| call | theirs, us | ours, us | ratio |\n|---|---|---|---|")
     for name, ours, theirs in cases(torch.Generator().manual_seed(0)):

@@ -1,4 +1,4 @@
-"""Times entropic.torch, forward and backward, beside torch and the entmax package: one thread each, medians of interleaved
+"""Times isentropic.torch, forward and backward, beside torch and the entmax package: one thread each, medians of interleaved
 repetitions. Every result and gradient is compared before it is timed.
 
 python bench/python_torch.py   (needs torch and the entmax package)
@@ -8,15 +8,15 @@ import entmax
 import torch
 from timing import median_times
 
-import entropic
-import entropic.torch
+import isentropic
+import isentropic.torch
 
 SHAPES = [(1024, 512), (15360, 30), (128, 32000)]
 PAIRS = {
-    "softmax": (entropic.torch.softmax, lambda x: torch.softmax(x, -1)),
-    "sparsemax": (entropic.torch.sparsemax, lambda x: entmax.sparsemax(x, -1)),
-    "entmax 1.5": (entropic.torch.entmax, lambda x: entmax.entmax15(x, -1)),
-    "entmax 1.3": (lambda x: entropic.torch.entmax(x, alpha=1.3), lambda x: entmax.entmax_bisect(x, alpha=1.3, dim=-1)),
+    "softmax": (isentropic.torch.softmax, lambda x: torch.softmax(x, -1)),
+    "sparsemax": (isentropic.torch.sparsemax, lambda x: entmax.sparsemax(x, -1)),
+    "entmax 1.5": (isentropic.torch.entmax, lambda x: entmax.entmax15(x, -1)),
+    "entmax 1.3": (lambda x: isentropic.torch.entmax(x, alpha=1.3), lambda x: entmax.entmax_bisect(x, alpha=1.3, dim=-1)),
 }
 
 
@@ -33,7 +33,7 @@ def backward(function, x, grad):
 
 def main():
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     print("| rows x n | operation | forward: theirs | ours | ratio | backward: theirs | ours | ratio |")
     print("|---|---|---|---|---|---|---|---|")
@@ -57,18 +57,18 @@ def main():
     tracked, grad = x.clone().requires_grad_(), torch.randn(1, 16, generator=generator)
     rows = torch.full((1, 1), 1.5)
     array = x.numpy()
-    operator = torch.ops.entropic.softmax.default
+    operator = torch.ops.isentropic.softmax.default
     calls = {
         "torch.softmax": lambda: torch.softmax(x, -1),
-        "softmax, straight to the kernel": lambda: entropic.torch.softmax(x),
-        "entmax, straight to the kernel": lambda: entropic.torch.entmax(x),
-        "torch.ops.entropic.softmax": lambda: operator(x, 1.0, 1),
-        "softmax of entropic, given NumPy": lambda: entropic.softmax(array),
-        "entmax, alpha a tensor": lambda: entropic.torch.entmax(x, alpha=rows),
+        "softmax, straight to the kernel": lambda: isentropic.torch.softmax(x),
+        "entmax, straight to the kernel": lambda: isentropic.torch.entmax(x),
+        "torch.ops.isentropic.softmax": lambda: operator(x, 1.0, 1),
+        "softmax of isentropic, given NumPy": lambda: isentropic.softmax(array),
+        "entmax, alpha a tensor": lambda: isentropic.torch.entmax(x, alpha=rows),
         "torch.softmax, forward with gradient": lambda: torch.softmax(tracked, -1),
-        "softmax, forward with gradient": lambda: entropic.torch.softmax(tracked),
+        "softmax, forward with gradient": lambda: isentropic.torch.softmax(tracked),
         "torch.softmax, forward and backward": lambda: torch.autograd.grad(torch.softmax(tracked, -1), tracked, grad),
-        "softmax, forward and backward": lambda: torch.autograd.grad(entropic.torch.softmax(tracked), tracked, grad),
+        "softmax, forward and backward": lambda: torch.autograd.grad(isentropic.torch.softmax(tracked), tracked, grad),
     }
     times = median_times(calls, 15)
     for name, seconds in times.items():

@@ -5,7 +5,7 @@ bench/python_transport.py sinkhorn         sinkhorn beside ot.bregman.sinkhorn_l
 bench/python_transport.py line             wasserstein_1d beside scipy.stats.wasserstein_distance
 bench/python_transport.py further          partial, unbalanced and sliced transport and barycenters beside POT's
 bench/python_transport.py shapes           optimal_transport of wide and tall matrices
-bench/python_transport.py memory N WHOSE   the most memory that one problem of N x N takes; WHOSE is entropic or ot
+bench/python_transport.py memory N WHOSE   the most memory that one problem of N x N takes; WHOSE is isentropic or ot
 """
 
 import sys
@@ -16,7 +16,7 @@ import scipy.special
 import scipy.stats
 from timing import median_times
 
-import entropic
+import isentropic
 
 POTS_LIMITS = {"reg_type": "kl", "numItermax": 10**5, "stopThr": 1e-9}
 KINDS = ("normal", "uniform", "random")
@@ -53,14 +53,14 @@ def row(*cells):
 
 
 def exact(sizes):
-    table("n", "cost", "masses", "entropic ms", "POT ms", "ratio")
+    table("n", "cost", "masses", "isentropic ms", "POT ms", "ratio")
     for n in sizes:
         for kind in KINDS:
             for weights in (False, True):
                 a, b, cost = problem(kind, weights, n)
                 own, other, ours, (_, log) = interleaved(
                     5 if n < 2000 else 3 if n < 5000 else 1,
-                    lambda a=a, b=b, cost=cost: entropic.optimal_transport(a, b, cost),
+                    lambda a=a, b=b, cost=cost: isentropic.optimal_transport(a, b, cost),
                     lambda a=a, b=b, cost=cost: ot.emd(a, b, cost, numItermax=10**9, log=True),
                 )
                 assert abs(ours.cost - log["cost"]) <= 1e-9 * log["cost"] and ours.gap <= 1e-12, (ours.cost, log["cost"])
@@ -68,7 +68,7 @@ def exact(sizes):
 
 
 def sinkhorn(n=1000):
-    table("n", "cost", "epsilon / largest", "entropic ms", "POT ms", "times as fast", "errors of the sums: ours", "POT")
+    table("n", "cost", "epsilon / largest", "isentropic ms", "POT ms", "times as fast", "errors of the sums: ours", "POT")
     for kind in KINDS:
         a, b, cost = problem(kind, True, n)
         epsilon = 0.01 * cost.max()
@@ -78,7 +78,7 @@ def sinkhorn(n=1000):
 
         own, other, ours, plan = interleaved(
             3,
-            lambda a=a, b=b, cost=cost, epsilon=epsilon: entropic.sinkhorn(a, b, cost, epsilon=epsilon, tolerance=1e-6),
+            lambda a=a, b=b, cost=cost, epsilon=epsilon: isentropic.sinkhorn(a, b, cost, epsilon=epsilon, tolerance=1e-6),
             theirs,
         )
         assert abs(ours.cost - (plan * cost).sum()) <= 1e-4 * ours.cost
@@ -87,7 +87,7 @@ def sinkhorn(n=1000):
 
 
 def line(n=10**6):
-    table("samples", "type", "weights", "entropic ms", "SciPy ms", "times as fast")
+    table("samples", "type", "weights", "isentropic ms", "SciPy ms", "times as fast")
     rng = np.random.default_rng(0)
     for dtype in (np.float64, np.float32):
         u, v, a, b = (x.astype(dtype) for x in (*rng.normal(size=(2, n)), *rng.random((2, n))))
@@ -95,7 +95,7 @@ def line(n=10**6):
             ours, theirs = ({}, ()) if weights is None else ({"u_weights": a, "v_weights": b}, (a, b))
             own, other, mine, wanted = interleaved(
                 5,
-                lambda u=u, v=v, ours=ours: entropic.wasserstein_1d(u, v, **ours),
+                lambda u=u, v=v, ours=ours: isentropic.wasserstein_1d(u, v, **ours),
                 lambda u=u, v=v, theirs=theirs: scipy.stats.wasserstein_distance(u, v, *theirs),
             )
             assert abs(mine - wanted) <= (1e-9 if dtype == np.float64 else 1e-4) * wanted
@@ -104,7 +104,7 @@ def line(n=10**6):
 
 def further():
     """Each to an accuracy that both reach: how far POT's number is from ours, relative, and what ours proves of itself."""
-    table("function", "problem", "entropic ms", "POT ms", "times as fast", "POT - ours", "ours proves")
+    table("function", "problem", "isentropic ms", "POT ms", "times as fast", "POT - ours", "ours proves")
 
     def compare(name, what, ours, theirs, number, theirs_number, proof):
         own, other, mine, wanted = interleaved(5, ours, theirs)
@@ -116,7 +116,7 @@ def further():
         compare(
             "`partial_transport`",
             f"n = {n}, half of the mass",
-            lambda a=a, b=b, cost=cost: entropic.partial_transport(a, b, cost, mass=0.5),
+            lambda a=a, b=b, cost=cost: isentropic.partial_transport(a, b, cost, mass=0.5),
             lambda a=a, b=b, cost=cost: ot.partial.partial_wasserstein(a, b, cost, m=0.5),
             lambda found: found.cost,
             lambda plan, cost=cost: (plan * cost).sum(),
@@ -136,7 +136,7 @@ def further():
         compare(
             "`unbalanced_sinkhorn`",
             f"n = 200, epsilon {epsilon}, penalty {penalty:g}",
-            lambda a=a, b=b, cost=cost, e=epsilon, p=penalty: entropic.unbalanced_sinkhorn(a, b, cost, epsilon=e, penalty=p),
+            lambda a=a, b=b, cost=cost, e=epsilon, p=penalty: isentropic.unbalanced_sinkhorn(a, b, cost, epsilon=e, penalty=p),
             lambda a=a, b=b, cost=cost, e=epsilon, p=penalty: ot.unbalanced.sinkhorn_unbalanced(
                 a, b, cost, e, p, **POTS_LIMITS
             ),
@@ -151,7 +151,7 @@ def further():
         compare(
             "`sinkhorn_barycenter`",
             f"4 of 100 points, epsilon {epsilon}",
-            lambda e=epsilon: entropic.sinkhorn_barycenter(p, cost, epsilon=e, tolerance=1e-9),
+            lambda e=epsilon: isentropic.sinkhorn_barycenter(p, cost, epsilon=e, tolerance=1e-9),
             lambda e=epsilon: ot.bregman.barycenter(p.T, cost, e, numItermax=10**5, stopThr=1e-10),
             lambda found: (found.barycenter * points).sum(),
             lambda q: (q * points).sum(),
@@ -163,7 +163,7 @@ def further():
     compare(
         "`sliced_wasserstein`",
         "2000 points in 3 dimensions, 200 directions",
-        lambda: entropic.sliced_wasserstein(x, y, projections=theta),
+        lambda: isentropic.sliced_wasserstein(x, y, projections=theta),
         lambda: ot.sliced_wasserstein_distance(x, y, projections=unit),
         lambda found: found.distance,
         float,
@@ -172,13 +172,13 @@ def further():
 
 
 def shapes():
-    table("shape", "cost", "entropic ms", "POT ms", "ratio")
+    table("shape", "cost", "isentropic ms", "POT ms", "ratio")
     for n, m in ((1, 5000), (3, 5000), (5000, 3), (50, 5000), (5000, 50), (500, 5000), (5000, 500)):
         for kind in ("normal", "random"):
             a, b, cost = problem(kind, True, n, m)
             own, other, ours, (_, log) = interleaved(
                 3,
-                lambda a=a, b=b, cost=cost: entropic.optimal_transport(a, b, cost),
+                lambda a=a, b=b, cost=cost: isentropic.optimal_transport(a, b, cost),
                 lambda a=a, b=b, cost=cost: ot.emd(a, b, cost, numItermax=10**9, log=True),
             )
             assert abs(ours.cost - log["cost"]) <= 1e-9 * abs(log["cost"])
@@ -196,15 +196,15 @@ def memory(n, whose):
     with open("/proc/self/clear_refs", "w") as peak:
         peak.write("5")  # from here on
     before = status("VmRSS")
-    if whose == "entropic":
-        entropic.optimal_transport(a, b, cost)
+    if whose == "isentropic":
+        isentropic.optimal_transport(a, b, cost)
     else:
         ot.emd(a, b, cost, numItermax=10**9)
     print(f"{whose}, n = {n}: {status('VmHWM') - before:.0f} MiB, the plan included, beside {cost.nbytes / 2**20:.0f} of costs")
 
 
 def main(what="1000", *more):
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     named = {"sinkhorn": sinkhorn, "line": line, "further": further, "shapes": shapes, "memory": memory}
     if what in named:
         named[what](*more)

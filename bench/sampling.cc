@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "entropic/entropic.h"
+#include "isentropic/isentropic.h"
 
 namespace {
 
-using entropic::MatrixView;
-using entropic::Step;
-namespace step = entropic::step;
+using isentropic::MatrixView;
+using isentropic::Step;
+namespace step = isentropic::step;
 
 constexpr std::size_t kCols = 131072;
 
@@ -38,7 +38,7 @@ std::vector<float> language_scores() {
 }
 
 // A benchmark of wrong draws is worthless: checks that drawn indices have mass, and often the most.
-void check(const entropic::Sampler& sampler, const std::vector<float>& x) {
+void check(const isentropic::Sampler& sampler, const std::vector<float>& x) {
   std::vector<float> p(kCols);
   std::vector<std::int64_t> drawn(64);
   const MatrixView<const float> in(x.data(), 1, kCols);
@@ -52,7 +52,7 @@ void check(const entropic::Sampler& sampler, const std::vector<float>& x) {
 }
 
 void add(const std::string& name, const std::vector<float>& x, const std::vector<Step>& steps) {
-  const entropic::Sampler sampler(steps, 1);
+  const isentropic::Sampler sampler(steps, 1);
   check(sampler, x);
   benchmark::RegisterBenchmark(name.c_str(), [&x, sampler](benchmark::State& state) {
     std::uint64_t position = 0;
@@ -65,11 +65,11 @@ void add(const std::string& name, const std::vector<float>& x, const std::vector
   });
 }
 
-void add_map(const std::string& name, const std::vector<float>& x, const entropic::Map& map) {
+void add_map(const std::string& name, const std::vector<float>& x, const isentropic::Map& map) {
   benchmark::RegisterBenchmark(name.c_str(), [&x, map](benchmark::State& state) {
     std::vector<float> p(kCols);
     for (auto _ : state) {
-      entropic::apply(map, MatrixView<const float>(x.data(), 1, kCols), MatrixView<float>(p.data(), 1, kCols));
+      isentropic::apply(map, MatrixView<const float>(x.data(), 1, kCols), MatrixView<float>(p.data(), 1, kCols));
       benchmark::DoNotOptimize(p.data());
     }
   });
@@ -78,13 +78,13 @@ void add_map(const std::string& name, const std::vector<float>& x, const entropi
 }  // namespace
 
 int main(int argc, char** argv) {
-  entropic::set_num_threads(1);
+  isentropic::set_num_threads(1);
   const std::pair<std::string, std::vector<float>> rows[] = {
       {"language", language_scores()}, {"normal2", normal_scores(2)}, {"normal6", normal_scores(6)}};
   for (const auto& row : rows) {
     const std::vector<float>& x = row.second;
     const auto name = [&row](const std::string& of) { return of + "/" + row.first; };
-    add_map(name("softmax"), x, entropic::Softmax{});
+    add_map(name("softmax"), x, isentropic::Softmax{});
     add(name("sample"), x, {});
     add(name("temperature,top_k50,top_p.95"), x, {step::Temperature{0.8}, step::TopK{50}, step::TopP{0.95}});
     add(name("top_k50"), x, {step::TopK{50}});
@@ -92,11 +92,11 @@ int main(int argc, char** argv) {
     add(name("min_p.05"), x, {step::MinP{0.05}});
     add(name("typical_p.9"), x, {step::TypicalP{0.9}});
     add(name("entropy3.4"), x, {step::Entropy{3.4}});
-    add_map(name("entropy_normalize3.4"), x, entropic::EntropyNormalize{.entropy = 3.4});
+    add_map(name("entropy_normalize3.4"), x, isentropic::EntropyNormalize{.entropy = 3.4});
     add(name("min_p.01,entropy2"), x, {step::MinP{0.01}, step::Entropy{2}});
     add(name("entropy_clip1-3"), x, {step::EntropyClip{1, 3}});
   }
   benchmark::Initialize(&argc, argv);
-  if (argc > 1) entropic::force_simd_target(argv[1]);
+  if (argc > 1) isentropic::force_simd_target(argv[1]);
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -23,38 +23,38 @@
 
 namespace {
 
-std::string_view name_of(const entropic::Map& map) { return description_of(map).name; }
+std::string_view name_of(const isentropic::Map& map) { return description_of(map).name; }
 
 // The parameters that differ from their defaults. The comparison shows them nowhere else.
-std::string chosen_parameters(const entropic::Map& map) {
+std::string chosen_parameters(const isentropic::Map& map) {
   std::string text;
-  const entropic::OperationInfo& info = entropic::family_info<entropic::Map>().operations[map.index()];
-  const std::vector<entropic::ParamValue> values = values_of(map);
+  const isentropic::OperationInfo& info = isentropic::family_info<isentropic::Map>().operations[map.index()];
+  const std::vector<isentropic::ParamValue> values = values_of(map);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::string value = entropic::to_text(values[i]);
-    if (value == entropic::to_text(info.params[i].initial)) continue;
+    const std::string value = isentropic::to_text(values[i]);
+    if (value == isentropic::to_text(info.params[i].initial)) continue;
     text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", info.params[i].name, value);
   }
   return text;
 }
 
-std::string values_json(const entropic::Map& map) {
+std::string values_json(const isentropic::Map& map) {
   std::string json = "{";
-  const entropic::OperationInfo& info = entropic::family_info<entropic::Map>().operations[map.index()];
-  const std::vector<entropic::ParamValue> values = values_of(map);
+  const isentropic::OperationInfo& info = isentropic::family_info<isentropic::Map>().operations[map.index()];
+  const std::vector<isentropic::ParamValue> values = values_of(map);
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (std::holds_alternative<std::monostate>(values[i])) continue;
-    const std::string value = entropic::to_text(values[i]);
+    const std::string value = isentropic::to_text(values[i]);
     const bool word = std::holds_alternative<std::string>(values[i]);
     json += fmt::format("{}\"{}\":{}", json.size() > 1 ? "," : "", info.params[i].name, word ? inert_json(value) : value);
   }
   return json + "}";
 }
 
-std::vector<entropic::Map> every_map() {
-  std::vector<entropic::Map> maps;
-  for (const entropic::OperationInfo& info : entropic::family_info<entropic::Map>().operations) {
-    maps.push_back(entropic::make<entropic::Map>(info, typical_values(info)));
+std::vector<isentropic::Map> every_map() {
+  std::vector<isentropic::Map> maps;
+  for (const isentropic::OperationInfo& info : isentropic::family_info<isentropic::Map>().operations) {
+    maps.push_back(isentropic::make<isentropic::Map>(info, typical_values(info)));
   }
   return maps;
 }
@@ -64,12 +64,12 @@ double entropy_of(const std::vector<double>& p) {
   double entropy = std::numeric_limits<double>::quiet_NaN();
   if (p.empty()) return 0;
   if (std::isnan(p[0]) || *std::max_element(p.begin(), p.end()) == 0) return entropy;  // half types round small ones to 0
-  entropic::measure(entropic::Entropy{.normalize = true}, entropic::MatrixView<const double>(p.data(), 1, p.size()),
-                    std::span<double>(&entropy, 1));
+  isentropic::measure(isentropic::Entropy{.normalize = true}, isentropic::MatrixView<const double>(p.data(), 1, p.size()),
+                      std::span<double>(&entropy, 1));
   return entropy;
 }
 
-Comparison::Column measured(const entropic::Map& map, std::vector<double> p) {
+Comparison::Column measured(const isentropic::Map& map, std::vector<double> p) {
   Comparison::Column column{std::string(name_of(map)), chosen_parameters(map), std::move(p), 0, 0, 0, 0};
   column.values = values_json(map);
   column.entropy = entropy_of(column.p);
@@ -84,20 +84,21 @@ Comparison::Column measured(const entropic::Map& map, std::vector<double> p) {
 
 }  // namespace
 
-std::vector<entropic::Map> maps_by_name(const std::string& names, std::optional<double> entropy) {
-  std::vector<entropic::Map> every = every_map();
-  const entropic::Map normalized = entropic::EntropyNormalize{.entropy = entropy};
-  const auto is_normalized = [&](const entropic::Map& map) { return map.index() == normalized.index(); };
+std::vector<isentropic::Map> maps_by_name(const std::string& names, std::optional<double> entropy) {
+  std::vector<isentropic::Map> every = every_map();
+  const isentropic::Map normalized = isentropic::EntropyNormalize{.entropy = entropy};
+  const auto is_normalized = [&](const isentropic::Map& map) { return map.index() == normalized.index(); };
   if (entropy) std::replace_if(every.begin(), every.end(), is_normalized, normalized);
   if (names.empty()) return every;
-  std::vector<entropic::Map> chosen;
+  std::vector<isentropic::Map> chosen;
   for (std::size_t begin = 0; begin <= names.size();) {
     const std::size_t end = std::min(names.find(',', begin), names.size());
     const std::string name = names.substr(begin, end - begin);
-    const auto found = std::find_if(every.begin(), every.end(), [&](const entropic::Map& map) { return name_of(map) == name; });
+    const auto found =
+        std::find_if(every.begin(), every.end(), [&](const isentropic::Map& map) { return name_of(map) == name; });
     if (found == every.end()) {
       std::vector<std::string_view> known;
-      for (const entropic::Map& map : every) known.push_back(name_of(map));
+      for (const isentropic::Map& map : every) known.push_back(name_of(map));
       bad_input("compare: --maps must be among {}, got '{}'", fmt::join(known, ", "), name);
     }
     chosen.push_back(*found);
@@ -107,7 +108,7 @@ std::vector<entropic::Map> maps_by_name(const std::string& names, std::optional<
   return chosen;
 }
 
-Comparison compare(const Table& table, std::string_view file, std::size_t row, const std::vector<entropic::Map>& maps) {
+Comparison compare(const Table& table, std::string_view file, std::size_t row, const std::vector<isentropic::Map>& maps) {
   if (table.rows == 0) bad_input("{}: there are no rows to compare", file);
   if (row >= table.rows) bad_input("{}: there is no row {}; the rows are 0 to {}", file, row, table.rows - 1);
   Comparison comparison;
@@ -133,14 +134,14 @@ std::vector<double> scores_of(const Table& table, std::size_t row) {
   return x;
 }
 
-std::vector<Comparison::Column> columns_of(const Table& table, std::size_t row, const std::vector<entropic::Map>& maps) {
+std::vector<Comparison::Column> columns_of(const Table& table, std::size_t row, const std::vector<isentropic::Map>& maps) {
   std::vector<Comparison::Column> columns;
   std::visit(
       [&]<class T>(const std::vector<T>& values) {
-        const entropic::MatrixView<const T> x(values.data() + row * table.cols, 1, table.cols);
+        const isentropic::MatrixView<const T> x(values.data() + row * table.cols, 1, table.cols);
         std::vector<T> p(table.cols);
-        for (const entropic::Map& map : maps) {
-          entropic::apply(map, x, entropic::MatrixView<T>(p.data(), 1, p.size()));
+        for (const isentropic::Map& map : maps) {
+          isentropic::apply(map, x, isentropic::MatrixView<T>(p.data(), 1, p.size()));
           std::vector<double> numbers(p.size());
           std::transform(p.begin(), p.end(), numbers.begin(), as_double<T>);
           columns.push_back(measured(map, std::move(numbers)));
@@ -185,7 +186,7 @@ class RowProgress {
 // Calls run(first, end) for pieces of [0, count) on several threads.
 template <class F>
 void in_parallel(std::size_t count, F&& run) {
-  tbb::task_arena(static_cast<int>(entropic::get_num_threads())).execute([&] {
+  tbb::task_arena(static_cast<int>(isentropic::get_num_threads())).execute([&] {
     tbb::parallel_for(tbb::blocked_range<std::size_t>(0, count),
                       [&](const tbb::blocked_range<std::size_t>& range) { run(range.begin(), range.end()); });
   });
@@ -193,10 +194,10 @@ void in_parallel(std::size_t count, F&& run) {
 
 // Stores what the page shows of one row. The thread that has the row calls it.
 template <class T>
-void summarise(const entropic::Map& map, const entropic::MatrixView<const T>& x, std::vector<T>& p, std::vector<T>& support,
+void summarise(const isentropic::Map& map, const isentropic::MatrixView<const T>& x, std::vector<T>& p, std::vector<T>& support,
                std::size_t row, std::size_t m, std::size_t maps, Overview& all) {
   const std::size_t n = x.cols, at = row * maps + m;
-  entropic::apply(map, x, entropic::MatrixView<T>(p.data(), 1, n));
+  isentropic::apply(map, x, isentropic::MatrixView<T>(p.data(), 1, n));
   T most = n == 0 ? T(0) : p[0];
   double sum = 0;
   std::size_t count = 0;  // zeros add nothing to an entropy, and sparse rows are nearly all zeros
@@ -210,8 +211,8 @@ void summarise(const entropic::Map& map, const entropic::MatrixView<const T>& x,
   const bool defined = !std::isnan(sum);
   double entropy = n == 0 ? 0 : std::numeric_limits<double>::quiet_NaN();
   if (defined && most > 0) {
-    entropic::measure(entropic::Entropy{.normalize = true}, entropic::MatrixView<const T>(support.data(), 1, count),
-                      std::span<double>(&entropy, 1));
+    isentropic::measure(isentropic::Entropy{.normalize = true}, isentropic::MatrixView<const T>(support.data(), 1, count),
+                        std::span<double>(&entropy, 1));
   }
   all.entropy[at] = entropy;
   if (row < all.first || row >= all.first + all.rows) return;
@@ -232,7 +233,7 @@ void summarise(const entropic::Map& map, const entropic::MatrixView<const T>& x,
 
 }  // namespace
 
-Overview overview(const Table& table, std::size_t row, const std::vector<entropic::Map>& maps, bool quiet) {
+Overview overview(const Table& table, std::size_t row, const std::vector<isentropic::Map>& maps, bool quiet) {
   Overview all;
   all.shown = shown_classes(scores_of(table, row)).size();
   const std::size_t bytes = sizeof_number(table) * (all.shown + maps.size() * (all.shown + 2)) + 4 * (all.shown + maps.size());
@@ -246,7 +247,7 @@ Overview overview(const Table& table, std::size_t row, const std::vector<entropi
   std::mutex line;
   std::visit(
       [&]<class T>(const std::vector<T>& values) {
-        if constexpr (!entropic::kIsHalf<T>) {
+        if constexpr (!isentropic::kIsHalf<T>) {
           Overview::Numbers<T>& numbers = all.numbers.emplace<Overview::Numbers<T>>();
           numbers.scores.resize(all.rows * all.shown);
           numbers.p.resize(all.rows * maps.size() * all.shown);
@@ -263,7 +264,7 @@ Overview overview(const Table& table, std::size_t row, const std::vector<entropi
                   numbers.scores[(r - all.first) * all.shown + k] = static_cast<T>(x[shown[k]]);
                 }
               }
-              const entropic::MatrixView<const T> x(values.data() + r * table.cols, 1, table.cols);
+              const isentropic::MatrixView<const T> x(values.data() + r * table.cols, 1, table.cols);
               for (std::size_t m = 0; m < maps.size(); ++m) summarise<T>(maps[m], x, p, support, r, m, maps.size(), all);
               ++done;
               if (const std::unique_lock lock(line, std::try_to_lock); lock) progress.update(done);
@@ -292,7 +293,7 @@ Overview overview(const Table& table, std::size_t row, const std::vector<entropi
   return all;
 }
 
-std::vector<Distances> row_distances(const Table& table, std::size_t row, const std::vector<entropic::Map>& maps) {
+std::vector<Distances> row_distances(const Table& table, std::size_t row, const std::vector<isentropic::Map>& maps) {
   constexpr std::size_t kMostRows = 40;
   constexpr double kMostWork = 1.5e8;  // about a second
   const std::size_t n = table.cols;
@@ -300,7 +301,7 @@ std::vector<Distances> row_distances(const Table& table, std::size_t row, const 
   const std::size_t count = std::min(table.rows, static_cast<std::size_t>(std::clamp<double>(affordable, 2, kMostRows)));
   const std::size_t first = std::min(row - std::min(row, count / 2), table.rows - count);
   std::vector<Distances> all;
-  for (const entropic::Map& map : maps) {
+  for (const isentropic::Map& map : maps) {
     std::vector<std::size_t> defined;
     std::vector<double> p;  // of those, one after the other
     for (std::size_t r = 0; r < count; ++r) {
@@ -329,9 +330,9 @@ std::vector<Distances> row_distances(const Table& table, std::size_t row, const 
             q_support[either] = q[i];
             either += other[i] + q[i] != 0;
           }
-          entropic::measure(entropic::JsDistance{.normalize = true},
-                            entropic::MatrixView<const double>(p_support.data(), 1, either), {q_support.data(), 1, either},
-                            std::span<double>(&js, 1));
+          isentropic::measure(isentropic::JsDistance{.normalize = true},
+                              isentropic::MatrixView<const double>(p_support.data(), 1, either), {q_support.data(), 1, either},
+                              std::span<double>(&js, 1));
           for (const std::size_t at : {defined[r] * count + defined[s], defined[s] * count + defined[r]}) {
             distances.js_distance[at] = js;
             distances.total_variation[at] = apart / 2;
@@ -402,13 +403,13 @@ void add_compare(CLI::App& app, Program& program) {
            "Leave the library out of the page: it is 0.7 MB smaller, and its maps cannot be changed");
   add_output_option(command, program.files, "File to write: .txt, .json, .html (default: standard output)");
   command.footer(
-      "Example: entropic compare scores.csv --row 3 --maps softmax,sparsemax\n"
-      "         entropic compare scores.csv -o report.html\n" +
+      "Example: isentropic compare scores.csv --row 3 --maps softmax,sparsemax\n"
+      "         isentropic compare scores.csv -o report.html\n" +
       std::string(kEverywhere));
   command.callback([options, &program] {
     program.action = [options, &files = program.files] {
       if (options->format.empty()) options->format = format_of(files.out);
-      const std::vector<entropic::Map> maps = maps_by_name(options->maps, options->entropy);
+      const std::vector<isentropic::Map> maps = maps_by_name(options->maps, options->entropy);
       const Table table = widened(read_table(files));
       const std::size_t row = row_of(table, files::input_name(files.in), options->row);
       Comparison comparison = compare(table, files::input_name(files.in), row, maps);

@@ -1,7 +1,7 @@
-// `entropic compare`: one row of scores under several maps side by side, and a summary of all rows.
+// `isentropic compare`: one row of scores under several maps side by side, and a summary of all rows.
 #pragma once
 
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 
 #include <cstdint>
 #include <optional>
@@ -71,13 +71,14 @@ struct Comparison {
 
 // The maps that `names` lists, separated by commas; all of them if it is empty. With an entropy, entropy_normalize has that
 // entropy and is included even if it is not listed. Throws BadInput.
-std::vector<entropic::Map> maps_by_name(const std::string& names, std::optional<double> entropy);
+std::vector<isentropic::Map> maps_by_name(const std::string& names, std::optional<double> entropy);
 
 // Throws BadInput if the table has no such row.
-Comparison compare(const files::Table& table, std::string_view file, std::size_t row, const std::vector<entropic::Map>& maps);
+Comparison compare(const files::Table& table, std::string_view file, std::size_t row, const std::vector<isentropic::Map>& maps);
 
 // The row's distributions.
-std::vector<Comparison::Column> columns_of(const files::Table& table, std::size_t row, const std::vector<entropic::Map>& maps);
+std::vector<Comparison::Column> columns_of(const files::Table& table, std::size_t row,
+                                           const std::vector<isentropic::Map>& maps);
 
 // The row's scores.
 std::vector<double> scores_of(const files::Table& table, std::size_t row);
@@ -89,10 +90,10 @@ std::vector<std::size_t> shown_classes(const std::vector<double>& x);
 double rest_of(const Comparison::Column& column, const std::vector<std::size_t>& shown);
 
 // The overview of all rows, calculated on several threads. The table is of float or double.
-Overview overview(const files::Table& table, std::size_t row, const std::vector<entropic::Map>& maps, bool quiet);
+Overview overview(const files::Table& table, std::size_t row, const std::vector<isentropic::Map>& maps, bool quiet);
 
 // The distances for each map, over at most 40 rows, fewer if rows are very long.
-std::vector<Distances> row_distances(const files::Table& table, std::size_t row, const std::vector<entropic::Map>& maps);
+std::vector<Distances> row_distances(const files::Table& table, std::size_t row, const std::vector<isentropic::Map>& maps);
 
 // The comparison as text, at most `width` columns wide unless a single map needs more. Bars are block characters or, without
 // utf8, #.

@@ -27,7 +27,7 @@ constexpr std::string_view kPage = R"html(<!doctype html>
 <meta http-equiv="Content-Security-Policy"
   content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'@EVAL@">
 <link rel="icon" href="data:,">
-<title>entropic compare</title>
+<title>isentropic compare</title>
 <style>
 :root {
   --page: #f6f5f1; --card: #ffffff; --ink: #1f2328; --soft: #5c636b; --line: #e3e1da; --track: #efeee9;
@@ -481,7 +481,7 @@ addEventListener("hashchange", () => {
 const short = data.file.slice(data.file.lastIndexOf("/") + 1);
 at("file").textContent = short;
 at("file").title = data.file;
-document.title = short + " - entropic compare";
+document.title = short + " - isentropic compare";
 for (const control of [at("slider"), at("number")]) {
   control.min = data.first;
   control.max = last;

@@ -1,4 +1,4 @@
-// entropic describe: several measures of each row in one pass, beside the columns of the file.
+// isentropic describe: several measures of each row in one pass, beside the columns of the file.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -13,8 +13,8 @@
 
 namespace {
 
-using entropic::Input;
-using entropic::Measure;
+using isentropic::Input;
+using isentropic::Measure;
 
 // A statistic that is no measure of the registry, calculated from the probabilities, which may have any sum.
 struct Statistic {
@@ -64,8 +64,8 @@ struct Column {
 
 std::string known_names() {
   std::string names = "effective_support";
-  for (const entropic::OperationInfo& info : entropic::family_info<Measure>().operations) {
-    const bool required = std::ranges::any_of(info.params, [](const entropic::ParamInfo& param) { return param.required; });
+  for (const isentropic::OperationInfo& info : isentropic::family_info<Measure>().operations) {
+    const bool required = std::ranges::any_of(info.params, [](const isentropic::ParamInfo& param) { return param.required; });
     names += fmt::format(", {}{}", info.name, required ? "=ALPHA" : "");
   }
   for (const Statistic& one : kStatistics) names += fmt::format(", {}", one.name);
@@ -75,13 +75,13 @@ std::string known_names() {
 Measure measure_of(const std::string& item, const std::string& name, const Options& options) {
   // The number of equal probabilities with the same entropy: the perplexity, in any base.
   const std::string of = name == "effective_support" ? "perplexity" : name;
-  const entropic::OperationInfo* const info = find_operation(entropic::family_info<Measure>(), of);
+  const isentropic::OperationInfo* const info = find_operation(isentropic::family_info<Measure>(), of);
   if (info == nullptr) bad_input("describe: --measures must be among {}, got '{}'", known_names(), name);
   Arguments arguments(*info);
-  const bool takes_value = std::ranges::any_of(info->params, [](const entropic::ParamInfo& param) { return param.required; });
+  const bool takes_value = std::ranges::any_of(info->params, [](const isentropic::ParamInfo& param) { return param.required; });
   if (!takes_value && item.size() != name.size()) bad_input("describe: --measures: {} takes no value", name);
   for (std::size_t i = 0; i < info->params.size(); ++i) {
-    const entropic::ParamInfo& param = info->params[i];
+    const isentropic::ParamInfo& param = info->params[i];
     if (param.name == "input") arguments.values[i] = options.input;
     if (param.name == "normalize") arguments.values[i] = options.normalize;
     if (!param.required) continue;
@@ -113,7 +113,7 @@ std::vector<Column> columns_of(const Options& options) {
 // The rows as probabilities. The entropy checks them and refuses a row that is no distribution.
 std::vector<double> probabilities(const Options& options, const Table& table) {
   std::vector<double> p = as_doubles(table);
-  const entropic::MatrixView<double> rows = view(p, table.rows, table.cols);
+  const isentropic::MatrixView<double> rows = view(p, table.rows, table.cols);
   if (options.input == "probs") {
     for (std::size_t r = 0; options.normalize && r < table.rows; ++r) {
       double* const row = p.data() + r * table.cols;
@@ -124,7 +124,7 @@ std::vector<double> probabilities(const Options& options, const Table& table) {
   } else if (options.input == "log_probs" && !options.normalize) {
     for (double& one : p) one = std::exp(one);
   } else {
-    entropic::apply(entropic::Map(entropic::Softmax{}), entropic::MatrixView<const double>(rows), rows);
+    isentropic::apply(isentropic::Map(isentropic::Softmax{}), isentropic::MatrixView<const double>(rows), rows);
   }
   return p;
 }
@@ -137,7 +137,7 @@ Table described(const Options& options, const std::vector<Column>& columns, Tabl
   const auto measured = [&](const Measure& op) {
     std::visit(
         [&]<class T>(const std::vector<T>& values) {
-          entropic::measure(op, entropic::MatrixView<const T>(values.data(), n, table.cols), std::span<double>(value));
+          isentropic::measure(op, isentropic::MatrixView<const T>(values.data(), n, table.cols), std::span<double>(value));
         },
         table.values);
   };
@@ -193,8 +193,8 @@ void add_describe(CLI::App& app, Program& program) {
   add_output_option(command, program.files);
   command.footer(fmt::format(
       "margin is the difference of the two largest probabilities, effective_support is e^entropy.\n"
-      "Example: entropic describe reply.json --format-in logprobs\n"
-      "Example: entropic describe scores.csv --input scores --measures entropy,margin,renyi_entropy=2 --keep id\n{}",
+      "Example: isentropic describe reply.json --format-in logprobs\n"
+      "Example: isentropic describe scores.csv --input scores --measures entropy,margin,renyi_entropy=2 --keep id\n{}",
       kEverywhere));
   command.callback([options, &program] {
     program.action = [options, &files = program.files] {

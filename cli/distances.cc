@@ -25,7 +25,7 @@ struct Pair {
   std::string second, weights, second_weights, support;
 };
 
-entropic::MatrixView<const double> as_row(Numbers& weights) {
+isentropic::MatrixView<const double> as_row(Numbers& weights) {
   return {weights.values().data(), weights.values().empty() ? 0u : 1u, weights.values().size()};
 }
 
@@ -54,7 +54,7 @@ Table of_rows(const Files& files, Numbers& first, Numbers& second, const auto& c
   std::vector<double> distance(rows);
   try {
     calculate(first.rows(), second.rows(), std::span<double>(distance));
-  } catch (const entropic::RowError& error) {
+  } catch (const isentropic::RowError& error) {
     if (error.argument() == "p") first.origin.refuse(error, error.row());
     if (error.argument() == "q") second.origin.refuse(error, one_for_all ? 0 : error.row());
     throw;
@@ -67,19 +67,19 @@ Table of_rows(const Files& files, Numbers& first, Numbers& second, const auto& c
   return table;
 }
 
-Table of_samples(const entropic::Wasserstein1d& op, const Pair& pair, const Files& files) {
-  constexpr std::string_view kName = entropic::Wasserstein1d::kDescription.name;
+Table of_samples(const isentropic::Wasserstein1d& op, const Pair& pair, const Files& files) {
+  constexpr std::string_view kName = isentropic::Wasserstein1d::kDescription.name;
   Numbers u = doubles(files, files.in), v = doubles(files, pair.second, Holds::same, u.table.width);
   lay_down(u.table);
   lay_down(v.table);
   Numbers a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
-  return of_rows<entropic::Wasserstein1d>(files, u, v, [&](auto x, auto y, auto distance) {
+  return of_rows<isentropic::Wasserstein1d>(files, u, v, [&](auto x, auto y, auto distance) {
     naming_files({{"u", &u}, {"v", &v}, {"u_weights", &a}, {"v_weights", &b}},
-                 [&] { entropic::wasserstein_1d<double>(op, x, y, as_row(a), as_row(b), distance); });
+                 [&] { isentropic::wasserstein_1d<double>(op, x, y, as_row(a), as_row(b), distance); });
   });
 }
 
-Table of_histograms(const entropic::WassersteinHistogram& op, const Pair& pair, const Files& files) {
+Table of_histograms(const isentropic::WassersteinHistogram& op, const Pair& pair, const Files& files) {
   Numbers p = doubles(files, files.in), q = doubles(files, pair.second, Holds::same, p.table.width);
   if (p.table.cols != q.table.cols) {
     bad_input("wasserstein_histogram: {} has {} columns and {} has {}", files::input_name(files.in), p.table.cols,
@@ -91,19 +91,19 @@ Table of_histograms(const entropic::WassersteinHistogram& op, const Pair& pair, 
     support.values().resize(p.table.cols);
     std::iota(support.values().begin(), support.values().end(), 0.0);
   }
-  entropic::WassersteinHistogram tolerant = op;
+  isentropic::WassersteinHistogram tolerant = op;
   if (!op.sum_tolerance) tolerant.sum_tolerance = std::max(p.tolerance, q.tolerance);
-  return of_rows<entropic::WassersteinHistogram>(files, p, q, [&](auto x, auto y, auto distance) {
+  return of_rows<isentropic::WassersteinHistogram>(files, p, q, [&](auto x, auto y, auto distance) {
     naming_files({{"support", &support}},
-                 [&] { entropic::wasserstein_histogram<double>(tolerant, x, y, support.values(), distance); });
+                 [&] { isentropic::wasserstein_histogram<double>(tolerant, x, y, support.values(), distance); });
   });
 }
 
-double distance_of(const entropic::Wasserstein& op, auto... arguments) {
-  return entropic::wasserstein<double>(op, arguments...);
+double distance_of(const isentropic::Wasserstein& op, auto... arguments) {
+  return isentropic::wasserstein<double>(op, arguments...);
 }
-double distance_of(const entropic::SinkhornDivergence& op, auto... arguments) {
-  return entropic::sinkhorn_divergence<double>(op, arguments...);
+double distance_of(const isentropic::SinkhornDivergence& op, auto... arguments) {
+  return isentropic::sinkhorn_divergence<double>(op, arguments...);
 }
 
 template <class Op>
@@ -127,7 +127,7 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
                   std::string_view holds, const std::array<std::string, 2>& weights, bool support, std::string_view second,
                   std::string_view rows, std::string_view example) {
   const auto arguments =
-      std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), Op::kDescription.name));
+      std::make_shared<Arguments>(*find_operation(isentropic::family_info<isentropic::Transport>(), Op::kDescription.name));
   const auto pair = std::make_shared<Pair>();
   CLI::App& command = add_command(app, program, arguments, holds, rows, example);
   add_path(command, std::string(second), pair->second, "standard input", "The file that FILE is compared with")
@@ -147,7 +147,7 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
         ->option_text("FILE");
   }
   command.callback([arguments, pair, evaluate, &program] {
-    program.action = [op = std::get<Op>(made<entropic::Transport>(*arguments)), pair, evaluate, &files = program.files] {
+    program.action = [op = std::get<Op>(made<isentropic::Transport>(*arguments)), pair, evaluate, &files = program.files] {
       write_table(files, evaluate(op, *pair, files));
     };
   });
@@ -160,8 +160,8 @@ struct Slices {
 };
 
 void add_sliced(CLI::App& app, Program& program) {
-  static constexpr std::string_view kName = entropic::SlicedWasserstein::kDescription.name;
-  const auto arguments = std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), kName));
+  static constexpr std::string_view kName = isentropic::SlicedWasserstein::kDescription.name;
+  const auto arguments = std::make_shared<Arguments>(*find_operation(isentropic::family_info<isentropic::Transport>(), kName));
   const auto options = std::make_shared<Slices>();
   CLI::App& command = add_command(app, program, arguments, "Points",
                                   "Each row is a point. The output is one row: distance, error.\n"
@@ -184,7 +184,7 @@ void add_sliced(CLI::App& app, Program& program) {
       ->excludes(seed);
   command.callback([arguments, options, &program] {
     if (options->projections < 1) bad_input("{}: --projections must be above 0, got {}", kName, options->projections);
-    program.action = [op = std::get<entropic::SlicedWasserstein>(made<entropic::Transport>(*arguments)), options,
+    program.action = [op = std::get<isentropic::SlicedWasserstein>(made<isentropic::Transport>(*arguments)), options,
                       &files = program.files] {
       Numbers x = doubles(files, files.in), y = doubles(files, options->second, Holds::same, x.table.width);
       check_order(files, x.table, options->second, y.table);
@@ -194,13 +194,13 @@ void add_sliced(CLI::App& app, Program& program) {
         Table& drawn = directions.table;
         drawn.rows = static_cast<std::size_t>(options->projections), drawn.cols = x.table.cols;
         directions.values().resize(drawn.rows * drawn.cols);
-        entropic::random_directions({directions.values().data(), drawn.rows, drawn.cols}, options->seed);
+        isentropic::random_directions({directions.values().data(), drawn.rows, drawn.cols}, options->seed);
       } else {
         directions = doubles(files, options->directions);
       }
-      entropic::SlicedWassersteinResult r;
+      isentropic::SlicedWassersteinResult r;
       naming_files({{"x", &x}, {"y", &y}, {"a", &a}, {"b", &b}, {"directions", &directions}}, [&] {
-        r = entropic::sliced_wasserstein<double>(op, x.rows(), y.rows(), a.values(), b.values(), directions.rows());
+        r = isentropic::sliced_wasserstein<double>(op, x.rows(), y.rows(), a.values(), b.values(), directions.rows());
       });
       Table table;
       table.rows = 1;
@@ -216,18 +216,18 @@ void add_sliced(CLI::App& app, Program& program) {
 }  // namespace
 
 void add_distances(CLI::App& app, Program& program) {
-  add_distance<entropic::Wasserstein1d>(app, program, of_samples, "Samples", {"--u_weights", "--v_weights"}, false, "V",
-                                        "Each row is a sample; a file with one column counts as one row.\n"
-                                        "A V with one row is compared with every row of FILE, otherwise row by row.\n"
-                                        "Weights hold for all rows.\n",
-                                        "before.csv after.csv --order 2");
-  add_distance<entropic::WassersteinHistogram>(app, program, of_histograms, "Distributions", {}, true, "Q",
-                                               "A Q with one row is compared with every row of FILE, otherwise row by row.\n",
-                                               "p.csv q.csv --support ages.csv");
-  add_distance<entropic::Wasserstein>(app, program, of_points<entropic::Wasserstein>, "Points", {"--a", "--b"}, false, "Y",
-                                      "Each row is a point; the output is one number.\n", "x.csv y.csv --order 2");
+  add_distance<isentropic::Wasserstein1d>(app, program, of_samples, "Samples", {"--u_weights", "--v_weights"}, false, "V",
+                                          "Each row is a sample; a file with one column counts as one row.\n"
+                                          "A V with one row is compared with every row of FILE, otherwise row by row.\n"
+                                          "Weights hold for all rows.\n",
+                                          "before.csv after.csv --order 2");
+  add_distance<isentropic::WassersteinHistogram>(app, program, of_histograms, "Distributions", {}, true, "Q",
+                                                 "A Q with one row is compared with every row of FILE, otherwise row by row.\n",
+                                                 "p.csv q.csv --support ages.csv");
+  add_distance<isentropic::Wasserstein>(app, program, of_points<isentropic::Wasserstein>, "Points", {"--a", "--b"}, false, "Y",
+                                        "Each row is a point; the output is one number.\n", "x.csv y.csv --order 2");
   add_sliced(app, program);
-  add_distance<entropic::SinkhornDivergence>(app, program, of_points<entropic::SinkhornDivergence>, "Points", {"--a", "--b"},
-                                             false, "Y", "Each row is a point; the output is one number.\n",
-                                             "x.csv y.csv --epsilon 0.1");
+  add_distance<isentropic::SinkhornDivergence>(app, program, of_points<isentropic::SinkhornDivergence>, "Points",
+                                               {"--a", "--b"}, false, "Y", "Each row is a point; the output is one number.\n",
+                                               "x.csv y.csv --epsilon 0.1");
 }

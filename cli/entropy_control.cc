@@ -5,17 +5,17 @@
 namespace {
 
 // gamma, the entropy reached and the status. The result has a header even if the scores have none.
-Table evaluated(const entropic::GammaForEntropy& options, Table table) {
+Table evaluated(const isentropic::GammaForEntropy& options, Table table) {
   std::vector<double> gamma(table.rows), entropy(table.rows), columns;
-  std::vector<entropic::GammaStatus> status(table.rows);
+  std::vector<isentropic::GammaStatus> status(table.rows);
   visit_wide(table, [&]<class T>(std::vector<T>& values) {
-    const entropic::MatrixView<const T> x = view(values, table.rows, table.cols);
-    entropic::gamma_for_entropy(options, x, gamma, entropy, status);
+    const isentropic::MatrixView<const T> x = view(values, table.rows, table.cols);
+    isentropic::gamma_for_entropy(options, x, gamma, entropy, status);
   });
   for (std::size_t r = 0; r < table.rows; ++r) {
     columns.push_back(gamma[r]);
     columns.push_back(entropy[r]);
-    table.notes.emplace_back(entropic::kGammaStatusNames[static_cast<std::size_t>(status[r])]);
+    table.notes.emplace_back(isentropic::kGammaStatusNames[static_cast<std::size_t>(status[r])]);
   }
   table.values = std::move(columns);
   table.cols = table.shape.back() = 2;
@@ -25,10 +25,10 @@ Table evaluated(const entropic::GammaForEntropy& options, Table table) {
   return table;
 }
 
-Table evaluated(const entropic::PowerTransform& options, Table table) {
+Table evaluated(const isentropic::PowerTransform& options, Table table) {
   visit_wide(table, [&](auto& values) {
     const auto p = view(values, table.rows, table.cols);
-    entropic::power_transform(options, p, p);
+    isentropic::power_transform(options, p, p);
   });
   return table;
 }
@@ -37,16 +37,16 @@ Table evaluated(const entropic::PowerTransform& options, Table table) {
 
 void add_entropy_control(CLI::App& app, Program& program) {
   const auto add = [&]<class Op>(std::type_identity<Op>, const Footnotes& footnotes) {
-    const entropic::FamilyInfo& family = entropic::family_info<entropic::EntropyControl>();
+    const isentropic::FamilyInfo& family = isentropic::family_info<isentropic::EntropyControl>();
     const auto evaluate = [](const Arguments& arguments) -> Evaluation {
-      return {[op = std::get<Op>(made<entropic::EntropyControl>(arguments))](Table table) {
+      return {[op = std::get<Op>(made<isentropic::EntropyControl>(arguments))](Table table) {
         return evaluated(op, std::move(table));
       }};
     };
     add_operation(app, program, *find_operation(family, Op::kDescription.name), evaluate, footnotes);
   };
-  add(std::type_identity<entropic::GammaForEntropy>{},
+  add(std::type_identity<isentropic::GammaForEntropy>{},
       {.output = "result.csv",
        .remark = "The output has gamma, the entropy reached and a status.\nAn .npy leaves the status out.\n"});
-  add(std::type_identity<entropic::PowerTransform>{}, {.input = "probabilities", .holds = "Probabilities"});
+  add(std::type_identity<isentropic::PowerTransform>{}, {.input = "probabilities", .holds = "Probabilities"});
 }

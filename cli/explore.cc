@@ -1,4 +1,4 @@
-// entropic explore: the explorer with the rows of a file. It is a page that calculates with the library itself.
+// isentropic explore: the explorer with the rows of a file. It is a page that calculates with the library itself.
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -26,21 +26,21 @@ void explore(const Serving& serving, const Files& files) {
   std::optional<std::string> page = explorer_page();
   if (!page) {
     throw std::runtime_error(
-        "explore: this program has no page to show, share/entropic/explorer.html. In the sources, scripts/wasm makes it as "
-        "build/wasm/explorer.html; ENTROPIC_EXPLORER=FILE names it");
+        "explore: this program has no page to show, share/isentropic/explorer.html. In the sources, scripts/wasm makes it as "
+        "build/wasm/explorer.html; ISENTROPIC_EXPLORER=FILE names it");
   }
   if (!files.in.empty()) {
     std::size_t kept = 0;
     page = page_with_rows(std::move(*page), table, kept);
     if (kept < table.rows && !files.quiet) {
-      fmt::print(stderr, "entropic: the page has the first {} of {} rows; --rows A:B chooses others\n", kept, table.rows);
+      fmt::print(stderr, "isentropic: the page has the first {} of {} rows; --rows A:B chooses others\n", kept, table.rows);
     }
   }
   if (!files.out.empty()) return files::write_output(files.out, *page);
   serve(*page, static_cast<std::uint16_t>(serving.port), [&](std::uint16_t port) {
     const std::string address = fmt::format("http://127.0.0.1:{}/", port);
     files::write_output("", address + "\n");
-    if (!files.quiet) fmt::print(stderr, "entropic: Ctrl-C stops the server\n");
+    if (!files.quiet) fmt::print(stderr, "isentropic: Ctrl-C stops the server\n");
     if (!serving.no_browser && files::sys::is_terminal(files::sys::standard_output)) files::sys::open_in_browser(address);
   });
 }
@@ -65,8 +65,8 @@ void add_explore(CLI::App& app, Program& program) {
       "Only this machine can read the page, and the page loads nothing from elsewhere.\n"
       "Its address is printed and, if standard output is a terminal, opened in a browser.\n"
       "Ctrl-C stops the server.\n"
-      "Example: entropic explore scores.csv\n"
-      "         entropic explore scores.csv -o page.html\n" +
+      "Example: isentropic explore scores.csv\n"
+      "         isentropic explore scores.csv -o page.html\n" +
       std::string(kEverywhere));
   command.callback([serving, &program] { program.action = [serving, &files = program.files] { explore(*serving, files); }; });
 }

@@ -1,20 +1,20 @@
 // The names of the commands and their groups.
 #pragma once
 
-#include <entropic/operation.h>
+#include <isentropic/operation.h>
 
 #include <string>
 #include <string_view>
 
 // The group of commands of a family: its title.
 inline std::string group_of(std::string_view family) {
-  for (const entropic::FamilyInfo& one : entropic::families()) {
+  for (const isentropic::FamilyInfo& one : isentropic::families()) {
     if (one.name == family) return std::string(one.title);
   }
   return "";
 }
 
-inline bool is_command(const entropic::OperationInfo& info) {
+inline bool is_command(const isentropic::OperationInfo& info) {
   for (const std::string_view family : {"step", "attention"}) {
     if (info.family == family) return false;
   }
@@ -26,7 +26,7 @@ inline bool is_command(const entropic::OperationInfo& info) {
 }
 
 // The command of an operation: the operation's name, or a shorter one with the full name as an alias.
-inline std::string command_name(const entropic::OperationInfo& info) {
+inline std::string command_name(const isentropic::OperationInfo& info) {
   if (info.name == "gamma_for_entropy") return "gamma";
   if (info.name == "optimal_transport") return "transport";
   if (info.name == "sinkhorn") return "transport --epsilon";

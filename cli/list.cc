@@ -9,11 +9,11 @@
 
 namespace {
 
-using entropic::FamilyInfo;
-using entropic::OperationInfo;
-using entropic::ParamInfo;
+using isentropic::FamilyInfo;
+using isentropic::OperationInfo;
+using isentropic::ParamInfo;
 
-std::string laws_text(const entropic::Laws& held) {
+std::string laws_text(const isentropic::Laws& held) {
   std::string laws;
   const auto add = [&](bool holds, std::string_view law) {
     if (holds) laws += fmt::format("{}{}", laws.empty() ? "" : "; ", law);
@@ -38,7 +38,7 @@ std::string list_text() {
   const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
     fmt::format_to(std::back_inserter(text), line, std::forward<Args>(args)...);
   };
-  for (const FamilyInfo& family : entropic::families()) {
+  for (const FamilyInfo& family : isentropic::families()) {
     add("{}: {}\n", family.title, family.meaning);
     for (const OperationInfo& info : family.operations) {
       add("\n  {}\n", command_name(info));
@@ -51,7 +51,7 @@ std::string list_text() {
     }
     add("\n");
   }
-  add("entropic NAME --help shows how to run one.\n");
+  add("isentropic NAME --help shows how to run one.\n");
   return text;
 }
 
@@ -59,7 +59,7 @@ std::string list_text() {
 std::string list_markdown() {
   std::string text =
       "# Operations\n\n"
-      "Every operation with its definition, as `entropic list --markdown` prints it from the library's own descriptions.\n"
+      "Every operation with its definition, as `isentropic list --markdown` prints it from the library's own descriptions.\n"
       "The symbols are:\n\n"
       "- x: scores; T: the temperature that divides them; p and q: probabilities; H: the entropy; y: other results\n"
       "- g: the gradient in the result of a map, from which the line \"Gradient\" computes the gradient in the scores\n"
@@ -73,14 +73,14 @@ std::string list_markdown() {
   const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
     fmt::format_to(std::back_inserter(text), line, std::forward<Args>(args)...);
   };
-  for (const FamilyInfo& family : entropic::families()) {
+  for (const FamilyInfo& family : isentropic::families()) {
     add("\n## {}: {}\n", family.title, family.meaning);
     for (const OperationInfo& info : family.operations) {
       add("\n### `{}`\n\n{}\n\n", info.name, info.summary);
       if (!is_command(info)) {
         add("- In C++ and Python\n");
       } else if (command_name(info) != info.name) {
-        add("- Command: `entropic {}`\n", command_name(info));
+        add("- Command: `isentropic {}`\n", command_name(info));
       }
       add("- Formula: `{}`\n", info.formula);
       add("- Gradient: `{}`\n", info.gradient);
@@ -101,7 +101,7 @@ void add_list(CLI::App& app, Program& program) {
   CLI::App& command = *app.add_subcommand("list", "Every operation with its parameters.");
   const auto markdown = std::make_shared<bool>(false);
   add_flag(command, "--markdown", *markdown, "As docs/operations.md has it");
-  command.footer("Example: entropic list");
+  command.footer("Example: isentropic list");
   command.callback([markdown, &program] {
     program.action = [markdown] { files::write_output("", *markdown ? list_markdown() : folded(list_text())); };
   });

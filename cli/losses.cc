@@ -16,8 +16,8 @@
 
 namespace {
 
-using entropic::MatrixView;
-using entropic::TargetKind;
+using isentropic::MatrixView;
+using isentropic::TargetKind;
 
 // The targets of the rows.
 struct Targets {
@@ -86,7 +86,7 @@ TargetKind kind_of(std::string_view loss) {
   const auto look = [&]<class... One>(std::type_identity<std::variant<One...>>) {
     ((One::kDescription.name == loss ? static_cast<void>(kind = One::kTarget) : void()), ...);
   };
-  look(std::type_identity<entropic::Loss>());
+  look(std::type_identity<isentropic::Loss>());
   return kind;
 }
 
@@ -96,10 +96,10 @@ struct Losses {
   std::shared_ptr<Targets> targets;
   const Files& files;
 
-  Table evaluated(const entropic::Loss& op, std::string_view name, Table scores) const;
+  Table evaluated(const isentropic::Loss& op, std::string_view name, Table scores) const;
 };
 
-Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table scores) const {
+Table Losses::evaluated(const isentropic::Loss& op, std::string_view name, Table scores) const {
   const TargetKind kind = kind_of(name);
   const bool given = !targets->file.path.empty();
   if (!given && !may_be_classes(kind)) {
@@ -129,14 +129,14 @@ Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table s
     std::vector<double> value(x.rows);
     try {
       if (of_classes) {
-        entropic::loss(op, x, classes, value, {}, {}, {}, targets->ignored);
+        isentropic::loss(op, x, classes, value, {}, {}, {}, targets->ignored);
       } else {
         const double* const rows = targets->numbers.data() + first_row * x.cols;
         std::vector<T> converted(x.rows * x.cols);
         std::transform(rows, rows + converted.size(), converted.begin(), [](double q) { return static_cast<T>(q); });
-        entropic::loss(op, x, MatrixView<const T>(converted.data(), x.rows, x.cols), std::span<double>(value));
+        isentropic::loss(op, x, MatrixView<const T>(converted.data(), x.rows, x.cols), std::span<double>(value));
       }
-    } catch (const entropic::RowError& error) {
+    } catch (const isentropic::RowError& error) {
       if (!error.argument().starts_with("target")) throw;
       if (!given) labels.refuse(error, error.row(), true);
       targeted.refuse(error, first_row + error.row());
@@ -176,24 +176,24 @@ void check_report(std::string_view command, const std::string& report, const Fil
   }
 }
 
-Reliability reliability_of(std::string title, const entropic::ExpectedCalibrationError& op, MatrixView<const double> p,
+Reliability reliability_of(std::string title, const isentropic::ExpectedCalibrationError& op, MatrixView<const double> p,
                            const std::vector<std::int64_t>& classes) {
-  return {std::move(title), entropic::expected_calibration_error<double>(op, p, classes),
-          entropic::reliability_bins<double>(op, p, classes)};
+  return {std::move(title), isentropic::expected_calibration_error<double>(op, p, classes),
+          isentropic::reliability_bins<double>(op, p, classes)};
 }
 
 // The reliability diagrams of softmax and of the fitted map.
 template <class T>
-std::vector<Reliability> before_and_after(const entropic::Map& fitted, const std::string& title, MatrixView<const T> x,
+std::vector<Reliability> before_and_after(const isentropic::Map& fitted, const std::string& title, MatrixView<const T> x,
                                           const std::vector<std::int64_t>& classes) {
   const std::vector<double> scores(x.data, x.data + x.rows * x.cols);
   std::vector<double> p(scores.size());
   std::vector<Reliability> diagrams;
-  const auto add = [&](const entropic::Map& map, const std::string& name) {
-    entropic::apply(map, MatrixView<const double>(scores.data(), x.rows, x.cols), view(p, x.rows, x.cols));
+  const auto add = [&](const isentropic::Map& map, const std::string& name) {
+    isentropic::apply(map, MatrixView<const double>(scores.data(), x.rows, x.cols), view(p, x.rows, x.cols));
     diagrams.push_back(reliability_of(name, {}, {p.data(), x.rows, x.cols}, classes));
   };
-  add(entropic::Softmax{}, "softmax");
+  add(isentropic::Softmax{}, "softmax");
   add(fitted, title);
   return diagrams;
 }
@@ -221,12 +221,12 @@ Table of_all(Targets& targets, const Files& files, std::string_view name, std::s
   try {
     std::visit(
         [&]<class T>(std::vector<T>& values) {
-          if constexpr (!entropic::kIsHalf<T>) {
+          if constexpr (!isentropic::kIsHalf<T>) {
             value = evaluate(MatrixView<const T>(values.data(), rows.rows, rows.cols), classes);
           }
         },
         rows.values);
-  } catch (const entropic::RowError& error) {
+  } catch (const isentropic::RowError& error) {
     const bool of_label = error.argument().starts_with("label");
     if (!of_label || targets.file.path.empty()) Origin(rows, files.in).refuse(error, error.row(), of_label);
     Origin(targets.file.all(), targets.file.path).refuse(error, rows.first_row + error.row());
@@ -238,7 +238,7 @@ Table of_all(Targets& targets, const Files& files, std::string_view name, std::s
 // command takes no labels.
 template <class Evaluate>
 void add_fit(CLI::App& app, Program& program, const std::string& name, const std::string& result, const std::string& meaning,
-             std::function<entropic::Map(double)> fitted, Evaluate evaluate) {
+             std::function<isentropic::Map(double)> fitted, Evaluate evaluate) {
   const bool labelled = static_cast<bool>(fitted);
   const auto report = std::make_shared<std::string>();
   CLI::App& command = *app.add_subcommand(name, meaning);
@@ -252,7 +252,7 @@ void add_fit(CLI::App& app, Program& program, const std::string& name, const std
   }
   add_output_option(command, program.files);
   command.footer(
-      fmt::format("Example: entropic {} {}\n{}", name, labelled ? "labelled_scores.csv" : "scores.csv", kEverywhere));
+      fmt::format("Example: isentropic {} {}\n{}", name, labelled ? "labelled_scores.csv" : "scores.csv", kEverywhere));
   command.callback([=, &program] {
     program.action = [=, &files = program.files] {
       check_report(name, *report, files, *targets);
@@ -275,11 +275,11 @@ void add_fit(CLI::App& app, Program& program, const std::string& name, const std
 }  // namespace
 
 void add_losses(CLI::App& app, Program& program) {
-  for (const entropic::OperationInfo& info : entropic::family_info<entropic::Loss>().operations) {
+  for (const isentropic::OperationInfo& info : isentropic::family_info<isentropic::Loss>().operations) {
     const auto targets = std::make_shared<Targets>();
     const auto evaluate = [targets, &program](const Arguments& arguments) -> Evaluation {
       const Losses losses = {targets, program.files};
-      return {[losses, op = made<entropic::Loss>(arguments), name = arguments.info.name](Table scores) {
+      return {[losses, op = made<isentropic::Loss>(arguments), name = arguments.info.name](Table scores) {
                 return losses.evaluated(op, name, std::move(scores));
               },
               [losses](std::size_t rows) { losses.targets->file.check_end(losses.files, rows); }};
@@ -313,9 +313,9 @@ void add_calibration(CLI::App& app, Program& program) {
   using Classes = const std::vector<std::int64_t>&;
   add_fit(
       app, program, "fit_temperature", "temperature", "The temperature at which softmax of the scores fits the labels best.",
-      [](double temperature) { return entropic::Softmax{.temperature = temperature}; },
+      [](double temperature) { return isentropic::Softmax{.temperature = temperature}; },
       [&files = program.files](auto x, Classes labels) {
-        const entropic::FittedTemperature fitted = entropic::fit_temperature(x, labels);
+        const isentropic::FittedTemperature fitted = isentropic::fit_temperature(x, labels);
         if (fitted.clamped) {
           note(files,
                fmt::format("fit_temperature: T = {} is an end of the allowed range, and the loss still falls beyond it: {}",
@@ -327,17 +327,17 @@ void add_calibration(CLI::App& app, Program& program) {
       });
   add_fit(
       app, program, "fit_target_entropy", "entropy", "The entropy, in nats, at which entropy_normalize fits the labels best.",
-      [](double entropy) { return entropic::EntropyNormalize{.entropy = entropy}; },
-      [](auto x, Classes labels) { return entropic::fit_target_entropy(x, labels); });
+      [](double entropy) { return isentropic::EntropyNormalize{.entropy = entropy}; },
+      [](auto x, Classes labels) { return isentropic::fit_target_entropy(x, labels); });
   add_fit(app, program, "match_entropy", "entropy", "The mean entropy of softmax of the scores, in nats.", {},
-          [](auto x, Classes) { return entropic::match_entropy(x); });
+          [](auto x, Classes) { return isentropic::match_entropy(x); });
 
-  const entropic::OperationInfo& info =
-      *find_operation(entropic::family_info<entropic::Calibration>(), "expected_calibration_error");
+  const isentropic::OperationInfo& info =
+      *find_operation(isentropic::family_info<isentropic::Calibration>(), "expected_calibration_error");
   const auto targets = std::make_shared<Targets>();
   const auto report = std::make_shared<std::string>();
   const auto evaluate = [targets, report, &program](const Arguments& arguments) -> Evaluation {
-    const auto asked = std::get<entropic::ExpectedCalibrationError>(made<entropic::Calibration>(arguments));
+    const auto asked = std::get<isentropic::ExpectedCalibrationError>(made<isentropic::Calibration>(arguments));
     check_report(arguments.info.name, *report, program.files, *targets);
     return {[targets, asked, report, &files = program.files, name = arguments.info.name](Table p) {
       auto op = asked;
@@ -350,7 +350,7 @@ void add_calibration(CLI::App& app, Program& program) {
                                   fmt::format("{} rows of {} probabilities", rows.rows, rows.cols),
                                   {reliability_of("as given", op, {given.data(), rows.rows, rows.cols}, classes)});
         }
-        return entropic::expected_calibration_error(op, rows, classes);
+        return isentropic::expected_calibration_error(op, rows, classes);
       };
       Table value = of_all(*targets, files, name, name, true, std::move(p), reported);
       if (!report->empty()) files::write_output(*report, page);

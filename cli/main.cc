@@ -1,8 +1,8 @@
 // The command line: finds the command, runs it, and says in one sentence what was wrong.
 
-#include <entropic/entropic.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <isentropic/isentropic.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -89,7 +89,8 @@ class Formatter : public CLI::Formatter {
 // Turns what the parser found into a sentence that names the argument.
 [[noreturn]] void explain(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<CLI::App*> commands = app.get_subcommands();
-  const std::string help = commands.empty() ? "entropic --help" : fmt::format("entropic {} --help", commands[0]->get_name());
+  const std::string help =
+      commands.empty() ? "isentropic --help" : fmt::format("isentropic {} --help", commands[0]->get_name());
   // CLI11's words start with the option's name and a colon.
   const std::string_view what = error.what();
   const std::string option(what.substr(0, what.find(':')));
@@ -114,13 +115,13 @@ class Formatter : public CLI::Formatter {
     if (rest.empty()) bad_input("which command? See {}", help);
     if (rest[0].starts_with('-')) bad_input("unexpected argument '{}'; see {}", rest[0], help);
     if (rest[0].find('.') != rest[0].npos) {
-      bad_input("there is no command '{}'; the command comes before the file, as in entropic softmax {}", rest[0], rest[0]);
+      bad_input("there is no command '{}'; the command comes before the file, as in isentropic softmax {}", rest[0], rest[0]);
     }
-    for (const entropic::FamilyInfo& family : entropic::families()) {
-      for (const entropic::OperationInfo& one : family.operations) {
+    for (const isentropic::FamilyInfo& family : isentropic::families()) {
+      for (const isentropic::OperationInfo& one : family.operations) {
         if (one.name != rest[0]) continue;
         if (!is_command(one)) bad_input("there is no command '{}', only a function in C++ and Python", one.name);
-        bad_input("there is no command '{}'; it is entropic {}", one.name, command_name(one));
+        bad_input("there is no command '{}'; it is isentropic {}", one.name, command_name(one));
       }
     }
     std::vector<std::string> names;
@@ -141,10 +142,10 @@ class Formatter : public CLI::Formatter {
       bad_input("{}: unexpected argument '{}'; a file of that name is ./{}", commands[0]->get_name(), rest[0], rest[0]);
     }
     if (!is_option(rest[0]) && file != nullptr && file->count() == 0) {
-      bad_input("the command comes before the file: entropic {} {}", commands[0]->get_name(), rest[0]);
+      bad_input("the command comes before the file: isentropic {} {}", commands[0]->get_name(), rest[0]);
     }
     std::string hint = is_option(rest[0]) ? meant(rest[0], names) : "; see";
-    for (const entropic::OperationInfo& step : entropic::family_info<entropic::Step>().operations) {
+    for (const isentropic::OperationInfo& step : isentropic::family_info<isentropic::Step>().operations) {
       if (commands[0]->get_name() == "sample" && rest[0] == fmt::format("--{}", step.name)) {
         hint = fmt::format("; {} is a step: --steps {}=NUMBER; see", step.name, step.name);
       }
@@ -155,19 +156,19 @@ class Formatter : public CLI::Formatter {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Scores to distributions: softmax, sparsemax and other maps over the rows of a file.", "entropic");
-  app.set_version_flag("--version", "entropic " ENTROPIC_VERSION);
+  CLI::App app("Scores to distributions: softmax, sparsemax and other maps over the rows of a file.", "isentropic");
+  app.set_version_flag("--version", "isentropic " ISENTROPIC_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
   app.formatter(std::make_shared<Formatter>());
   app.get_formatter()->column_width(28);
   app.footer(
       "Examples:\n"
-      "  entropic softmax scores.csv --temperature 0.5 -o probabilities.csv\n"
-      "  entropic compare scores.npy --row 3\n"
-      "  cat scores.csv | entropic sparsemax | head\n"
+      "  isentropic softmax scores.csv --temperature 0.5 -o probabilities.csv\n"
+      "  isentropic compare scores.npy --row 3\n"
+      "  cat scores.csv | isentropic sparsemax | head\n"
       "  # the reply of a language model's server to a request with top_logprobs\n"
-      "  entropic describe reply.json --format-in logprobs\n\n"
+      "  isentropic describe reply.json --format-in logprobs\n\n"
       "A row is a line of a .csv, .tsv or .jsonl, the last axis of an .npy, .npz or .safetensors.\n"
       "Messages name a place as file:line:cell, from 1; rows of arrays count from 0.\n"
       "In replies with top_logprobs the cell is a column of the text.\n"
@@ -178,7 +179,7 @@ int run(int argc, char** argv) {
   std::size_t threads = 0;
   std::string simd;
   add_number(app, "--threads", threads, "Use at most this many threads; 0: one per processor. Results do not depend on it");
-  add_choice(app, "--simd", simd, entropic::simd_targets(), "Use this SIMD instruction set, to compare results or speed");
+  add_choice(app, "--simd", simd, isentropic::simd_targets(), "Use this SIMD instruction set, to compare results or speed");
   add_flag(app, "--quiet", program.files.quiet, "Write only errors to standard error");
 
   add_list(app, program);
@@ -212,8 +213,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     explain(app, error);
   }
-  if (threads > 0) entropic::set_num_threads(threads);
-  if (!simd.empty()) entropic::force_simd_target(simd);
+  if (threads > 0) isentropic::set_num_threads(threads);
+  if (!simd.empty()) isentropic::force_simd_target(simd);
   files::clean_up_on_signals();
   program.action();
   return 0;
@@ -230,7 +231,7 @@ bool is_of_machine(int error) {
 void complain(std::string_view what) {
   const bool colored = wants_color(files::sys::standard_error);
   try {
-    fmt::print(stderr, "{}entropic:{} {}\n", colored ? "\x1b[1;31m" : "", colored ? "\x1b[0m" : "", files::printable(what));
+    fmt::print(stderr, "{}isentropic:{} {}\n", colored ? "\x1b[1;31m" : "", colored ? "\x1b[0m" : "", files::printable(what));
   } catch (const std::system_error&) {  // standard error is closed or full
   }
 }

@@ -8,17 +8,17 @@
 
 namespace {
 
-Table of_rows(const entropic::Measure& op, Table table) {
-  return one_per_row(std::move(table), description_of(op).name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
+Table of_rows(const isentropic::Measure& op, Table table) {
+  return one_per_row(std::move(table), description_of(op).name, [&]<class T>(isentropic::MatrixView<const T> x, auto y) {
     std::vector<double> value(x.rows);
-    entropic::measure(op, x, std::span<double>(value));
+    isentropic::measure(op, x, std::span<double>(value));
     std::copy(value.begin(), value.end(), y.data);
   });
 }
 
-Table of_entries(const entropic::EntryMeasure& op, Table table) {
-  return in_place(widened(std::move(table)), [&]<class T>(entropic::MatrixView<T> x, entropic::MatrixView<T> y) {
-    if constexpr (!entropic::kIsHalf<T>) entropic::measure(op, entropic::MatrixView<const T>(x), y);
+Table of_entries(const isentropic::EntryMeasure& op, Table table) {
+  return in_place(widened(std::move(table)), [&]<class T>(isentropic::MatrixView<T> x, isentropic::MatrixView<T> y) {
+    if constexpr (!isentropic::kIsHalf<T>) isentropic::measure(op, isentropic::MatrixView<const T>(x), y);
   });
 }
 
@@ -27,12 +27,12 @@ struct Pairs {
   std::shared_ptr<SecondFile> others;
   const Files& files;
 
-  Table compared(const entropic::Divergence& op, Table p) const;
+  Table compared(const isentropic::Divergence& op, Table p) const;
 };
 
-Table Pairs::compared(const entropic::Divergence& op, Table p) const {
+Table Pairs::compared(const isentropic::Divergence& op, Table p) const {
   const std::string_view name = description_of(op).name;
-  const bool of_distributions = std::visit([](const auto& one) { return one.input == entropic::Input::probs; }, op);
+  const bool of_distributions = std::visit([](const auto& one) { return one.input == isentropic::Input::probs; }, op);
   const auto as_numbers = of_distributions ? as_distributions : as_doubles;
   if (others->path.empty()) files::bad_input("{}: Q is missing; it is the file that P is compared with", name);
   const Table& q = others->table(files, p, [&](Table& table) {
@@ -43,13 +43,13 @@ Table Pairs::compared(const entropic::Divergence& op, Table p) const {
   if (p.values.index() != q.values.index()) p.values = as_numbers(p);
   others->check_missing(files, fmt::format("{}: ", name));
   const std::size_t first_row = p.first_row;
-  return one_per_row(std::move(p), name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
+  return one_per_row(std::move(p), name, [&]<class T>(isentropic::MatrixView<const T> x, auto y) {
     const T* const all = std::get<std::vector<T>>(q.values).data();
-    const entropic::MatrixView<const T> rows(all + (q.rows == 1 ? 0 : first_row * q.cols), q.rows == 1 ? 1 : x.rows, q.cols);
+    const isentropic::MatrixView<const T> rows(all + (q.rows == 1 ? 0 : first_row * q.cols), q.rows == 1 ? 1 : x.rows, q.cols);
     std::vector<double> value(x.rows);
     try {
-      entropic::measure(op, x, rows, std::span<double>(value));
-    } catch (const entropic::RowError& error) {
+      isentropic::measure(op, x, rows, std::span<double>(value));
+    } catch (const isentropic::RowError& error) {
       if (error.argument() != "q") throw;
       Origin(q, others->path).refuse(error, (q.rows == 1 ? 0 : first_row) + error.row());
     }
@@ -58,17 +58,17 @@ Table Pairs::compared(const entropic::Divergence& op, Table p) const {
 }
 
 // The last two axes are a table.
-Table of_table(const entropic::TableMeasure& op, const Files& files, Table table) {
+Table of_table(const isentropic::TableMeasure& op, const Files& files, Table table) {
   const std::size_t rows = table.shape.size() < 2 ? table.rows : table.shape[table.shape.size() - 2];
   const std::size_t tables = rows == 0 ? 0 : table.rows / rows;
   std::vector<double> numbers;
   std::visit(
       [&]<class T>(std::vector<T>& values) {
         for (std::size_t t = 0; t < tables; ++t) {
-          const entropic::MatrixView<const T> pxy(values.data() + t * rows * table.cols, rows, table.cols);
+          const isentropic::MatrixView<const T> pxy(values.data() + t * rows * table.cols, rows, table.cols);
           try {
-            numbers.push_back(entropic::measure(op, pxy));
-          } catch (const entropic::RowError& error) {
+            numbers.push_back(isentropic::measure(op, pxy));
+          } catch (const isentropic::RowError& error) {
             Origin(table, files.in).refuse(error, t * rows + error.row());
           } catch (const std::invalid_argument& error) {
             const std::string_view what = error.what();
@@ -95,7 +95,7 @@ Table of_table(const entropic::TableMeasure& op, const Files& files, Table table
 // The Evaluation of a function that takes an operation of a family and a table.
 template <class Family>
 auto each(Table (*evaluate)(const Family&, Table)) {
-  return [evaluate](const Family& op, const entropic::OperationInfo& /*info*/) -> Evaluation {
+  return [evaluate](const Family& op, const isentropic::OperationInfo& /*info*/) -> Evaluation {
     return {[op, evaluate](Table table) { return evaluate(op, std::move(table)); }};
   };
 }
@@ -103,15 +103,15 @@ auto each(Table (*evaluate)(const Family&, Table)) {
 }  // namespace
 
 void add_measures(CLI::App& app, Program& program) {
-  using entropic::OperationInfo;
+  using isentropic::OperationInfo;
   const Footnotes probabilities = {.input = "probabilities", .holds = "Probabilities", .output = "result.csv"};
-  add_family<entropic::Measure>(app, program, each(of_rows), probabilities);
-  for (const OperationInfo& info : entropic::family_info<entropic::Divergence>().operations) {
+  add_family<isentropic::Measure>(app, program, each(of_rows), probabilities);
+  for (const OperationInfo& info : isentropic::family_info<isentropic::Divergence>().operations) {
     const auto others = std::make_shared<SecondFile>("Q", true);
     others->holds = Holds::same;
     const auto evaluate = [others, &program](const Arguments& arguments) -> Evaluation {
       const Pairs pairs = {others, program.files};
-      return {[pairs, op = made<entropic::Divergence>(arguments)](Table p) { return pairs.compared(op, std::move(p)); },
+      return {[pairs, op = made<isentropic::Divergence>(arguments)](Table p) { return pairs.compared(op, std::move(p)); },
               [pairs](std::size_t rows) { pairs.others->check_end(pairs.files, rows); }};
     };
     CLI::App& command = add_operation(app, program, info, evaluate,
@@ -123,15 +123,15 @@ void add_measures(CLI::App& app, Program& program) {
     add_path(command, "Q", others->path, "standard input", "The distributions that P is compared with")
         ->option_text(std::string(kRequired));
   }
-  const auto evaluate_table = [&program](const entropic::TableMeasure& op, const OperationInfo& /*info*/) -> Evaluation {
+  const auto evaluate_table = [&program](const isentropic::TableMeasure& op, const OperationInfo& /*info*/) -> Evaluation {
     return {[op, &files = program.files](Table table) { return of_table(op, files, std::move(table)); }};
   };
-  add_family<entropic::TableMeasure>(
+  add_family<isentropic::TableMeasure>(
       app, program, evaluate_table,
       {.input = "table",
        .holds = "Joint probabilities",
        .output = "result.csv",
        .remark = "The whole file is one table, x in rows; in an array with more axes, the last two are a table.\n",
        .whole = true});
-  add_family<entropic::EntryMeasure>(app, program, each(of_entries), probabilities);
+  add_family<isentropic::EntryMeasure>(app, program, each(of_entries), probabilities);
 }

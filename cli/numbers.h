@@ -19,7 +19,7 @@ struct Numbers {
   Origin origin;
 
   std::vector<double>& values() { return std::get<std::vector<double>>(table.values); }
-  entropic::MatrixView<const double> rows() { return {values().data(), table.rows, table.cols}; }
+  isentropic::MatrixView<const double> rows() { return {values().data(), table.rows, table.cols}; }
 };
 
 inline Numbers doubles(const Files& files, const std::string& path, Holds holds = Holds::other, std::size_t width = 0) {

@@ -6,16 +6,16 @@
 
 namespace {
 
-using entropic::ParamInfo;
-using entropic::ParamKind;
-using entropic::ParamValue;
+using isentropic::ParamInfo;
+using isentropic::ParamKind;
+using isentropic::ParamValue;
 
 // The parameters without a default, for the example.
-std::string example_parameters(const entropic::OperationInfo& info) {
+std::string example_parameters(const isentropic::OperationInfo& info) {
   std::string text;
   for (const ParamInfo& param : info.params) {
     if (!std::holds_alternative<std::monostate>(param.typical)) {
-      text += fmt::format(" --{} {}", param.name, entropic::to_text(param.typical));
+      text += fmt::format(" --{} {}", param.name, isentropic::to_text(param.typical));
     }
   }
   return text;
@@ -34,7 +34,8 @@ CLI::Option* add_param(CLI::App& command, const ParamInfo& param, ParamValue& va
     }
     case ParamKind::map: {
       std::vector<std::string> names;
-      for (const entropic::OperationInfo& map : entropic::family_info<entropic::Map>().operations) names.emplace_back(map.name);
+      for (const isentropic::OperationInfo& map : isentropic::family_info<isentropic::Map>().operations)
+        names.emplace_back(map.name);
       const std::string of_names =
           fmt::format("{}: {} (default {})", param.meaning, fmt::join(names, ", "), default_text(param));
       return add_choice(command, name, names, of_names, [&value, names](std::size_t i) { value = names[i]; })
@@ -55,13 +56,13 @@ CLI::Option* add_param(CLI::App& command, const ParamInfo& param, ParamValue& va
 }
 
 std::string default_text(const ParamInfo& param) {
-  return param.required ? "none, required" : entropic::to_text(param.initial);
+  return param.required ? "none, required" : isentropic::to_text(param.initial);
 }
 
 namespace {
 
 // The library's message about an operation without the operation's name, with parameters as they are typed.
-std::string as_typed(const entropic::OperationInfo& info, std::string_view what) {
+std::string as_typed(const isentropic::OperationInfo& info, std::string_view what) {
   const std::size_t colon = what.find(": ");
   std::string text;
   for (std::string_view rest = colon == what.npos ? what : what.substr(colon + 2); !rest.empty();) {
@@ -78,16 +79,16 @@ std::string as_typed(const entropic::OperationInfo& info, std::string_view what)
 
 // The options for the parameters of all maps, for an operation that takes a map.
 void add_map_params(CLI::App& command, Arguments& arguments) {
-  const auto& maps = entropic::family_info<entropic::Map>().operations;
-  for (const entropic::OperationInfo& map : maps) {
+  const auto& maps = isentropic::family_info<isentropic::Map>().operations;
+  for (const isentropic::OperationInfo& map : maps) {
     for (const ParamInfo& param : map.params) {
       const auto same = [&](const auto& other) { return other.name == param.name; };
       if (std::ranges::any_of(arguments.of_map, same)) continue;
       std::vector<std::string_view> with;
-      for (const entropic::OperationInfo& other : maps) {
+      for (const isentropic::OperationInfo& other : maps) {
         if (std::ranges::any_of(other.params, same)) with.push_back(other.name);
       }
-      add_param(command, param, arguments.of_map.emplace_back(entropic::Argument{param.name, {}}).value)
+      add_param(command, param, arguments.of_map.emplace_back(isentropic::Argument{param.name, {}}).value)
           ->description(with.size() == maps.size() ? fmt::format("Of the map: {}", param.meaning)
                                                    : fmt::format("Of {}", fmt::join(with, ", ")))
           ->group("Parameters");
@@ -97,29 +98,29 @@ void add_map_params(CLI::App& command, Arguments& arguments) {
 
 }  // namespace
 
-void refuse(const entropic::OperationInfo& info, std::string_view what) {
+void refuse(const isentropic::OperationInfo& info, std::string_view what) {
   const std::string name = command_name(info);
   bad_input("{}: {}", name.substr(0, name.find(' ')), as_typed(info, what));
 }
 
 ParamValue map_of(const Arguments& arguments, const ParamInfo& param, const ParamValue& value) {
   const auto* const named = std::get_if<std::string>(&value);
-  const std::string name = named != nullptr ? *named : entropic::to_text(param.initial);
-  std::vector<entropic::Argument> given;
-  for (const entropic::Argument& one : arguments.of_map) {
+  const std::string name = named != nullptr ? *named : isentropic::to_text(param.initial);
+  std::vector<isentropic::Argument> given;
+  for (const isentropic::Argument& one : arguments.of_map) {
     if (!std::holds_alternative<std::monostate>(one.value)) given.push_back(one);
   }
   try {
-    return entropic::make_map(name, given);
+    return isentropic::make_map(name, given);
   } catch (const std::invalid_argument& error) {
-    const entropic::OperationInfo& map = *find_operation(entropic::family_info<entropic::Map>(), name);
+    const isentropic::OperationInfo& map = *find_operation(isentropic::family_info<isentropic::Map>(), name);
     bad_input("{}: --{} {}: {}", arguments.info.name, param.name, name, as_typed(map, error.what()));
   }
 }
 
 CLI::App& add_command(CLI::App& app, Program& program, const std::shared_ptr<Arguments>& arguments, std::string_view holds,
                       std::string_view remark, std::string_view example, bool more_files) {
-  const entropic::OperationInfo& info = arguments->info;
+  const isentropic::OperationInfo& info = arguments->info;
   CLI::App& command = *app.add_subcommand(command_name(info), std::string(info.summary));
   if (command.get_name() != info.name) command.alias(std::string(info.name));
   command.group(group_of(info.family));
@@ -133,11 +134,11 @@ CLI::App& add_command(CLI::App& app, Program& program, const std::shared_ptr<Arg
   if (more_files) add_more_files(command, program.files);
   add_output_option(command, program.files);
   command.footer(
-      fmt::format("{}\n{}\nExample: entropic {} {}\n{}", info.formula, remark, command.get_name(), example, kEverywhere));
+      fmt::format("{}\n{}\nExample: isentropic {} {}\n{}", info.formula, remark, command.get_name(), example, kEverywhere));
   return command;
 }
 
-CLI::App& add_operation(CLI::App& app, Program& program, const entropic::OperationInfo& info,
+CLI::App& add_operation(CLI::App& app, Program& program, const isentropic::OperationInfo& info,
                         std::function<Evaluation(const Arguments&)> evaluate, Footnotes footnotes) {
   const auto arguments = std::make_shared<Arguments>(info);
   CLI::App& command = add_command(app, program, arguments, footnotes.holds, footnotes.remark,
@@ -155,7 +156,7 @@ CLI::App& add_operation(CLI::App& app, Program& program, const entropic::Operati
       const Origin origin(table, files.in);
       try {
         table = evaluation.result(std::move(table));
-      } catch (const entropic::RowError& error) {
+      } catch (const isentropic::RowError& error) {
         origin.refuse(error, error.row());
       }
       write_table(files, std::move(table));

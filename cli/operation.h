@@ -1,7 +1,7 @@
 // A command for an operation of the registry.
 #pragma once
 
-#include <entropic/operation.h>
+#include <isentropic/operation.h>
 
 #include <functional>
 #include <list>
@@ -17,30 +17,31 @@
 
 // An operation and the values that the command line gives its parameters, in their order; monostate for no value.
 struct Arguments {
-  const entropic::OperationInfo& info;
-  std::vector<entropic::ParamValue> values;
-  std::list<entropic::Argument> of_map;  // for an operation with a map: the parameters of all maps, by name
+  const isentropic::OperationInfo& info;
+  std::vector<isentropic::ParamValue> values;
+  std::list<isentropic::Argument> of_map;  // for an operation with a map: the parameters of all maps, by name
 
-  explicit Arguments(const entropic::OperationInfo& operation) : info(operation), values(operation.params.size()) {}
+  explicit Arguments(const isentropic::OperationInfo& operation) : info(operation), values(operation.params.size()) {}
 };
 
 // Refuses arguments with the library's message, in which parameters are written as they are typed: --alpha.
-[[noreturn]] void refuse(const entropic::OperationInfo& info, std::string_view what);
+[[noreturn]] void refuse(const isentropic::OperationInfo& info, std::string_view what);
 
 // The value of the parameter `param` of an operation with a map: the map with the parameters that were given for it.
-entropic::ParamValue map_of(const Arguments& arguments, const entropic::ParamInfo& param, const entropic::ParamValue& value);
+isentropic::ParamValue map_of(const Arguments& arguments, const isentropic::ParamInfo& param,
+                              const isentropic::ParamValue& value);
 
 // The operation of these arguments. Throws BadInput.
 template <class Family>
 Family made(const Arguments& arguments) {
-  std::vector<entropic::Argument> given;
+  std::vector<isentropic::Argument> given;
   for (std::size_t i = 0; i < arguments.values.size(); ++i) {
-    const entropic::ParamInfo& param = arguments.info.params[i];
-    const bool is_map = param.kind == entropic::ParamKind::map;
+    const isentropic::ParamInfo& param = arguments.info.params[i];
+    const bool is_map = param.kind == isentropic::ParamKind::map;
     given.push_back({param.name, is_map ? map_of(arguments, param, arguments.values[i]) : arguments.values[i]});
   }
   try {
-    return entropic::make<Family>(arguments.info.name, given);
+    return isentropic::make<Family>(arguments.info.name, given);
   } catch (const std::invalid_argument& error) {
     refuse(arguments.info, error.what());
   }
@@ -68,13 +69,13 @@ struct Evaluation {
 
 // A command that applies evaluate(arguments) to the rows of FILE and writes the results. `evaluate` is called before FILE is
 // opened.
-CLI::App& add_operation(CLI::App& app, Program& program, const entropic::OperationInfo& info,
+CLI::App& add_operation(CLI::App& app, Program& program, const isentropic::OperationInfo& info,
                         std::function<Evaluation(const Arguments&)> evaluate, Footnotes footnotes = {});
 
 // Such a command for each operation of a family: evaluate(operation) is its Evaluation.
 template <class Family, class Evaluate>
 void add_family(CLI::App& app, Program& program, Evaluate evaluate, const Footnotes& footnotes = {}) {
-  for (const entropic::OperationInfo& info : entropic::family_info<Family>().operations) {
+  for (const isentropic::OperationInfo& info : isentropic::family_info<Family>().operations) {
     add_operation(
         app, program, info,
         [evaluate](const Arguments& arguments) { return evaluate(made<Family>(arguments), arguments.info); }, footnotes);

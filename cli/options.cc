@@ -39,7 +39,7 @@ void set_number(std::int64_t& value, std::string_view option, const std::string&
 }
 
 void set_number(double& value, std::string_view option, const std::string& text) {
-  const auto [end, error] = entropic::double_from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = isentropic::double_from_chars(text.data(), text.data() + text.size(), value);
   if (end == text.data() + text.size() && error == std::errc::result_out_of_range) {
     bad_input("{} is out of range: its size must be 0 or from 5e-324 to 1.8e308, got '{}'", option, text);
   }

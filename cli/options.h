@@ -1,8 +1,8 @@
 // The options that commands share: numbers, words, files, and the parameters of an operation.
 #pragma once
 
-#include <entropic/entropic.h>
 #include <fmt/format.h>
+#include <isentropic/isentropic.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -79,10 +79,10 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string&
 CLI::Option* add_flag(CLI::App& command, const std::string& name, bool& value, const std::string& meaning);
 
 // An option for a parameter of an operation; it stores the parameter in `value`.
-CLI::Option* add_param(CLI::App& command, const entropic::ParamInfo& param, entropic::ParamValue& value);
+CLI::Option* add_param(CLI::App& command, const isentropic::ParamInfo& param, isentropic::ParamValue& value);
 
 // A parameter's default: "none, required", "none", "0.5".
-std::string default_text(const entropic::ParamInfo& param);
+std::string default_text(const isentropic::ParamInfo& param);
 
 // An option that takes the name of a file, or - for `standard`. It refuses an empty name, which a forgotten variable in a
 // script gives.
@@ -110,4 +110,4 @@ void add_output_option(CLI::App& command, Files& files);
 CLI::Option* add_output_option(CLI::App& command, Files& files, const std::string& meaning);
 
 // The last line of every command's help.
-inline constexpr std::string_view kEverywhere = "--threads, --simd and --quiet work here too: entropic --help";
+inline constexpr std::string_view kEverywhere = "--threads, --simd and --quiet work here too: isentropic --help";

@@ -38,13 +38,13 @@ std::string contents_of(const std::string& path) {
 }  // namespace
 
 std::optional<std::string> explorer_page() {
-  const char* const chosen = std::getenv("ENTROPIC_EXPLORER");
+  const char* const chosen = std::getenv("ISENTROPIC_EXPLORER");
   std::string path = chosen == nullptr ? "" : chosen;
   if (path.empty()) {
     const std::string program = files::sys::program();
     const auto folder_end = program.find_last_of("/\\");
     if (folder_end == program.npos) return std::nullopt;
-    path = program.substr(0, folder_end) + "/../share/entropic/explorer.html";
+    path = program.substr(0, folder_end) + "/../share/isentropic/explorer.html";
     if (!files::sys::status_of(path)) return std::nullopt;
   }
   std::string page = contents_of(path);

@@ -12,8 +12,9 @@
 // The text as a JSON string that does not end the script around it.
 std::string inert_json(std::string_view text);
 
-// The explorer, as scripts/explorer writes it: the file that ENTROPIC_EXPLORER names, otherwise share/entropic/explorer.html
-// beside the folder of the program. Nothing if that file is missing. Throws BadInput if it is another page.
+// The explorer, as scripts/explorer writes it: the file that ISENTROPIC_EXPLORER names, otherwise
+// share/isentropic/explorer.html beside the folder of the program. Nothing if that file is missing. Throws BadInput if it is
+// another page.
 std::optional<std::string> explorer_page();
 
 // The contents of a script of that page, by its id.

@@ -64,13 +64,13 @@ void append_picture(std::string& page, const Reliability& diagram) {
     fmt::vformat_to(std::back_inserter(page), format, fmt::make_format_args(values...));
   };
   double most = 0;
-  for (const entropic::ReliabilityBin& bin : diagram.bins) most = std::max(most, bin.weight);
+  for (const isentropic::ReliabilityBin& bin : diagram.bins) most = std::max(most, bin.weight);
   add("<svg viewBox=\"0 0 360 424\" role=\"img\" aria-label=\"Accuracy by confidence: {}\">\n", escaped(diagram.title));
   for (const double tick : {0.0, 0.2, 0.4, 0.6, 0.8, 1.0}) {
     add("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>", across(tick), kTop + kSide + 16, tick);
     add("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", kLeft - 6, up(tick) + 4, tick);
   }
-  for (const entropic::ReliabilityBin& bin : diagram.bins) {
+  for (const isentropic::ReliabilityBin& bin : diagram.bins) {
     const double left = across(bin.lower), width = std::max(1.0, across(bin.upper) - left - 1);
     add("<g><title>{:g} rows of confidence {:.4f}: accuracy {:.4f}</title>", bin.weight, bin.confidence, bin.accuracy);
     add("<rect class=\"accuracy\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>", left, up(bin.accuracy),
@@ -101,7 +101,7 @@ void append_table(std::string& page, const Reliability& diagram) {
     page += fmt::format("<th scope=\"col\">{}</th>", name);
   }
   page += "</tr></thead><tbody>\n";
-  for (const entropic::ReliabilityBin& bin : diagram.bins) {
+  for (const isentropic::ReliabilityBin& bin : diagram.bins) {
     page += fmt::format("<tr><td>{:.4g}</td><td>{:.4g}</td><td>{:g}</td><td>{:.4f}</td><td>{:.4f}</td></tr>\n", bin.lower,
                         bin.upper, bin.weight, bin.confidence, bin.accuracy);
   }

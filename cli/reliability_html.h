@@ -1,7 +1,7 @@
 // A page with a picture of how well probabilities are calibrated.
 #pragma once
 
-#include <entropic/calibration.h>
+#include <isentropic/calibration.h>
 
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 struct Reliability {
   std::string title;
   double error;  // the expected calibration error
-  std::vector<entropic::ReliabilityBin> bins;
+  std::vector<isentropic::ReliabilityBin> bins;
 };
 
 // A whole page, light and dark, that needs no scripts and no network: the diagrams side by side, and their numbers as tables.

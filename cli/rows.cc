@@ -54,7 +54,7 @@ Origin::Origin(const Table& table, const std::string& path)
       rows_(table.rows),
       cols_(table.cols) {}
 
-void Origin::refuse(const entropic::RowError& error, std::size_t row, bool label) const {
+void Origin::refuse(const isentropic::RowError& error, std::size_t row, bool label) const {
   refuse(error.message(row, ""), as_options(error.advice()), label);
 }
 
@@ -99,7 +99,7 @@ std::string as_options(std::string_view advice) {
 void note(const Files& files, std::string_view what) {
   if (files.quiet) return;
   try {
-    fmt::print(stderr, "entropic: {}\n", what);
+    fmt::print(stderr, "isentropic: {}\n", what);
   } catch (const std::system_error&) {  // standard error is closed or full
   }
 }
@@ -287,19 +287,19 @@ void stream_rows(const Files& files, const std::function<Table(Table)>& result,
       check_names(files, to, table.header != names, table);
       table.digits = table.whole ? 0 : files.digits;
       return table;
-    } catch (const entropic::RowError& error) {
+    } catch (const isentropic::RowError& error) {
       origin.refuse(error, error.row());
     }
   };
   files::stream(
-      from.reader, to, files.out, calculate, entropic::get_num_threads(), [&] { progress.update(); }, at_end);
+      from.reader, to, files.out, calculate, isentropic::get_num_threads(), [&] { progress.update(); }, at_end);
 }
 
 Table widened(Table table) {
   std::vector<float> wide;
   std::visit(
       [&]<class T>(const std::vector<T>& values) {
-        if constexpr (entropic::kIsHalf<T>) {
+        if constexpr (isentropic::kIsHalf<T>) {
           wide.resize(values.size());
           std::transform(values.begin(), values.end(), wide.begin(), [](T value) { return static_cast<float>(value); });
         }
@@ -320,7 +320,7 @@ std::vector<double> as_doubles(const Table& table) {
 }
 
 double sum_tolerance(const Table& table) {
-  return std::visit([]<class T>(const std::vector<T>&) { return entropic::kSumTolerance<T>; }, table.values);
+  return std::visit([]<class T>(const std::vector<T>&) { return isentropic::kSumTolerance<T>; }, table.values);
 }
 
 std::vector<double> as_distributions(const Table& table) {

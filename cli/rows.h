@@ -1,7 +1,7 @@
 // Reads a file of rows and writes a file of results: the part that all commands share.
 #pragma once
 
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 
 #include <exception>
 #include <functional>
@@ -21,7 +21,7 @@ class Origin {
   Origin(const Table& table, const std::string& path);
 
   // Refuses row `row` of the table with the library's reason and the command line's advice. `label`: its label is wrong.
-  [[noreturn]] void refuse(const entropic::RowError& error, std::size_t row, bool label = false) const;
+  [[noreturn]] void refuse(const isentropic::RowError& error, std::size_t row, bool label = false) const;
 
   // Refuses the table. If `what` ends in words for a place, such as "at entry 3 in row 2", the message names that place in the
   // file.
@@ -106,13 +106,13 @@ void stream_rows(const Files& files, const std::function<Table(Table)>& result,
 void write_table(const Files& files, Table table);
 
 template <class T>
-entropic::MatrixView<T> view(std::vector<T>& values, std::size_t rows, std::size_t cols) {
+isentropic::MatrixView<T> view(std::vector<T>& values, std::size_t rows, std::size_t cols) {
   return {values.data(), rows, cols};
 }
 
 template <class T>
 double as_double(T number) {
-  if constexpr (entropic::kIsHalf<T>) {
+  if constexpr (isentropic::kIsHalf<T>) {
     return static_cast<float>(number);
   } else {
     return number;
@@ -141,7 +141,7 @@ Table widened(Table table);
 void visit_wide(Table& table, const auto& f) {
   std::visit(
       [&]<class T>(std::vector<T>& values) {
-        if constexpr (entropic::kIsHalf<T>) {
+        if constexpr (isentropic::kIsHalf<T>) {
           std::vector<float> wide;
           wide.reserve(values.size());
           for (const T value : values) wide.push_back(static_cast<float>(value));
@@ -172,10 +172,10 @@ Table one_per_row(Table table, std::string_view name, const auto& calculate) {
   std::vector<float> results;
   std::visit(
       [&]<class T>(std::vector<T>& values) {
-        using Y = std::conditional_t<entropic::kIsHalf<T>, float, T>;
+        using Y = std::conditional_t<isentropic::kIsHalf<T>, float, T>;
         std::vector<Y> y(table.rows);
-        calculate(entropic::MatrixView<const T>(view(values, table.rows, table.cols)), view(y, table.rows, 1));
-        if constexpr (entropic::kIsHalf<T>) {
+        calculate(isentropic::MatrixView<const T>(view(values, table.rows, table.cols)), view(y, table.rows, 1));
+        if constexpr (isentropic::kIsHalf<T>) {
           results = std::move(y);
         } else {
           values.assign(y.begin(), y.end());  // in the memory that the next part will want

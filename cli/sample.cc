@@ -1,4 +1,4 @@
-// entropic sample: draws indices from each row after a chain of steps, or writes the distribution after the chain.
+// isentropic sample: draws indices from each row after a chain of steps, or writes the distribution after the chain.
 #include <limits>
 #include <memory>
 #include <new>
@@ -10,7 +10,7 @@
 
 namespace {
 
-using entropic::Step;
+using isentropic::Step;
 
 constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
 
@@ -35,28 +35,28 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 std::string step_names() {
   std::vector<std::string_view> names;
-  for (const entropic::OperationInfo& step : entropic::family_info<Step>().operations) names.push_back(step.name);
+  for (const isentropic::OperationInfo& step : isentropic::family_info<Step>().operations) names.push_back(step.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
 // The step with these values of its parameters; an empty value keeps the default.
-Step to_step(const entropic::OperationInfo& info, const std::vector<std::string>& given) {
+Step to_step(const isentropic::OperationInfo& info, const std::vector<std::string>& given) {
   if (given.size() != info.params.size()) {
     bad_input("sample: --steps: {} takes {} value{}, got {}", info.name, info.params.size(), info.params.size() == 1 ? "" : "s",
               given.size());
   }
   Arguments arguments(info);
   for (std::size_t i = 0; i < given.size(); ++i) {
-    const entropic::ParamInfo& param = info.params[i];
+    const isentropic::ParamInfo& param = info.params[i];
     if (given[i].empty() && !param.required) continue;
     const std::string what = fmt::format("sample: --steps: {} of {}", param.name, info.name);
-    if (param.kind == entropic::ParamKind::integer) {
+    if (param.kind == isentropic::ParamKind::integer) {
       set_number(arguments.values[i].emplace<std::int64_t>(), what, given[i]);
     } else {
       set_number(arguments.values[i].emplace<double>(), what, given[i]);
     }
   }
-  return entropic::make<Step>(info, arguments.values);
+  return isentropic::make<Step>(info, arguments.values);
 }
 
 // The steps of a text such as "temperature=0.8,top_p=0.95".
@@ -65,7 +65,7 @@ std::vector<Step> to_steps(const std::string& text) {
   for (const std::string& part : split(text, ',')) {
     const std::size_t equals = part.find('=');
     const std::string name = part.substr(0, equals);
-    const entropic::OperationInfo* const info = find_operation(entropic::family_info<Step>(), name);
+    const isentropic::OperationInfo* const info = find_operation(isentropic::family_info<Step>(), name);
     if (info == nullptr) bad_input("sample: --steps must be among {}, got '{}'", step_names(), name);
     if (equals == part.npos) bad_input("sample: --steps: {} needs a value, as in {}=1", name, name);
     steps.push_back(to_step(*info, split(part.substr(equals + 1), ':')));
@@ -74,14 +74,14 @@ std::vector<Step> to_steps(const std::string& text) {
 }
 
 // A column of indices for each draw. Row r of the file has the stream `stream` + r, however the file is split.
-Table drawn(const entropic::Sampler& sampler, const SampleOptions& options, Table table) {
+Table drawn(const isentropic::Sampler& sampler, const SampleOptions& options, Table table) {
   std::vector<std::int64_t> indices;
   if (table.rows > 0 && options.count > indices.max_size() / table.rows) throw std::bad_alloc();
   indices.resize(table.rows * options.count);
-  const entropic::Noise noise = {.stream = options.stream + table.first_row, .position = options.position};
+  const isentropic::Noise noise = {.stream = options.stream + table.first_row, .position = options.position};
   std::visit(
       [&]<class T>(std::vector<T>& values) {
-        const entropic::MatrixView<const T> x = view(values, table.rows, table.cols);
+        const isentropic::MatrixView<const T> x = view(values, table.rows, table.cols);
         sampler.sample(x, view(indices, table.rows, options.count), noise);
       },
       table.values);
@@ -128,7 +128,7 @@ void add_sample(CLI::App& app, Program& program) {
   add_output_option(command, program.files);
   command.footer(
       fmt::format("The output has indices counted from 0, and -1 for a row with NaN or without a score above -inf.\n"
-                  "Example: entropic sample scores.csv --steps temperature=0.8,top_p=0.95 --seed 1\n{}",
+                  "Example: isentropic sample scores.csv --steps temperature=0.8,top_p=0.95 --seed 1\n{}",
                   kEverywhere));
   command.callback([options, seed, &program] {
     if (seed->count() == 0 && !options->probs) throw CLI::RequiredError("--seed");
@@ -137,7 +137,7 @@ void add_sample(CLI::App& app, Program& program) {
         bad_input("sample: --position must be at most {} with --count {}, got {}", kMost - last, options->count,
                   options->position);
       }
-      const entropic::Sampler sampler(options->steps, options->seed);
+      const isentropic::Sampler sampler(options->steps, options->seed);
       stream_rows(files, [&](Table table) {
         table.result = "sample";
         if (!options->probs) return drawn(sampler, *options, std::move(table));

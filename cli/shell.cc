@@ -44,7 +44,7 @@ Takes value_of(const CLI::Option& option) {
   if (text == "FILE" || text == "OUT") return {Value::file, ""};
   if (name_of(option) == "--maps") {
     std::string names;
-    for (const entropic::OperationInfo& map : entropic::family_info<entropic::Map>().operations) {
+    for (const isentropic::OperationInfo& map : isentropic::family_info<isentropic::Map>().operations) {
       names += (names.empty() ? "" : " ") + std::string(map.name);
     }
     return {Value::list, names};
@@ -100,8 +100,8 @@ std::string bash_completion(const CLI::App& app) {
       words += fmt::format("    '{} {}') kind={} words='{}' ;;\n", command, name_of(*option), kind, takes.words);
     }
   });
-  return fmt::format(R"(# bash completion for entropic: source <(entropic completion bash)
-_entropic() {{
+  return fmt::format(R"(# bash completion for isentropic: source <(isentropic completion bash)
+_isentropic() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
   local commands='{}' command='' options='' kind='' words='' word before=''
   if [[ $current == = ]]; then
@@ -133,7 +133,7 @@ _entropic() {{
       COMPREPLY=($(compgen -W "$commands" -- "$current")) ;;
   esac
 }}
-complete -o default -F _entropic entropic
+complete -o default -F _isentropic isentropic
 )",
                      names, words, options);
 }
@@ -156,9 +156,9 @@ std::string zsh_completion(const CLI::App& app) {
     }
     options += "      ) ;;\n";
   });
-  return fmt::format(R"(#compdef entropic
-# zsh completion for entropic: entropic completion zsh > "${{fpath[1]}}/_entropic"
-_entropic() {{
+  return fmt::format(R"(#compdef isentropic
+# zsh completion for isentropic: isentropic completion zsh > "${{fpath[1]}}/_isentropic"
+_isentropic() {{
   local -a commands options
   local command word
   commands=(
@@ -181,10 +181,10 @@ _entropic() {{
     _files
   fi
 }}
-if [[ $funcstack[1] == _entropic ]]; then
-  _entropic "$@"
+if [[ $funcstack[1] == _isentropic ]]; then
+  _isentropic "$@"
 else
-  compdef _entropic entropic
+  compdef _isentropic isentropic
 fi
 )",
                      commands, words, options);
@@ -201,16 +201,16 @@ std::string in_fish_quotes(std::string_view text) {
 
 std::string fish_completion(const CLI::App& app) {
   std::string text =
-      "# fish completion for entropic: entropic completion fish > ~/.config/fish/completions/entropic.fish\n"
-      "complete -c entropic -n __fish_use_subcommand -f\n";
+      "# fish completion for isentropic: isentropic completion fish > ~/.config/fish/completions/isentropic.fish\n"
+      "complete -c isentropic -n __fish_use_subcommand -f\n";
   for (const CLI::App* command : commands_of(app)) {
-    text += fmt::format("complete -c entropic -n __fish_use_subcommand -a {} -d {}\n", command->get_name(),
+    text += fmt::format("complete -c isentropic -n __fish_use_subcommand -a {} -d {}\n", command->get_name(),
                         in_fish_quotes(command->get_description()));
   }
   for_each_command(app, [&](const std::string& command, const Options& of_command) {
     const std::string where = command.empty() ? "__fish_use_subcommand" : "'__fish_seen_subcommand_from " + command + "'";
     for (const CLI::Option* option : of_command) {
-      text += "complete -c entropic -n " + where;
+      text += "complete -c isentropic -n " + where;
       for (const std::string& name : option->get_snames()) text += " -s " + name;
       for (const std::string& name : option->get_lnames()) text += " -l " + name;
       const Takes takes = value_of(*option);
@@ -251,10 +251,10 @@ std::string roff_option(const CLI::Option& option, bool positional) {
 
 std::string manual(const CLI::App& app) {
   std::string page = fmt::format(
-      ".TH ENTROPIC 1 \"\" \"entropic {}\" \"User Commands\"\n.SH NAME\nentropic \\- scores to distributions\n"
-      ".SH SYNOPSIS\n.B entropic\n\\fICOMMAND\\fR [\\fIFILE\\fR] [\\fIOPTIONS\\fR]\n.SH DESCRIPTION\n{}\n"
+      ".TH ISENTROPIC 1 \"\" \"isentropic {}\" \"User Commands\"\n.SH NAME\nisentropic \\- scores to distributions\n"
+      ".SH SYNOPSIS\n.B isentropic\n\\fICOMMAND\\fR [\\fIFILE\\fR] [\\fIOPTIONS\\fR]\n.SH DESCRIPTION\n{}\n"
       ".SH OPTIONS OF EVERY COMMAND\n",
-      ENTROPIC_VERSION, roff(app.get_description()));
+      ISENTROPIC_VERSION, roff(app.get_description()));
   for (const CLI::Option* option : options_of(app, false)) page += roff_option(*option, false);
   std::string group;
   for (const CLI::App* command : commands_of(app)) {
@@ -265,7 +265,7 @@ std::string manual(const CLI::App& app) {
       std::transform(title.begin(), title.end(), title.begin(), [](unsigned char c) { return std::toupper(c); });
       page += fmt::format(".SH {}\n", roff(title));
     }
-    page += fmt::format(".SS entropic {}\n{}\n", roff(command->get_name()), roff(command->get_description()));
+    page += fmt::format(".SS isentropic {}\n{}\n", roff(command->get_name()), roff(command->get_description()));
     for (const bool positional : {true, false}) {
       for (const CLI::Option* option : options_of(*command, positional)) {
         if (option != command->get_help_ptr()) page += roff_option(*option, positional);
@@ -291,9 +291,9 @@ void add_shell(CLI::App& app, Program& program) {
   const auto shell = std::make_shared<std::string>();
   add_choice(completion, "SHELL", *shell, {"bash", "zsh", "fish"}, "bash, zsh or fish")->required()->option_text(" ");
   completion.footer(
-      "Example: entropic completion bash > ~/.local/share/bash-completion/completions/entropic\n"
-      "         entropic completion zsh > \"${fpath[1]}/_entropic\"\n"
-      "         entropic completion fish > ~/.config/fish/completions/entropic.fish");
+      "Example: isentropic completion bash > ~/.local/share/bash-completion/completions/isentropic\n"
+      "         isentropic completion zsh > \"${fpath[1]}/_isentropic\"\n"
+      "         isentropic completion fish > ~/.config/fish/completions/isentropic.fish");
   completion.callback([shell, &app, &program] {
     program.action = [shell, &app] {
       const auto text = *shell == "bash" ? bash_completion : *shell == "zsh" ? zsh_completion : fish_completion;
@@ -301,6 +301,6 @@ void add_shell(CLI::App& app, Program& program) {
     };
   });
   CLI::App& man = *app.add_subcommand("man", "This help as a manual page.");
-  man.footer("Example: entropic man | man -l -");
+  man.footer("Example: isentropic man | man -l -");
   man.callback([&app, &program] { program.action = [&app] { files::write_output("", manual(app)); }; });
 }

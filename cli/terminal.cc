@@ -125,7 +125,7 @@ std::string folded(std::string_view text) {
     std::string line(text.substr(0, text.find('\n')));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
-    const bool example = line.starts_with("Example:") || line.substr(indent).starts_with("entropic ");
+    const bool example = line.starts_with("Example:") || line.substr(indent).starts_with("isentropic ");
     if (const std::size_t gap = line.find("  ", indent); gap < kFarthest) indent = line.find_first_not_of(' ', gap);
     for (std::size_t start = 0; !example && line.size() - start > width;) {
       const std::size_t at = line.rfind(' ', start + width);

@@ -75,10 +75,10 @@ struct Problem {
   void solve(const auto& by) {
     const std::size_t n = f.size(), m = g.size();
     naming_files({{"a", &from}, {"b", &to}, {"cost", &cost}}, [&] {
-      by(entropic::MatrixView<const double>(from.values().data(), 1, n),
-         entropic::MatrixView<const double>(to.values().data(), 1, m), entropic::MatrixView<const double>(cost.rows()),
-         entropic::MatrixView<double>(std::get<std::vector<double>>(plan.values).data(), n, m),
-         entropic::MatrixView<double>(f.data(), 1, n), entropic::MatrixView<double>(g.data(), 1, m));
+      by(isentropic::MatrixView<const double>(from.values().data(), 1, n),
+         isentropic::MatrixView<const double>(to.values().data(), 1, m), isentropic::MatrixView<const double>(cost.rows()),
+         isentropic::MatrixView<double>(std::get<std::vector<double>>(plan.values).data(), n, m),
+         isentropic::MatrixView<double>(f.data(), 1, n), isentropic::MatrixView<double>(g.data(), 1, m));
     });
   }
 };
@@ -96,34 +96,34 @@ void write_both(const Table& found, Table& plan, const Files& files) {
   output.finish();
 }
 
-std::string_view word_of(std::string_view command, entropic::TransportStatus status) {
-  if (status == entropic::TransportStatus::infeasible) {
+std::string_view word_of(std::string_view command, isentropic::TransportStatus status) {
+  if (status == isentropic::TransportStatus::infeasible) {
     throw std::runtime_error(fmt::format("{}: infeasible: every plan needs an entry of cost inf", command));
   }
-  return entropic::kTransportStatusNames[static_cast<std::size_t>(status)];
+  return isentropic::kTransportStatusNames[static_cast<std::size_t>(status)];
 }
 
 std::string_view word_of(bool converged) { return converged ? "converged" : "not converged"; }
 
-Table between(const entropic::PartialTransport& op, Problem& problem) {
-  std::vector<entropic::PartialTransportResult> result(1);
-  problem.solve([&](auto... views) { entropic::partial_transport<double>(op, views..., result); });
-  const entropic::PartialTransportResult& r = result[0];
+Table between(const isentropic::PartialTransport& op, Problem& problem) {
+  std::vector<isentropic::PartialTransportResult> result(1);
+  problem.solve([&](auto... views) { isentropic::partial_transport<double>(op, views..., result); });
+  const isentropic::PartialTransportResult& r = result[0];
   return one_row({"cost", "multiplier", "gap"}, {r.cost, r.multiplier, r.gap}, "status",
-                 word_of(entropic::PartialTransport::kDescription.name, r.status));
+                 word_of(isentropic::PartialTransport::kDescription.name, r.status));
 }
 
-Table between(const entropic::UnbalancedSinkhorn& op, Problem& problem) {
-  std::vector<entropic::UnbalancedSinkhornResult> result(1);
-  problem.solve([&](auto... views) { entropic::unbalanced_sinkhorn<double>(op, views..., result); });
-  const entropic::UnbalancedSinkhornResult& r = result[0];
+Table between(const isentropic::UnbalancedSinkhorn& op, Problem& problem) {
+  std::vector<isentropic::UnbalancedSinkhornResult> result(1);
+  problem.solve([&](auto... views) { isentropic::unbalanced_sinkhorn<double>(op, views..., result); });
+  const isentropic::UnbalancedSinkhornResult& r = result[0];
   return one_row({"value", "gap", "iterations"}, {r.value, r.gap, static_cast<double>(r.iterations)}, "status",
                  word_of(r.converged));
 }
 
 struct BalancedPlan : Plan {
   std::optional<double> epsilon;
-  Arguments entropic = Arguments(*find_operation(entropic::family_info<entropic::Transport>(), "sinkhorn"));
+  Arguments isentropic = Arguments(*find_operation(isentropic::family_info<isentropic::Transport>(), "sinkhorn"));
 };
 
 // Refuses a problem without a plan, for which Sinkhorn's iteration would not end. The exact solver finds a plan at once if all
@@ -132,16 +132,16 @@ void require_plan(Problem& problem, double mass_tolerance) {
   const std::vector<double> cost = problem.cost.values();
   if (std::ranges::find(cost, std::numeric_limits<double>::infinity()) == cost.end()) return;
   for (double& one : problem.cost.values()) one = std::isfinite(one) ? 0 : one;
-  std::vector<entropic::TransportResult> result(1);
-  problem.solve([&](auto... views) { entropic::optimal_transport<double>({mass_tolerance}, views..., result); });
+  std::vector<isentropic::TransportResult> result(1);
+  problem.solve([&](auto... views) { isentropic::optimal_transport<double>({mass_tolerance}, views..., result); });
   word_of("transport", result[0].status);
   problem.cost.values() = cost;
 }
 
 void transport(const BalancedPlan& options, const Files& files) {
   Problem problem("transport", options, files);
-  Arguments arguments = options.entropic;
-  const auto argument = [&](std::string_view name) -> entropic::ParamValue& {
+  Arguments arguments = options.isentropic;
+  const auto argument = [&](std::string_view name) -> isentropic::ParamValue& {
     std::size_t i = 0;
     while (arguments.info.params[i].name != name) ++i;
     return arguments.values[i];
@@ -149,20 +149,20 @@ void transport(const BalancedPlan& options, const Files& files) {
   const auto* const given = std::get_if<double>(&argument("mass_tolerance"));
   const double mass_tolerance = given != nullptr ? *given : std::max(problem.from.tolerance, problem.to.tolerance);
   if (options.epsilon) {
-    std::vector<entropic::SinkhornResult> result(1);
+    std::vector<isentropic::SinkhornResult> result(1);
     argument("epsilon") = *options.epsilon;
     argument("mass_tolerance") = mass_tolerance;
-    const auto op = std::get<entropic::Sinkhorn>(made<entropic::Transport>(arguments));
+    const auto op = std::get<isentropic::Sinkhorn>(made<isentropic::Transport>(arguments));
     require_plan(problem, mass_tolerance);
-    problem.solve([&](auto... views) { entropic::sinkhorn<double>(op, views..., result); });
-    const entropic::SinkhornResult& r = result[0];
+    problem.solve([&](auto... views) { isentropic::sinkhorn<double>(op, views..., result); });
+    const isentropic::SinkhornResult& r = result[0];
     const Table found = one_row({"cost", "lower_bound", "upper_bound", "marginal_error", "iterations"},
                                 {r.cost, r.lower_bound, r.upper_bound, r.marginal_error, static_cast<double>(r.iterations)},
                                 "status", word_of(r.converged));
     write_both(found, problem.plan, files);
   } else {
-    std::vector<entropic::TransportResult> result(1);
-    problem.solve([&](auto... views) { entropic::optimal_transport<double>({mass_tolerance}, views..., result); });
+    std::vector<isentropic::TransportResult> result(1);
+    problem.solve([&](auto... views) { isentropic::optimal_transport<double>({mass_tolerance}, views..., result); });
     const std::string_view status = word_of("transport", result[0].status);
     write_both(one_row({"cost", "gap"}, {result[0].cost, result[0].gap}, "status", status), problem.plan, files);
   }
@@ -192,20 +192,20 @@ void add_plan_output(CLI::App& command, Program& program) {
 template <class Op>
 void add_plan(CLI::App& app, Program& program, std::string_view out, std::string_view example) {
   static constexpr std::string_view kName = Op::kDescription.name;
-  const auto arguments = std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), kName));
+  const auto arguments = std::make_shared<Arguments>(*find_operation(isentropic::family_info<isentropic::Transport>(), kName));
   const auto options = std::make_shared<Plan>();
   CLI::App& command = *app.add_subcommand(std::string(kName), std::string(Op::kDescription.summary));
   command.group(group_of("transport"));
   add_problem(command, program, *options, "");
   for (std::size_t i = 0; i < arguments->values.size(); ++i) {
-    const entropic::ParamInfo& param = arguments->info.params[i];
+    const isentropic::ParamInfo& param = arguments->info.params[i];
     add_param(command, param, arguments->values[i])->group("Parameters")->required(param.required);
   }
   add_plan_output(command, program);
-  command.footer(fmt::format("{}\n{}Example: entropic {} --a a.csv --b b.csv --cost cost.npy {} -o plan.npy\n{}",
+  command.footer(fmt::format("{}\n{}Example: isentropic {} --a a.csv --b b.csv --cost cost.npy {} -o plan.npy\n{}",
                              Op::kDescription.formula, out, kName, example, kEverywhere));
   command.callback([arguments, options, &program] {
-    program.action = [op = std::get<Op>(made<entropic::Transport>(*arguments)), options, &files = program.files] {
+    program.action = [op = std::get<Op>(made<isentropic::Transport>(*arguments)), options, &files = program.files] {
       Problem problem(kName, *options, files);
       const Table found = between(op, problem);
       write_both(found, problem.plan, files);
@@ -218,8 +218,8 @@ struct Many {
 };
 
 void add_barycenter(CLI::App& app, Program& program) {
-  static constexpr std::string_view kName = entropic::SinkhornBarycenter::kDescription.name;
-  const auto arguments = std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), kName));
+  static constexpr std::string_view kName = isentropic::SinkhornBarycenter::kDescription.name;
+  const auto arguments = std::make_shared<Arguments>(*find_operation(isentropic::family_info<isentropic::Transport>(), kName));
   const auto options = std::make_shared<Many>();
   CLI::App& command = add_command(app, program, arguments, "Distributions",
                                   "Each row is a distribution and is divided by its sum.\n"
@@ -233,14 +233,14 @@ void add_barycenter(CLI::App& app, Program& program) {
   add_path(command, "--weights", options->weights, "standard input", "Weight of each row (default: equal)")
       ->option_text("FILE");
   command.callback([arguments, options, &program] {
-    program.action = [op = std::get<entropic::SinkhornBarycenter>(made<entropic::Transport>(*arguments)), options,
+    program.action = [op = std::get<isentropic::SinkhornBarycenter>(made<isentropic::Transport>(*arguments)), options,
                       &files = program.files] {
       Numbers p = doubles(files, files.in), cost = doubles(files, options->cost);
       Numbers weights = weights_of(kName, files, options->weights);
       std::vector<double> q(cost.table.cols);
-      entropic::SinkhornBarycenterResult r;
+      isentropic::SinkhornBarycenterResult r;
       naming_files({{"p", &p}, {"cost", &cost}, {"weights", &weights}},
-                   [&] { r = entropic::sinkhorn_barycenter<double>(op, p.rows(), weights.values(), cost.rows(), q); });
+                   [&] { r = isentropic::sinkhorn_barycenter<double>(op, p.rows(), weights.values(), cost.rows(), q); });
       Table barycenter;
       barycenter.rows = 1;
       barycenter.cols = q.size();
@@ -267,10 +267,10 @@ void add_transport(CLI::App& app, Program& program) {
               "Weight of the entropy, in units of the costs, above 0: Sinkhorn's iteration finds a spread-out plan; without "
               "it the plan is the exact optimum")
           ->option_text("NUMBER");
-  for (std::size_t i = 0; i < options->entropic.values.size(); ++i) {
-    const entropic::ParamInfo& param = options->entropic.info.params[i];
+  for (std::size_t i = 0; i < options->isentropic.values.size(); ++i) {
+    const isentropic::ParamInfo& param = options->isentropic.info.params[i];
     if (param.name == "epsilon") continue;
-    CLI::Option* const option = add_param(command, param, options->entropic.values[i]);
+    CLI::Option* const option = add_param(command, param, options->isentropic.values[i]);
     if (param.name != "mass_tolerance") option->needs(epsilon);
   }
   add_plan_output(command, program);
@@ -278,20 +278,20 @@ void add_transport(CLI::App& app, Program& program) {
       "The output is one row of CSV: cost, gap, status. The optimum is at most gap below cost.\n"
       "With --epsilon the row is: cost, lower_bound, upper_bound (of the optimum), marginal_error, iterations, status.\n"
       "If no plan exists (infeasible), the exit status is 1.\n"
-      "Example: entropic transport --a a.csv --b b.csv --cost cost.npy -o plan.npy\n{}",
+      "Example: isentropic transport --a a.csv --b b.csv --cost cost.npy -o plan.npy\n{}",
       kEverywhere));
   command.callback([options, &program] { program.action = [options, &files = program.files] { transport(*options, files); }; });
 
-  add_plan<entropic::PartialTransport>(
+  add_plan<isentropic::PartialTransport>(
       app, program,
       "The output is one row of CSV: cost, multiplier, gap, status.\n"
       "The optimum is at most gap below cost; each further unit of mass costs about multiplier.\n"
       "If no plan exists (infeasible), the exit status is 1.\n",
       "--mass 0.5");
 
-  add_plan<entropic::UnbalancedSinkhorn>(app, program,
-                                         "The output is one row of CSV: value, gap, iterations, status.\n"
-                                         "The minimum is at most gap below value.\n",
-                                         "--epsilon 0.1 --penalty 1");
+  add_plan<isentropic::UnbalancedSinkhorn>(app, program,
+                                           "The output is one row of CSV: value, gap, iterations, status.\n"
+                                           "The minimum is at most gap below value.\n",
+                                           "--epsilon 0.1 --penalty 1");
   add_barycenter(app, program);
 }

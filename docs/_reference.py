@@ -115,7 +115,7 @@ def listed(owner, groups):
 
 def families(package):
     """The names of the registry by family, those that are not there too: `listed` drops them."""
-    from entropic import _core
+    from isentropic import _core
 
     def with_vjp(operations):
         return [name for operation in operations for name in (operation["name"], operation["name"] + "_vjp")]
@@ -154,17 +154,17 @@ TRANSPORT = {
 
 
 def python():
-    import entropic
-    import entropic.calibration as calibration
+    import isentropic
+    import isentropic.calibration as calibration
 
-    result = listed(entropic, families(entropic))
-    result += "\n## scikit-learn: entropic.calibration\n\n"
+    result = listed(isentropic, families(isentropic))
+    result += "\n## scikit-learn: isentropic.calibration\n\n"
     names = ("TemperatureScaler", "VectorScaler", "EntropyScaler", "EntropyNormalizer")
-    return result + "\n".join(described(calibration, "entropic.calibration", name) for name in names)
+    return result + "\n".join(described(calibration, "isentropic.calibration", name) for name in names)
 
 
 def torch():
-    import entropic.torch as package
+    import isentropic.torch as package
 
     groups = {title: names for title, names in families(package).items() if set(names) & set(package.__all__)}
     named = {name for names in groups.values() for name in names}
@@ -199,7 +199,7 @@ def declaration(code):
 
 def pieces(header):
     """(comment, code) of each declaration of a header, in their order; nested namespaces open and close by themselves."""
-    body = header.partition("\nnamespace entropic {")[2].rpartition("}  // namespace entropic")[0]
+    body = header.partition("\nnamespace isentropic {")[2].rpartition("}  // namespace isentropic")[0]
     comment, code, depth = [], [], 0
     for line in [*body.splitlines(), ""]:
         if not line.strip() and depth == 0:
@@ -233,24 +233,26 @@ def summary(code):
 
 def without_macros(header):
     """A header as its users read it."""
-    indent = len("ENTROPIC_API ")
-    return re.sub(r"\bENTROPIC_API ([^;{]*)", lambda match: match[1].replace("\n" + " " * indent, "\n"), header).replace(
-        "::inline ENTROPIC_ABI", ""
+    indent = len("ISENTROPIC_API ")
+    return re.sub(r"\bISENTROPIC_API ([^;{]*)", lambda match: match[1].replace("\n" + " " * indent, "\n"), header).replace(
+        "::inline ISENTROPIC_ABI", ""
     )
 
 
 def version(folder):
-    return ".".join(re.findall(r"#define ENTROPIC_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", (folder / "version.h").read_text()))
+    header = (folder / "version.h").read_text()
+    numbers = re.findall(r"#define ISENTROPIC_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header)
+    return ".".join(numbers) + re.search(r'VERSION_SUFFIX "(.*)"', header)[1]
 
 
 def cpp(folder):
-    order = re.findall(r'#include "entropic/(\w+\.h)"', (folder / "entropic.h").read_text())
+    order = re.findall(r'#include "isentropic/(\w+\.h)"', (folder / "isentropic.h").read_text())
     result = []
-    others = {*order, "entropic.h", "export.h", "c.h", "cuda_c.h"}
+    others = {*order, "isentropic.h", "export.h", "c.h", "cuda_c.h"}
     for header in [*order, *sorted({path.name for path in folder.glob("*.h")} - others)]:
         text = without_macros((folder / header).read_text())
         intro = re.sub(r"^// ?", "", text[: text.index("#pragma once")], flags=re.MULTILINE)
-        result.append(f"\n## {header}\n\n`#include <entropic/{header}>`\n\n{paragraphs(intro)}")
+        result.append(f"\n## {header}\n\n`#include <isentropic/{header}>`\n\n{paragraphs(intro)}")
         space, last = "", None
         for comment, code in pieces(text):
             if opened := re.match(r"namespace (\w+) \{", code):
@@ -296,9 +298,9 @@ def command_line(run):
     """The help of the program and of each command. `run` takes arguments and gives what is printed."""
     whole = run("--help")
     commands = whole[whole.index("\nSubcommands:") : whole.index("\nExamples:")]
-    result = ["\n## entropic\n", help_text(whole.replace(commands, ""))]
+    result = ["\n## isentropic\n", help_text(whole.replace(commands, ""))]
     for group, names in re.findall(r"^(\w[\w ]*):\n((?:  .*\n)+)", commands + "\n", flags=re.MULTILINE):
         result.append(f"\n## {'Commands' if group == 'Subcommands' else group}\n")
         for name in re.findall(r"^  (\w+)", names, flags=re.MULTILINE):
-            result += [f"\n### entropic {name}\n", help_text(run(name, "--help"))]
+            result += [f"\n### isentropic {name}\n", help_text(run(name, "--help"))]
     return "\n".join(result)

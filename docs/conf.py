@@ -11,10 +11,10 @@ ROOT = DOCS.parent
 sys.path.insert(0, str(DOCS))
 import _reference  # noqa: E402
 
-project = "entropic"
-release = _reference.version(ROOT / "include/entropic")
+project = "isentropic"
+release = _reference.version(ROOT / "include/isentropic")
 smartquotes = False  # options begin with two hyphens
-html_title = f"entropic {release}"
+html_title = f"isentropic {release}"
 
 # The root of the sources is that of the repository, so that links between pages are those of the files.
 root_doc = "docs/index"
@@ -53,7 +53,9 @@ def contents(index):
 
 def command(*arguments):
     wide = {**os.environ, "COLUMNS": "1000"}  # help is not folded
-    return subprocess.run([os.environ["ENTROPIC_CLI"], *arguments], check=True, capture_output=True, text=True, env=wide).stdout
+    return subprocess.run(
+        [os.environ["ISENTROPIC_CLI"], *arguments], check=True, capture_output=True, text=True, env=wide
+    ).stdout
 
 
 def complete(app, page, source):
@@ -62,7 +64,7 @@ def complete(app, page, source):
         "docs/index": contents,
         "docs/reference/python": lambda text: text + _reference.python(),
         "docs/reference/torch": lambda text: text + _reference.torch(),
-        "docs/reference/cpp": lambda text: text + _reference.cpp(ROOT / "include/entropic"),
+        "docs/reference/cpp": lambda text: text + _reference.cpp(ROOT / "include/isentropic"),
         "docs/reference/command_line": lambda text: text + _reference.command_line(command),
     }.get(page)
     if made is not None:

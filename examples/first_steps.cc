@@ -1,5 +1,5 @@
 // Scores in, distributions out, and the gradient back.
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 
 #include <cstdio>
 #include <vector>
@@ -11,12 +11,12 @@ void print(const std::vector<double>& row) {
 
 int main() {
   std::vector<double> x = {2.0, 1.0, 0.1, -1.0, 1.8}, p(5), g = {1, 0, 0, 0, 0}, dx(5);
-  entropic::apply(entropic::Softmax{.temperature = 0.5}, x, p);
+  isentropic::apply(isentropic::Softmax{.temperature = 0.5}, x, p);
   print(p);
 
-  entropic::apply(entropic::Sparsemax{}, x, p);
+  isentropic::apply(isentropic::Sparsemax{}, x, p);
   print(p);
 
-  entropic::apply_vjp(entropic::Sparsemax{}, x, p, g, dx);
+  isentropic::apply_vjp(isentropic::Sparsemax{}, x, p, g, dx);
   print(dx);
 }

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-import entropic
+import isentropic
 
 x = np.array([2.0, 1.0, 0.1, -1.0, 1.8])
-print(entropic.softmax(x, temperature=0.5).round(4))
-p = entropic.sparsemax(x)
+print(isentropic.softmax(x, temperature=0.5).round(4))
+p = isentropic.sparsemax(x)
 print(p.round(4))
-print(entropic.sparsemax_vjp(x, p, np.array([1.0, 0, 0, 0, 0])).round(4))
+print(isentropic.sparsemax_vjp(x, p, np.array([1.0, 0, 0, 0, 0])).round(4))

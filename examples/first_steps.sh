@@ -4,7 +4,7 @@ set -euo pipefail
 d=$(mktemp -d)
 trap 'rm -r "$d"' EXIT
 printf '2.0,1.0,0.1,-1.0,1.8\n' >"$d/scores.csv"
-entropic softmax "$d/scores.csv" --temperature 0.5
-entropic sparsemax "$d/scores.csv" -o "$d/p.npy"
-entropic compare "$d/scores.csv"
+isentropic softmax "$d/scores.csv" --temperature 0.5
+isentropic sparsemax "$d/scores.csv" -o "$d/p.npy"
+isentropic compare "$d/scores.csv"
 

@@ -1,5 +1,5 @@
 // One call of each family, on rows that a program already has.
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -17,52 +17,52 @@ void print(const char* name, const std::vector<T>& numbers) {
 int main() {
   // Two rows of three scores, in a buffer whose rows are four apart.
   const std::vector<float> buffer = {2.0f, 1.0f, 0.1f, -1, 0.5f, 0.4f, 3.0f, -1};
-  const entropic::MatrixView<const float> x(buffer.data(), 2, 3, 4);
+  const isentropic::MatrixView<const float> x(buffer.data(), 2, 3, 4);
   std::vector<float> numbers(6);
-  const entropic::MatrixView<float> p(numbers.data(), 2, 3);
-  entropic::apply(entropic::Entmax{.alpha = 1.3}, x, p);
+  const isentropic::MatrixView<float> p(numbers.data(), 2, 3);
+  isentropic::apply(isentropic::Entmax{.alpha = 1.3}, x, p);
   print("entmax", numbers);
 
   // A parameter with a value for each row.
   const std::vector<double> alphas = {1.0, 2.0};
-  const entropic::PerRow each[] = {{"alpha", alphas}};
-  entropic::apply(entropic::Entmax{}, x, p, each);
+  const isentropic::PerRow each[] = {{"alpha", alphas}};
+  isentropic::apply(isentropic::Entmax{}, x, p, each);
   print("per row", numbers);
 
   // A chosen entropy, in nats, and the scale that gives it.
-  entropic::apply(entropic::EntropyNormalize{.entropy = 0.5}, x, p);
+  isentropic::apply(isentropic::EntropyNormalize{.entropy = 0.5}, x, p);
   std::vector<double> gamma(2), entropy(2);
-  std::vector<entropic::GammaStatus> status(2);
-  entropic::gamma_for_entropy({.entropy = 0.5}, x, gamma, entropy, status);
+  std::vector<isentropic::GammaStatus> status(2);
+  isentropic::gamma_for_entropy({.entropy = 0.5}, x, gamma, entropy, status);
   print("gamma", gamma);
 
   // Measures of the rows: one number each.
   std::vector<double> value(2);
-  entropic::measure(entropic::Entropy{}, entropic::MatrixView<const float>(p), value);
+  isentropic::measure(isentropic::Entropy{}, isentropic::MatrixView<const float>(p), value);
   print("entropy", value);
 
   // A loss against a class for each row, and its gradient.
   const std::vector<std::int64_t> classes = {0, 1};
   std::vector<float> gradient(6);
-  const entropic::MatrixView<float> dx(gradient.data(), 2, 3);
-  entropic::loss(entropic::SoftmaxLoss{}, x, classes, value, dx);
+  const isentropic::MatrixView<float> dx(gradient.data(), 2, 3);
+  isentropic::loss(isentropic::SoftmaxLoss{}, x, classes, value, dx);
   print("loss", value);
   print("dx", gradient);
 
   // Three draws from each row, through a chain of steps.
-  const entropic::Sampler chain({entropic::step::TopK{2}, entropic::step::Temperature{0.7}}, /*seed=*/1);
+  const isentropic::Sampler chain({isentropic::step::TopK{2}, isentropic::step::Temperature{0.7}}, /*seed=*/1);
   std::vector<std::int64_t> drawn(6);
-  chain.sample(x, entropic::MatrixView<std::int64_t>(drawn.data(), 2, 3));
+  chain.sample(x, isentropic::MatrixView<std::int64_t>(drawn.data(), 2, 3));
   print("drawn", drawn);
 
   // The distance between two sets of points: W_2 in the plane, with equal weights.
   const std::vector<double> a = {0, 0, 1, 0}, b = {0, 1, 1, 1, 2, 1};
-  const entropic::MatrixView<const double> here(a.data(), 2, 2), there(b.data(), 3, 2);
-  std::printf("W_2       %.4g\n", entropic::wasserstein({.order = 2}, here, there, {}, {}));
+  const isentropic::MatrixView<const double> here(a.data(), 2, 2), there(b.data(), 3, 2);
+  std::printf("W_2       %.4g\n", isentropic::wasserstein({.order = 2}, here, there, {}, {}));
 
   // Invalid arguments are refused before anything is written.
   try {
-    entropic::apply(entropic::Softmax{.temperature = 0}, x, p);
+    isentropic::apply(isentropic::Softmax{.temperature = 0}, x, p);
   } catch (const std::invalid_argument& error) {
     std::printf("%s\n", error.what());
   }

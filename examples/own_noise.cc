@@ -1,5 +1,5 @@
 // perturb_max with your own noise: Student's t with 2 degrees of freedom, whose heavy tails give every score a chance.
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 
 #include <cmath>
 #include <cstdio>
@@ -17,10 +17,10 @@ struct StudentT2 {
 int main() {
   const std::vector<double> x = {2.0, 1.0, 0.1, -1.0, 1.8};
   std::vector<double> p(x.size());
-  const entropic::MatrixView<const double> scores(x.data(), 1, x.size());
-  const entropic::MatrixView<double> masses(p.data(), 1, p.size());
+  const isentropic::MatrixView<const double> scores(x.data(), 1, x.size());
+  const isentropic::MatrixView<double> masses(p.data(), 1, p.size());
 
-  entropic::perturb_max(StudentT2(), 0.5, scores, masses);
+  isentropic::perturb_max(StudentT2(), 0.5, scores, masses);
   for (const double mass : p) std::printf("%.4f ", mass);
   std::printf("\n");
 }

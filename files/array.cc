@@ -70,9 +70,9 @@ auto with_types(Stored type, F f) {
     case Stored::float32:
       return f(float{}, float{});
     case Stored::float16:
-      return f(entropic::float16{}, entropic::float16{});
+      return f(isentropic::float16{}, isentropic::float16{});
     case Stored::bfloat16:
-      return f(entropic::bfloat16{}, entropic::bfloat16{});
+      return f(isentropic::bfloat16{}, isentropic::bfloat16{});
     case Stored::int8:
       return f(std::int8_t{}, double{});
     case Stored::int16:

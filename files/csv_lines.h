@@ -83,7 +83,7 @@ class Lines {
           if (label.empty() || is_blank(label.front()) || is_blank(label.back())) return false;
           if (!label_may_be_number && read_number(label, number) != Reading::not_number) return false;
         } else {
-          const auto [behind, error] = entropic::double_from_chars(at, end, number);
+          const auto [behind, error] = isentropic::double_from_chars(at, end, number);
           if (error != std::errc() || behind[-1] == ')') return false;  // nan(1)
           numbers.push_back(number);
           at = behind;

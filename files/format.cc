@@ -29,13 +29,13 @@ void refuse_known(const std::string& path) {
   for (const std::string_view ending : {".parquet", ".arrow", ".feather", ".orc"}) {
     if (!path.ends_with(ending)) continue;
     bad_input(
-        "{}: {} is read in Python: entropic's functions take what pyarrow and pandas read from it, and entropic.write "
+        "{}: {} is read in Python: isentropic's functions take what pyarrow and pandas read from it, and isentropic.write "
         "writes that as a .csv or .npy",
         path, ending);
   }
   if (path.ends_with(".bz2") || path.ends_with(".xz")) {
     const std::string_view tool = path.ends_with(".bz2") ? "bzip2" : "xz";
-    bad_input("{}: only .gz and .zst are unpacked; use a pipe for others: {} -dc {} | entropic ...", path, tool, path);
+    bad_input("{}: only .gz and .zst are unpacked; use a pipe for others: {} -dc {} | isentropic ...", path, tool, path);
   }
 }
 

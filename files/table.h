@@ -1,7 +1,7 @@
 // A file of scores, or some of its rows, in memory: the numbers and their names.
 #pragma once
 
-#include <entropic/half.h>
+#include <isentropic/half.h>
 
 #include <cstddef>
 #include <functional>
@@ -34,7 +34,8 @@ struct Places {
 
 struct Table {
   // rows x cols without gaps, in the precision of the file.
-  std::variant<std::vector<float>, std::vector<double>, std::vector<entropic::float16>, std::vector<entropic::bfloat16>> values;
+  std::variant<std::vector<float>, std::vector<double>, std::vector<isentropic::float16>, std::vector<isentropic::bfloat16>>
+      values;
   bool whole = false;  // the float64 numbers are whole: arrays are written as int64
   int digits = 0;      // most significant digits in text; 0: the fewest that give the same number
   std::size_t rows = 0;

@@ -134,7 +134,7 @@ Reading read_number(std::string_view text, double& number) {
     if (text.starts_with('-')) return Reading::not_number;
   }
   if (text.ends_with(')')) return Reading::not_number;  // from_chars knows nan(1)
-  const auto [end, error] = entropic::double_from_chars(text.data(), text.data() + text.size(), number);
+  const auto [end, error] = isentropic::double_from_chars(text.data(), text.data() + text.size(), number);
   if (end != text.data() + text.size() || error == std::errc::invalid_argument) return Reading::not_number;
   if (error == std::errc::result_out_of_range) {
     number = std::strtod(std::string(text).c_str(), nullptr);

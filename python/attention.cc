@@ -1,8 +1,8 @@
-// Attention for Python: functions on arrays of (batch, heads, rows, columns), which entropic/_attention.py and
-// entropic/torch/_attention.py make. The first two axes may be absent, and the last has no gaps. All arrays of a call but masks
-// of bools have one type, float32 or float64.
+// Attention for Python: functions on arrays of (batch, heads, rows, columns), which isentropic/_attention.py and
+// isentropic/torch/_attention.py make. The first two axes may be absent, and the last has no gaps. All arrays of a call but
+// masks of bools have one type, float32 or float64.
 
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 
 #include <array>
 #include <cstddef>
@@ -15,7 +15,7 @@
 #include "bindings.h"
 #include "params.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 // The sizes of all four axes, and their strides in items.
@@ -136,4 +136,4 @@ void bind_attention(nb::module_& m) {
         nb::arg("dk"), nb::arg("dv"), nb::arg("params"));
 }
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -3,7 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
-namespace entropic {
+namespace isentropic {
 
 void bind_attention(nanobind::module_& m);
 void bind_calibration(nanobind::module_& m);
@@ -17,4 +17,4 @@ void bind_parts(nanobind::module_& m);
 void bind_sampling(nanobind::module_& m);
 void bind_transport(nanobind::module_& m);
 
-}  // namespace entropic
+}  // namespace isentropic

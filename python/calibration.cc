@@ -1,7 +1,7 @@
 // Bindings of calibration.h. Arrays are contiguous, with scores in float32 or float64 and labels in int64;
-// entropic/calibration.py converts others.
+// isentropic/calibration.py converts others.
 
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 #include <nanobind/stl/pair.h>
 
 #include <utility>
@@ -11,7 +11,7 @@
 #include "matrices.h"
 #include "params.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 using Labels = Vector<const std::int64_t>;
@@ -73,4 +73,4 @@ void bind_calibration(nb::module_& m) {
   });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

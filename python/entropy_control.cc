@@ -1,6 +1,6 @@
 // Entropy control for Python: functions on rows along any axis of any strides, and on tables without gaps.
 
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 
 #include <type_traits>
 #include <vector>
@@ -10,7 +10,7 @@
 #include "params.h"
 #include "rows.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 template <class Op>
@@ -128,4 +128,4 @@ void bind_entropy_control(nb::module_& m) {
   m.def("control_operations", [] { return describe(family_info<EntropyControl>()); });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

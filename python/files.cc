@@ -1,4 +1,4 @@
-// Files and Arrow arrays for Python: numbers are passed as bytes without a copy, and entropic/_files.py gives them type and
+// Files and Arrow arrays for Python: numbers are passed as bytes without a copy, and isentropic/_files.py gives them type and
 // shape.
 
 #include <nanobind/ndarray.h>
@@ -56,7 +56,7 @@ struct ArrowArrayStream {
 };
 }
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 namespace nb = nanobind;
@@ -257,4 +257,4 @@ void bind_files(nb::module_& m) {
   m.attr("file_formats") = nb::tuple(nb::cast(files::format_names()));
 }
 
-}  // namespace entropic
+}  // namespace isentropic

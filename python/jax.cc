@@ -2,7 +2,7 @@
 // parameters and names of arrays are attributes. It is compiled against the headers of the oldest supported jaxlib, which later
 // ones accept.
 
-#include <entropic/c.h>
+#include <isentropic/c.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -23,23 +23,23 @@
 namespace nb = nanobind;
 namespace ffi = xla::ffi;
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 int type_of(ffi::DataType type) {
   switch (type) {
     case ffi::DataType::F32:
-      return ENTROPIC_FLOAT32;
+      return ISENTROPIC_FLOAT32;
     case ffi::DataType::F64:
-      return ENTROPIC_FLOAT64;
+      return ISENTROPIC_FLOAT64;
     case ffi::DataType::F16:
-      return ENTROPIC_FLOAT16;
+      return ISENTROPIC_FLOAT16;
     case ffi::DataType::BF16:
-      return ENTROPIC_BFLOAT16;
+      return ISENTROPIC_BFLOAT16;
     case ffi::DataType::S32:
-      return ENTROPIC_INT32;
+      return ISENTROPIC_INT32;
     case ffi::DataType::S64:
-      return ENTROPIC_INT64;
+      return ISENTROPIC_INT64;
     default:
       return 0;
   }
@@ -51,10 +51,10 @@ ffi::Error call(ffi::RemainingArgs args, ffi::RemainingRets results, ffi::Dictio
   const auto names = attrs.get<std::string_view>("arrays");
   const auto vjp = attrs.get<bool>("vjp");
   if (!operation.has_value() || !parameters.has_value() || !names.has_value() || !vjp.has_value()) {
-    return ffi::Error::InvalidArgument("entropic: an attribute of the call is missing");
+    return ffi::Error::InvalidArgument("isentropic: an attribute of the call is missing");
   }
   std::deque<std::string> kept;  // a deque, because addresses must not change
-  std::vector<entropic_array> arrays;
+  std::vector<isentropic_array> arrays;
   std::string_view rest = *names;
   const auto add = [&](const ffi::AnyBuffer& buffer) {
     const std::size_t end = rest.find(',');
@@ -64,16 +64,16 @@ ffi::Error call(ffi::RemainingArgs args, ffi::RemainingRets results, ffi::Dictio
     const auto cols = static_cast<std::size_t>(dims.back());
     std::size_t rows = 1;
     for (std::size_t i = 0; i + 1 < dims.size(); ++i) rows *= static_cast<std::size_t>(dims[i]);
-    arrays.push_back({sizeof(entropic_array), kept.back().c_str(), buffer.untyped_data(), rows, cols, 0, 0,
+    arrays.push_back({sizeof(isentropic_array), kept.back().c_str(), buffer.untyped_data(), rows, cols, 0, 0,
                       type_of(buffer.element_type()), 0});
   };
   for (std::size_t i = 0; i < args.size(); ++i) add(*args.get<ffi::AnyBuffer>(i));
   for (std::size_t i = 0; i < results.size(); ++i) add(**results.get<ffi::AnyBuffer>(i));
-  const auto run = *vjp ? entropic_apply_vjp : entropic_apply;
+  const auto run = *vjp ? isentropic_apply_vjp : isentropic_apply;
   const int code = run(std::string(*operation).c_str(), std::string(*parameters).c_str(), arrays.data(), arrays.size());
-  if (code == ENTROPIC_OK) return ffi::Error::Success();
-  if (code == ENTROPIC_INVALID_ARGUMENT) return ffi::Error::InvalidArgument(entropic_last_error());
-  return ffi::Error::Internal(entropic_last_error());
+  if (code == ISENTROPIC_OK) return ffi::Error::Success();
+  if (code == ISENTROPIC_INVALID_ARGUMENT) return ffi::Error::InvalidArgument(isentropic_last_error());
+  return ffi::Error::Internal(isentropic_last_error());
 }
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(kCall, call, ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs<ffi::Dictionary>());
@@ -82,8 +82,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(kCall, call, ffi::Ffi::Bind().RemainingArgs().Rema
 ffi::Error refuse(ffi::RemainingArgs, ffi::RemainingRets, ffi::Dictionary attrs) {
   const auto operation = attrs.get<std::string_view>("operation");
   return ffi::Error(ffi::ErrorCode::kUnimplemented,
-                    "entropic.jax: " + std::string(operation.has_value() ? *operation : "this operation") +
-                        " has no kernel for GPUs; move the arrays to jax.devices('cpu'), or set ENTROPIC_STRICT=0 before the "
+                    "isentropic.jax: " + std::string(operation.has_value() ? *operation : "this operation") +
+                        " has no kernel for GPUs; move the arrays to jax.devices('cpu'), or set ISENTROPIC_STRICT=0 before the "
                         "function is traced, which copies them there and back");
 }
 
@@ -92,16 +92,16 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(kRefuse, refuse, ffi::Ffi::Bind().RemainingArgs().
 // The call on arrays in the processor's memory: (name, address, rows, cols, type) for each.
 void apply_on_host(const std::string& operation, const std::string& parameters, const nb::list& given, bool vjp) {
   std::deque<std::string> kept;
-  std::vector<entropic_array> arrays;
+  std::vector<isentropic_array> arrays;
   for (const nb::handle one : given) {
     const auto [name, data, rows, cols, type] =
         nb::cast<std::tuple<std::string, std::uintptr_t, std::size_t, std::size_t, int>>(one);
     kept.push_back(name);
-    arrays.push_back({sizeof(entropic_array), kept.back().c_str(), reinterpret_cast<void*>(data), rows, cols, 0, 0, type, 0});
+    arrays.push_back({sizeof(isentropic_array), kept.back().c_str(), reinterpret_cast<void*>(data), rows, cols, 0, 0, type, 0});
   }
-  const auto run = vjp ? entropic_apply_vjp : entropic_apply;
-  if (run(operation.c_str(), parameters.c_str(), arrays.data(), arrays.size()) != ENTROPIC_OK) {
-    throw nb::value_error(entropic_last_error());
+  const auto run = vjp ? isentropic_apply_vjp : isentropic_apply;
+  if (run(operation.c_str(), parameters.c_str(), arrays.data(), arrays.size()) != ISENTROPIC_OK) {
+    throw nb::value_error(isentropic_last_error());
   }
 }
 
@@ -130,14 +130,14 @@ ffi::Error call_python(ffi::RemainingArgs args, ffi::RemainingRets results, ffi:
   const auto operation = attrs.get<std::string_view>("operation");
   const auto parameters = attrs.get<std::string_view>("parameters");
   if (!operation.has_value() || !parameters.has_value()) {
-    return ffi::Error::InvalidArgument("entropic: an attribute of the call is missing");
+    return ffi::Error::InvalidArgument("isentropic: an attribute of the call is missing");
   }
   const nb::gil_scoped_acquire gil;
   try {
     nb::list inputs, outputs;
     for (std::size_t i = 0; i < args.size(); ++i) inputs.append(as_numpy(*args.get<ffi::AnyBuffer>(i)));
     for (std::size_t i = 0; i < results.size(); ++i) outputs.append(as_numpy(**results.get<ffi::AnyBuffer>(i)));
-    const nb::object wrong = nb::module_::import_("entropic.jax._call")
+    const nb::object wrong = nb::module_::import_("isentropic.jax._call")
                                  .attr("on_host")(std::string(*operation), std::string(*parameters), inputs, outputs);
     return wrong.is_none() ? ffi::Error::Success() : ffi::Error::InvalidArgument(nb::cast<std::string>(wrong));
   } catch (const std::exception& error) {
@@ -157,4 +157,4 @@ void bind_jax(nb::module_& m) {
   m.def("xla_call_python", [] { return nb::capsule(reinterpret_cast<void*>(kCallPython)); });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

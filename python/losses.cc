@@ -1,6 +1,6 @@
 // Losses for Python: every registered one as a dict with its function, on rows along any axis of any strides.
 
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 
 #include <optional>
 #include <string>
@@ -11,7 +11,7 @@
 #include "params.h"
 #include "rows.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 // The names of the two arrays.
@@ -90,4 +90,4 @@ nb::list describe_losses() {
 
 void bind_losses(nb::module_& m) { m.def("losses", &describe_losses); }
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -1,7 +1,7 @@
 // Maps for Python: every registered one as a dict with a forward and a vjp function, on rows along any axis of any strides. All
-// arrays have one type, one that the library has; entropic/_calls.py and torch/ convert others.
+// arrays have one type, one that the library has; isentropic/_calls.py and torch/ convert others.
 
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 
 #include <array>
 #include <span>
@@ -12,7 +12,7 @@
 #include "params.h"
 #include "rows.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 // The families that are called like maps. Logarithms are not distributions, and logsumexp gives one number for each row.
@@ -138,4 +138,4 @@ void bind_maps(nb::module_& m) {
       nb::arg("where"), nb::arg("axis").none(), nb::arg("dims"));
 }
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -1,7 +1,7 @@
 // Arrays without gaps as arguments of functions that take one type, and as the library's views.
 #pragma once
 
-#include <entropic/matrix_view.h>
+#include <isentropic/matrix_view.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
@@ -9,7 +9,7 @@
 
 namespace nb = nanobind;
 
-namespace entropic {
+namespace isentropic {
 
 template <class T>
 using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -26,4 +26,4 @@ std::span<T> span(const Vector<T>& a) {
   return {a.data(), a.shape(0)};
 }
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -1,6 +1,6 @@
 // Measures for Python: functions on rows along any axis of any strides, and on tables without gaps.
 
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 #include <nanobind/nanobind.h>
 
 #include <optional>
@@ -11,7 +11,7 @@
 #include "params.h"
 #include "rows.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 void replace(std::string& text, std::string_view what, std::string_view by) {
@@ -155,4 +155,4 @@ void bind_measures(nb::module_& m) {
   });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

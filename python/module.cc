@@ -1,40 +1,40 @@
-// The extension module entropic._core: the families, one by one, and their common functions.
+// The extension module isentropic._core: the families, one by one, and their common functions.
 
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
 #include "params.h"
 
 NB_MODULE(_core, m) {
-  m.attr("__version__") = ENTROPIC_VERSION;
-  entropic::bind_attention(m);
-  entropic::bind_calibration(m);
-  entropic::bind_entropy_control(m);
-  entropic::bind_files(m);
-  entropic::bind_jax(m);
-  entropic::bind_losses(m);
-  entropic::bind_maps(m);
-  entropic::bind_measures(m);
-  entropic::bind_parts(m);
-  entropic::bind_sampling(m);
-  entropic::bind_transport(m);
+  m.attr("__version__") = ISENTROPIC_VERSION;
+  isentropic::bind_attention(m);
+  isentropic::bind_calibration(m);
+  isentropic::bind_entropy_control(m);
+  isentropic::bind_files(m);
+  isentropic::bind_jax(m);
+  isentropic::bind_losses(m);
+  isentropic::bind_maps(m);
+  isentropic::bind_measures(m);
+  isentropic::bind_parts(m);
+  isentropic::bind_sampling(m);
+  isentropic::bind_transport(m);
   // The largest distance from 1 of the sum of a distribution, by the size of its numbers in bytes.
   nb::dict tolerance;
-  tolerance[nb::int_(sizeof(entropic::float16))] = entropic::kSumTolerance<entropic::float16>;
-  tolerance[nb::int_(sizeof(float))] = entropic::kSumTolerance<float>;
-  tolerance[nb::int_(sizeof(double))] = entropic::kSumTolerance<double>;
+  tolerance[nb::int_(sizeof(isentropic::float16))] = isentropic::kSumTolerance<isentropic::float16>;
+  tolerance[nb::int_(sizeof(float))] = isentropic::kSumTolerance<float>;
+  tolerance[nb::int_(sizeof(double))] = isentropic::kSumTolerance<double>;
   m.attr("sum_tolerance") = tolerance;
-  m.def("simd_targets", &entropic::simd_targets);
-  m.def("simd_target", &entropic::simd_target);
-  m.def("force_simd_target", &entropic::force_simd_target);
+  m.def("simd_targets", &isentropic::simd_targets);
+  m.def("simd_target", &isentropic::simd_target);
+  m.def("force_simd_target", &isentropic::force_simd_target);
   m.def(
       "set_num_threads",
       [](nb::handle n) {
-        const std::int64_t count = entropic::to_int("set_num_threads", "n", n);
+        const std::int64_t count = isentropic::to_int("set_num_threads", "n", n);
         if (count < 0) throw nb::value_error(("set_num_threads: n must be 0 or more, got " + std::to_string(count)).c_str());
-        entropic::set_num_threads(static_cast<std::size_t>(count));
+        isentropic::set_num_threads(static_cast<std::size_t>(count));
       },
       nb::arg("n").none());
-  m.def("get_num_threads", &entropic::get_num_threads);
+  m.def("get_num_threads", &isentropic::get_num_threads);
 }

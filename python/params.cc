@@ -4,7 +4,7 @@
 #include <limits>
 #include <memory>
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 // Whether this is an array. A number, also one of NumPy's, has no axes.
@@ -159,4 +159,4 @@ nb::list describe(const FamilyInfo& family) {
   return all;
 }
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -2,7 +2,7 @@
 // descriptions become a dict.
 #pragma once
 
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -22,7 +22,7 @@
 
 namespace nb = nanobind;
 
-namespace entropic {
+namespace isentropic {
 
 // The name of the type in messages: "str", "numpy.ndarray".
 inline std::string kind_of(nb::handle value) {
@@ -260,4 +260,4 @@ nb::dict describe(const OperationInfo& info);
 // The operations of a family.
 nb::list describe(const FamilyInfo& family);
 
-}  // namespace entropic
+}  // namespace isentropic

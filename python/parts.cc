@@ -1,7 +1,7 @@
 // Parts of rows for Python: questions and answers are arrays of int64, which the caller joins.
 
-#include <entropic/entropic.h>
-#include <entropic/parts.h>
+#include <isentropic/isentropic.h>
+#include <isentropic/parts.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -15,7 +15,7 @@
 #include "matrices.h"
 #include "params.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 constexpr const char* kJoins[] = {"none", "maximum", "sum", "gather"};
@@ -135,4 +135,4 @@ void bind_parts(nb::module_& m) {
   m.def("exponentials", elementwise(exponentials));
 }
 
-}  // namespace entropic
+}  // namespace isentropic

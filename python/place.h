@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-namespace entropic {
+namespace isentropic {
 
-inline constexpr char kPlace[] = "entropic.place";
+inline constexpr char kPlace[] = "isentropic.place";
 
 struct Place {
   void* data = nullptr;
@@ -16,4 +16,4 @@ struct Place {
   int type = 0;                           // the number of a Type (params.h)
 };
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-namespace entropic {
+namespace isentropic {
 
 std::size_t to_axis(std::string_view where, nb::handle axis, int dims, std::string_view name) {
   constexpr std::string_view kOne = "one integer (to map over several axes at once, reshape them into one first)";
@@ -59,4 +59,4 @@ std::vector<double> spread(std::string_view where, std::string_view name, const 
   return values;
 }
 
-}  // namespace entropic
+}  // namespace isentropic

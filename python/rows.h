@@ -1,7 +1,7 @@
 // Rows along an axis of arrays from Python, in the form that the library takes.
 #pragma once
 
-#include <entropic/strided_rows.h>
+#include <isentropic/strided_rows.h>
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 #include "params.h"
 
-namespace entropic {
+namespace isentropic {
 
 inline StridedArray strided(const Array& a) {
   const auto ndim = static_cast<std::size_t>(a.ndim);
@@ -96,4 +96,4 @@ void as_double(const RowBlock& block, Type type, const Run& run) {
   std::ranges::transform(wide, block.numbers<float>().begin(), [](double one) { return static_cast<float>(one); });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -1,6 +1,6 @@
 // Sampling for Python: functions on rows along any axis of any strides, and chains of steps.
 
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 #include "params.h"
 #include "rows.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 using Streams = Vector<const std::uint64_t>;
@@ -128,4 +128,4 @@ void bind_sampling(nb::module_& m) {
   m.def("sampling_steps", [] { return describe(family_info<Step>()); });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -36,8 +36,8 @@
 namespace {
 
 using at::Tensor;
-using entropic::kPlace;
-using entropic::Place;
+using isentropic::kPlace;
+using isentropic::Place;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
@@ -134,7 +134,7 @@ void run(PyObject* kernel, std::span<const Tensor> arrays, PyObject* tail, PyObj
   std::array<Place, 16> places;
   std::array<Object, 16> capsules;
   std::array<PyObject*, 32> arguments;
-  TORCH_CHECK(arrays.size() <= places.size() && arrays.size() + further < arguments.size(), "entropic: too many arguments");
+  TORCH_CHECK(arrays.size() <= places.size() && arrays.size() + further < arguments.size(), "isentropic: too many arguments");
   std::size_t count = 0;
   for (const Tensor& x : arrays) {
     if (x.defined()) {
@@ -216,7 +216,7 @@ variable_list again(const Rule& rule, std::span<const Tensor> saved, const Tenso
   PyTuple_SET_ITEM(arguments.get(), count + 1, Object::borrowed(tail).release());
   const Object found = checked(PyObject_CallObject(rule.again(), arguments.get()));
   TORCH_CHECK(PyTuple_Check(found.get()) && PyTuple_GET_SIZE(found.get()) == static_cast<Py_ssize_t>(results),
-              "entropic: one gradient for each tensor is wanted");
+              "isentropic: one gradient for each tensor is wanted");
   variable_list gradients(results);
   for (std::size_t k = 0; k < results; ++k) {
     PyObject* const one = PyTuple_GET_ITEM(found.get(), static_cast<Py_ssize_t>(k));
@@ -656,14 +656,14 @@ PyMethodDef method(const char* name) {
 PyMethodDef methods[] = {
     method<py_map, 3>("map"), method<py_reduction, 5>("reduction"), method<py_attention, 6>("attention"), {}};
 
-#define ENTROPIC_TEXT2(name) #name
-#define ENTROPIC_TEXT(name) ENTROPIC_TEXT2(name)
-#define ENTROPIC_JOINED2(a, b) a##b
-#define ENTROPIC_JOINED(a, b) ENTROPIC_JOINED2(a, b)
+#define ISENTROPIC_TEXT2(name) #name
+#define ISENTROPIC_TEXT(name) ISENTROPIC_TEXT2(name)
+#define ISENTROPIC_JOINED2(a, b) a##b
+#define ISENTROPIC_JOINED(a, b) ISENTROPIC_JOINED2(a, b)
 
 PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, ENTROPIC_TEXT(ENTROPIC_TORCH_NAME), nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
+    PyModuleDef_HEAD_INIT, ISENTROPIC_TEXT(ISENTROPIC_TORCH_NAME), nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
 
-PyMODINIT_FUNC ENTROPIC_JOINED(PyInit_, ENTROPIC_TORCH_NAME)() { return PyModule_Create(&module); }
+PyMODINIT_FUNC ISENTROPIC_JOINED(PyInit_, ISENTROPIC_TORCH_NAME)() { return PyModule_Create(&module); }

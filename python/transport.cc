@@ -1,7 +1,7 @@
-// Transport for Python: functions on arrays without gaps in float32 or float64, to which entropic/_transport.py converts
+// Transport for Python: functions on arrays without gaps in float32 or float64, to which isentropic/_transport.py converts
 // others.
 
-#include <entropic/entropic.h>
+#include <isentropic/isentropic.h>
 
 #include <vector>
 
@@ -9,7 +9,7 @@
 #include "matrices.h"
 #include "params.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 template <class T>
@@ -42,8 +42,8 @@ void of_a_part(Matrix<const T> a, Matrix<const T> b, Matrix<const T> cost, Matri
 }
 
 template <class T>
-void entropic_plan(Matrix<const T> a, Matrix<const T> b, Matrix<const T> cost, Matrix<T> plan, Matrix<T> f, Matrix<T> g,
-                   Matrix<double> numbers, Vector<std::int64_t> iterations, Vector<bool> converged, nb::tuple values) {
+void isentropic_plan(Matrix<const T> a, Matrix<const T> b, Matrix<const T> cost, Matrix<T> plan, Matrix<T> f, Matrix<T> g,
+                     Matrix<double> numbers, Vector<std::int64_t> iterations, Vector<bool> converged, nb::tuple values) {
   const Sinkhorn options = to_params<Sinkhorn>(values).op;
   const nb::gil_scoped_release release;
   std::vector<SinkhornResult> results(a.shape(0));
@@ -131,7 +131,7 @@ void bind(nb::module_& m) {
   m.def("partial_transport", &of_a_part<T>, nb::arg("a").noconvert(), nb::arg("b").noconvert(), nb::arg("cost").noconvert(),
         nb::arg("plan").noconvert(), nb::arg("f").noconvert(), nb::arg("g").noconvert(), nb::arg("numbers").noconvert(),
         nb::arg("status").noconvert(), nb::arg("params"));
-  m.def("sinkhorn", &entropic_plan<T>, nb::arg("a").noconvert(), nb::arg("b").noconvert(), nb::arg("cost").noconvert(),
+  m.def("sinkhorn", &isentropic_plan<T>, nb::arg("a").noconvert(), nb::arg("b").noconvert(), nb::arg("cost").noconvert(),
         nb::arg("plan").noconvert(), nb::arg("f").noconvert(), nb::arg("g").noconvert(), nb::arg("numbers").noconvert(),
         nb::arg("iterations").noconvert(), nb::arg("converged").noconvert(), nb::arg("params"));
   m.def("unbalanced_sinkhorn", &unbalanced_plan<T>, nb::arg("a").noconvert(), nb::arg("b").noconvert(),
@@ -191,4 +191,4 @@ void bind_transport(nb::module_& m) {
   m.attr("transport_status_names") = nb::tuple(names);
 }
 
-}  // namespace entropic
+}  // namespace isentropic

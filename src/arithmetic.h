@@ -7,9 +7,9 @@
 #include <cfenv>
 #endif
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // As long as it lives, numbers are rounded to the nearest one, and subnormal numbers are numbers. JAX's threads take these for
 // 0, as do others after torch.set_flush_denormal(True). The library's own threads do not, and the bits of a result must not
@@ -43,4 +43,4 @@ class DefaultArithmetic {
   DefaultArithmetic(const DefaultArithmetic&) = delete;
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

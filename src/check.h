@@ -8,13 +8,13 @@
 
 #include <fmt/format.h>
 
-#include "entropic/describe.h"
-#include "entropic/maps.h"
-#include "entropic/matrix_view.h"
-#include "entropic/row_error.h"
+#include "isentropic/describe.h"
+#include "isentropic/maps.h"
+#include "isentropic/matrix_view.h"
+#include "isentropic/row_error.h"
 #include "src/per_row.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
@@ -169,4 +169,4 @@ void check_apart(std::string_view operation, std::string_view out_name, const Ma
   }
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #ifndef _WIN32
 #include <locale.h>
@@ -19,7 +19,7 @@
 #endif
 #endif
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 #ifndef _WIN32
 // from_chars by strtod in C's locale. strtod also takes blanks, a plus and hexadecimal numbers, so characters that from_chars
@@ -86,4 +86,4 @@ inline std::from_chars_result double_from_chars(const char* first, const char* l
 #endif
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -8,7 +8,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 void WidenFloat16(const float16* HWY_RESTRICT x, size_t n, float* HWY_RESTRICT y) {
@@ -25,12 +25,12 @@ void NarrowBfloat16(const float* HWY_RESTRICT x, size_t n, bfloat16* HWY_RESTRIC
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 HWY_EXPORT(WidenFloat16);
 HWY_EXPORT(WidenBfloat16);
@@ -42,6 +42,6 @@ void widen(const bfloat16* x, std::size_t n, float* y) { HWY_DYNAMIC_DISPATCH(Wi
 void narrow(const float* x, std::size_t n, float16* y) { HWY_DYNAMIC_DISPATCH(NarrowFloat16)(x, n, y); }
 void narrow(const float* x, std::size_t n, bfloat16* y) { HWY_DYNAMIC_DISPATCH(NarrowBfloat16)(x, n, y); }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif  // HWY_ONCE

@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "entropic/half.h"
-#include "entropic/matrix_view.h"
+#include "isentropic/half.h"
+#include "isentropic/matrix_view.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The type in which rows of T are computed.
 template <class T>
@@ -67,4 +67,4 @@ void finish_rows(const MatrixView<Working<T>>& result, const MatrixView<T>& out,
   }
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "entropic/threads.h"
+#include "isentropic/threads.h"
 #include "src/arithmetic.h"
 
 #ifndef _WIN32  // Windows has no fork
@@ -18,14 +18,14 @@
 // Debian's TBB is not built for the thread sanitizer, which then reports races that do not exist; suppressing these would hide
 // real ones. Under the sanitizer the same pieces run on plain threads.
 #if defined(__SANITIZE_THREAD__)
-#define ENTROPIC_PLAIN_THREADS 1
+#define ISENTROPIC_PLAIN_THREADS 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define ENTROPIC_PLAIN_THREADS 1
+#define ISENTROPIC_PLAIN_THREADS 1
 #endif
 #endif
 
-#ifndef ENTROPIC_PLAIN_THREADS
+#ifndef ISENTROPIC_PLAIN_THREADS
 #include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/info.h>
@@ -33,7 +33,7 @@
 #include <oneapi/tbb/task_arena.h>
 #endif
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 // Below this many elements for each thread, waking it costs more than it saves (about 5 us against 0.3 ns an element).
@@ -48,7 +48,7 @@ std::atomic<bool> forked{false};
 #endif
 
 std::size_t default_threads() {
-#ifdef ENTROPIC_PLAIN_THREADS
+#ifdef ISENTROPIC_PLAIN_THREADS
   return std::max(1u, std::thread::hardware_concurrency());
 #else
   return static_cast<std::size_t>(tbb::info::default_concurrency());
@@ -85,7 +85,7 @@ void share_out(std::size_t rows, std::size_t cost_per_row, const Work& work_on, 
   // Each thread gets a few pieces, so that the others do not have to wait for an interrupted one.
   const std::size_t pieces = std::min(rows / rows_per_thread, threads * 8);
   const auto begin_of = [&](std::size_t piece) { return rows / pieces * piece + std::min(piece, rows % pieces); };
-#ifdef ENTROPIC_PLAIN_THREADS
+#ifdef ISENTROPIC_PLAIN_THREADS
   std::atomic<std::size_t> next{0};
   const auto run = [&] {
     for (std::size_t piece; (piece = next++) < pieces;) work(begin_of(piece), begin_of(piece + 1));
@@ -136,4 +136,4 @@ void parallel_groups(std::size_t groups, std::size_t cost_per_group, const Work&
   share_out(groups, cost_per_group, work, true);
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

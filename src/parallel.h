@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <functional>
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Calls work(begin, end) for consecutive pieces of [0, rows), only on the calling thread if rows * cost_per_row is too little
 // for another one. cost_per_row counts touched elements. Results must not depend on where pieces begin, so that they do not
@@ -17,4 +17,4 @@ void parallel_rows(std::size_t rows, std::size_t cost_per_row, const std::functi
 // caller's scratch memory does not change: while it waits, the caller works on groups of this row but not on another piece.
 void parallel_groups(std::size_t groups, std::size_t cost_per_group, const std::function<void(std::size_t, std::size_t)>& work);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -8,9 +8,9 @@
 #include <tuple>
 #include <type_traits>
 
-#include "entropic/describe.h"
+#include "isentropic/describe.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // op with the values of row r.
 template <class Op>
@@ -53,4 +53,4 @@ inline std::string_view name_of(double Op::*member) {
   return name;
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

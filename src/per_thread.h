@@ -5,9 +5,9 @@
 #include <pthread.h>
 #endif
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // This thread's T, made on first use and destroyed when the thread ends. There is one for each class: use a class of your own.
 template <class T>
@@ -33,4 +33,4 @@ T& per_thread() {
 #endif
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -6,16 +6,16 @@
 #include <limits>
 #include <new>
 
-#include "entropic/version.h"
 #include "hwy/aligned_allocator.h"
 #include "hwy/base.h"
+#include "isentropic/version.h"
 #include "src/per_thread.h"
 
 #if HWY_IS_ASAN
 #include <sanitizer/asan_interface.h>
 #endif
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Memory from which arrays are taken one after the other. Its size is set in advance with room() or room_of(), and taking more
 // ends the program. Nothing is freed: a function gets an arena by value and takes from its own copy, so its arrays are free
@@ -80,4 +80,4 @@ inline Arena scratch(std::size_t bytes) {
   return {buffer.get(), bytes};
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

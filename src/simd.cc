@@ -1,6 +1,6 @@
 // Lists and forces SIMD targets: a thin interface to Highway's dispatcher.
 
-#include "entropic/simd.h"
+#include "isentropic/simd.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 #include "hwy/highway.h"
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 // SupportedAndGeneratedTargets() is not enough: it leaves out targets that force_simd_target disabled.
@@ -45,4 +45,4 @@ void force_simd_target(std::string_view name) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

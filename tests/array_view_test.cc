@@ -1,6 +1,6 @@
 // Maps, measures and losses along any axis of arrays with any strides give the same bits as for these rows in a matrix.
 
-#include "entropic/array_view.h"
+#include "isentropic/array_view.h"
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,10 @@
 #include <numeric>
 #include <random>
 
-#include "entropic/strided_rows.h"
+#include "isentropic/strided_rows.h"
 #include "tests/support/expect_error.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 using support::expect_error;
@@ -446,4 +446,4 @@ TEST(StridedRows, AreReadInPlace) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

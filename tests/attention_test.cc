@@ -1,7 +1,7 @@
 // Attention against its definition: every map, mask, scale and shape; gradients by differences; properties that must not change
 // the bits.
 
-#include "entropic/attention.h"
+#include "isentropic/attention.h"
 
 #include <gtest/gtest.h>
 
@@ -9,13 +9,13 @@
 #include <cstring>
 #include <random>
 
-#include "entropic/threads.h"
+#include "isentropic/threads.h"
 #include "tests/oracle/attention.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/share.h"
 #include "tests/support/targets.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 using support::expect_error;
@@ -884,4 +884,4 @@ TEST(Attention, RefusesBadArguments) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

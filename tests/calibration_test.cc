@@ -1,21 +1,21 @@
 // Calibration: the temperature and the entropy that fit labels, against the definitions in long double and dense grids.
 
-#include "entropic/calibration.h"
+#include "isentropic/calibration.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
-#include "entropic/maps.h"
-#include "entropic/threads.h"
+#include "isentropic/maps.h"
+#include "isentropic/threads.h"
 #include "tests/oracle/maps.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/share.h"
 #include "tests/support/targets.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 using support::expect_error;
@@ -543,4 +543,4 @@ TEST(Calibration, weights_are_checked) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

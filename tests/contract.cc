@@ -3,7 +3,7 @@
 
 #include "src/maps/contract-inl.h"
 
-namespace entropic {
+namespace isentropic {
 
 struct Toy {
   static constexpr auto kParams = std::tuple{};
@@ -59,4 +59,4 @@ using Contract = MapContract<Toy, float>;
 static_assert(Contract::kHasMemory && Contract::kHasMostInfinite && Contract::kHasShort && !Contract::kHasSeveral);
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace isentropic

@@ -8,15 +8,15 @@
 
 #include <gtest/gtest.h>
 
-#include "entropic/cuda.h"
-#include "entropic/entropic.h"
+#include "isentropic/cuda.h"
+#include "isentropic/isentropic.h"
 #include "tests/support/cases.h"
 #include "tests/support/device.h"
 #include "tests/support/expect_error.h"
 
 namespace {
 
-using namespace entropic;
+using namespace isentropic;
 using namespace support::device;
 
 std::vector<Loss> losses() {

@@ -8,13 +8,13 @@
 
 #include <gtest/gtest.h>
 
-#include "entropic/cuda.h"
-#include "entropic/entropic.h"
+#include "isentropic/cuda.h"
+#include "isentropic/isentropic.h"
 #include "tests/support/device.h"
 
 namespace {
 
-using namespace entropic;
+using namespace isentropic;
 using namespace support::device;
 
 template <class T>
@@ -48,10 +48,10 @@ TEST(CudaSanitized, KernelsTouchOnlyTheirMemory) {
 #ifdef __SANITIZE_THREAD__
 // In shared memory, for which there is a barrier of the warp, and for which a shuffle is none; and between blocks.
 void run(void (*kernel)(), unsigned blocks, unsigned cluster) {
-  entropic_emulate::launch(blocks, {32, 1, 1}, cluster, 64 * sizeof(float), kernel);
+  isentropic_emulate::launch(blocks, {32, 1, 1}, cluster, 64 * sizeof(float), kernel);
   std::exit(0);
 }
-float* shared() { return reinterpret_cast<float*>(entropic_emulate::cluster().shared[0].get()); }
+float* shared() { return reinterpret_cast<float*>(isentropic_emulate::cluster().shared[0].get()); }
 void put(float v) { shared()[threadIdx.x] = v; }
 void ordered() {
   put(1);
@@ -84,7 +84,7 @@ TEST(CudaSanitizedDeathTest, AWriteBeyondIsSeen) {
     __syncwarp();
     row[33 + threadIdx.x] = 1;
   };
-  EXPECT_DEATH(entropic_emulate::launch(1, {32, 1, 1}, 1, 0, kernel), "heap-buffer-overflow");
+  EXPECT_DEATH(isentropic_emulate::launch(1, {32, 1, 1}, 1, 0, kernel), "heap-buffer-overflow");
 }
 #endif
 

@@ -1,7 +1,7 @@
 // Tests of the kernels for devices, emulated: they have the CPU's bits, however threads share a row and in whatever order these
 // run.
 
-#include "entropic/cuda.h"
+#include "isentropic/cuda.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 #include <gtest/gtest.h>
 
-#include "entropic/entropic.h"
+#include "isentropic/isentropic.h"
 #include "tests/support/cases.h"
 #include "tests/support/device.h"
 #include "tests/support/expect_error.h"
 
 namespace {
 
-using namespace entropic;
+using namespace isentropic;
 using namespace support::device;
 
 struct Named {
@@ -535,8 +535,8 @@ TEST(Cuda, RefusesWhatTheCpuRefusesAndTooLittleMemory) {
 // Threads that leave others waiting at a barrier are reported, not waited for.
 TEST(CudaDeathTest, TheEmulatorReportsADeadlock) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto kernel = [] { threadIdx.x < 32 ? __syncthreads() : entropic_emulate::wait(entropic_emulate::Wait::cluster); };
-  EXPECT_DEATH(entropic_emulate::launch(1, {64, 1, 1}, 1, 0, kernel), "waits for its block");
+  const auto kernel = [] { threadIdx.x < 32 ? __syncthreads() : isentropic_emulate::wait(isentropic_emulate::Wait::cluster); };
+  EXPECT_DEATH(isentropic_emulate::launch(1, {64, 1, 1}, 1, 0, kernel), "waits for its block");
 }
 
 }  // namespace

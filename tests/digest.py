@@ -6,7 +6,7 @@
 A line is a hash of all bytes that one operation gives for one type and one purpose: `numpy softmax float32 temperature` is
 softmax with several temperatures, `... temperature gradient` what its gradient is then. Errors count with type and message.
 --compare prints the lines that changed, went or are new, and fails where any changed or went.
---cli is about the program that $ENTROPIC_CLI names: help, lists, completion, and each command on small files.
+--cli is about the program that $ISENTROPIC_CLI names: help, lists, completion, and each command on small files.
 
 Operations, parameters and ranges are those of the registry, so that a new operation joins by itself. Inputs are exact
 numbers made of a hash of their place: the same on every machine and with every version of NumPy.
@@ -367,10 +367,10 @@ def with_torch(digests):
 
 
 def subjects(package):
-    """The operations as `package`, entropic or entropic.torch, has them."""
-    from entropic import _core
+    """The operations as `package`, isentropic or isentropic.torch, has them."""
+    from isentropic import _core
 
-    in_torch = package.__name__ == "entropic.torch"
+    in_torch = package.__name__ == "isentropic.torch"
     maps = [one for one in _core.operations() if one["family"] == "map"]
     found = [Subject(one["name"], one["params"], on_scores) for one in _core.operations()]
     found += [Subject(one["name"], one["params"], on_targets(one["target"]), differentiable=1) for one in _core.losses()]
@@ -623,8 +623,8 @@ def on_attention_vjp(dtype, linear=False):
 
 def digest_rest(digests):
     """Functions with special calls: chains of steps, calibration, ratio_map."""
-    import entropic
-    from entropic import _core
+    import isentropic
+    from isentropic import _core
 
     steps = [
         (step["name"], values[0] if len(values) == 1 else tuple(values))
@@ -636,7 +636,7 @@ def digest_rest(digests):
     for dtype in FLOATS:
         for chain in chains:
             line = f"numpy Sampler {dtype} {' '.join(name for name, _ in chain)}"
-            sampler = digests.add(line, lambda chain=chain: entropic.Sampler(chain, seed=3))
+            sampler = digests.add(line, lambda chain=chain: isentropic.Sampler(chain, seed=3))
             if isinstance(sampler, Exception):
                 continue
             for x, axis in scores(dtype)[1]:
@@ -644,32 +644,32 @@ def digest_rest(digests):
                 digests.add(line, sampler.sample, x, axis=axis, size=3, stream=5, position=2)
         for x, axis in scores(dtype)[1]:
             for f in (np.square, lambda x: 1 + x, lambda x: np.maximum(x, 0)):
-                digests.add(f"numpy ratio_map {dtype} values", entropic.ratio_map, x, f, axis=axis)
+                digests.add(f"numpy ratio_map {dtype} values", isentropic.ratio_map, x, f, axis=axis)
             labels = classes(x, axis)
             for name in ("fit_temperature", "fit_target_entropy"):
-                digests.add(f"numpy {name} {dtype} values", getattr(entropic, name), x, labels)
-            digests.add(f"numpy match_entropy {dtype} values", entropic.match_entropy, x)
+                digests.add(f"numpy {name} {dtype} values", getattr(isentropic, name), x, labels)
+            digests.add(f"numpy match_entropy {dtype} values", isentropic.match_entropy, x)
         for p, _ in probabilities(dtype, 0)[1]:
             for strategy in ("uniform", "quantile", "no such"):
                 line = f"numpy expected_calibration_error {dtype} values"
-                digests.add(line, entropic.expected_calibration_error, p, classes(p, -1), bins=4, strategy=strategy)
+                digests.add(line, isentropic.expected_calibration_error, p, classes(p, -1), bins=4, strategy=strategy)
     for keywords in ({}, {"kappa": 2.0}, {"train_length": 100}, {"kappa": -1.0}):
-        digests.add("numpy entropy_invariant_scale", entropic.entropy_invariant_scale, [1, 2, 512, 4096], 64, **keywords)
+        digests.add("numpy entropy_invariant_scale", isentropic.entropy_invariant_scale, [1, 2, 512, 4096], 64, **keywords)
 
 
 def digest_modules(digests):
     """torch.nn modules, as they are printed and on one batch."""
     import torch
 
-    import entropic.torch
-    from entropic import _core
+    import isentropic.torch
+    from isentropic import _core
 
     typical = {}
     for one in [*_core.operations(), *_core.losses()]:
         name = "".join(part.capitalize() for part in one["name"].split("_"))
         typical[name] = {param["name"]: param["typical"] for param in one["params"] if param["typical"] is not None}
-    for name in entropic.torch.__all__:
-        made = getattr(entropic.torch, name)
+    for name in isentropic.torch.__all__:
+        made = getattr(isentropic.torch, name)
         if not (isinstance(made, type) and issubclass(made, torch.nn.Module)):
             continue
         line = f"torch {name} module"
@@ -691,10 +691,10 @@ def digest_modules(digests):
 
 
 def digest_python(digests, torch_too):
-    import entropic
+    import isentropic
 
-    entropic.set_num_threads(1)
-    for subject in subjects(entropic):
+    isentropic.set_num_threads(1)
+    for subject in subjects(isentropic):
         digest_subject(digests, subject, with_numpy(digests), "numpy", FLOATS)
         digest_refusals(digests, subject)
     digest_rest(digests)
@@ -703,12 +703,12 @@ def digest_python(digests, torch_too):
     try:
         import torch
 
-        import entropic.torch
+        import isentropic.torch
     except ImportError as error:
         print(f"digest.py: without torch: {error}", file=sys.stderr)
         return
     torch.set_num_threads(1)
-    for subject in subjects(entropic.torch):
+    for subject in subjects(isentropic.torch):
         digest_subject(digests, subject, with_torch(digests), "torch", (*FLOATS, "bfloat16"))
     digest_modules(digests)
 
@@ -718,7 +718,7 @@ def digest_python(digests, torch_too):
 
 def digest_program(digests, target):
     """Lines of the program's commands: standard output, standard error, status and files."""
-    program = os.path.abspath(os.environ["ENTROPIC_CLI"])
+    program = os.path.abspath(os.environ["ISENTROPIC_CLI"])
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
 
@@ -798,8 +798,8 @@ def compare(before, now):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", help="the SIMD target to run on")
-    parser.add_argument("--cli", action="store_true", help="of the program that $ENTROPIC_CLI names")
-    parser.add_argument("--no-torch", action="store_true", help="nothing of entropic.torch")
+    parser.add_argument("--cli", action="store_true", help="of the program that $ISENTROPIC_CLI names")
+    parser.add_argument("--no-torch", action="store_true", help="nothing of isentropic.torch")
     parser.add_argument("--compare", metavar="FILE", type=Path, help="print what differs from these digests")
     options = parser.parse_args()
     digests = Digests()
@@ -808,9 +808,9 @@ def main():
     else:
         warnings.simplefilter("ignore")
         if options.target:
-            import entropic
+            import isentropic
 
-            entropic.force_simd_target(options.target)
+            isentropic.force_simd_target(options.target)
         digest_python(digests, not options.no_torch)
     lines = digests.lines()
     if options.compare is None:

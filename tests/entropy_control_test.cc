@@ -1,20 +1,20 @@
 // Entropy control: the entropy that rows reach, for any scores, and its gamma.
 
-#include "entropic/entropy_control.h"
+#include "isentropic/entropy_control.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
-#include "entropic/maps.h"
+#include "isentropic/maps.h"
 #include "tests/oracle/maps.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/share.h"
 #include "tests/support/targets.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 using support::expect_error;
@@ -990,4 +990,4 @@ TEST(EntropyControl, RefusesBadDensitiesAndTables) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

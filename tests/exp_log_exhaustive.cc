@@ -2,7 +2,7 @@
 //
 //   exp_log_exhaustive [TARGET [STRIDE]]
 //
-// TARGET is one of entropic.simd_targets(), the best by default. With STRIDE only every STRIDE-th block of inputs is checked.
+// TARGET is one of isentropic.simd_targets(), the best by default. With STRIDE only every STRIDE-th block of inputs is checked.
 // Exit status 1: an error is above its bound, a special value is wrong or ExpScaled is not monotone.
 
 #undef HWY_TARGET_INCLUDE
@@ -11,8 +11,8 @@
 #include "src/rows/exp_log-inl.h"
 #include "src/rows/loop-inl.h"
 
-#ifndef ENTROPIC_TESTS_EXP_LOG_EXHAUSTIVE_CC_
-#define ENTROPIC_TESTS_EXP_LOG_EXHAUSTIVE_CC_
+#ifndef ISENTROPIC_TESTS_EXP_LOG_EXHAUSTIVE_CC_
+#define ISENTROPIC_TESTS_EXP_LOG_EXHAUSTIVE_CC_
 
 // y = f(x) for n entries, n a multiple of 16.
 template <class T>
@@ -22,10 +22,10 @@ struct Functions {
   void (*log)(const T* x, std::size_t n, T* y);
 };
 
-#endif  // ENTROPIC_TESTS_EXP_LOG_EXHAUSTIVE_CC_
+#endif  // ISENTROPIC_TESTS_EXP_LOG_EXHAUSTIVE_CC_
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -51,7 +51,7 @@ Functions<float> FunctionsF32() { return {ExpArray<float>, ExpScaledArray<float>
 Functions<double> FunctionsF64() { return {ExpArray<double>, ExpScaledArray<double>, LogArray<double>}; }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -67,9 +67,9 @@ HWY_AFTER_NAMESPACE();
 #include <thread>
 #include <vector>
 
-#include "entropic/simd.h"
+#include "isentropic/simd.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 HWY_EXPORT(FunctionsF32);
@@ -272,11 +272,11 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 int main(int argc, char** argv) {
   try {
-    return entropic::run(argc, argv);
+    return isentropic::run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;

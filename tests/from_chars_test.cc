@@ -16,7 +16,7 @@ void expect_the_same([[maybe_unused]] const std::string& text) {
   double expected = 7, number = 7;
   const char* const begin = text.data();
   const auto wanted = std::from_chars(begin, begin + text.size(), expected);
-  const auto got = entropic::from_chars_by_strtod(begin, begin + text.size(), number);
+  const auto got = isentropic::from_chars_by_strtod(begin, begin + text.size(), number);
   EXPECT_EQ(got.ptr - begin, wanted.ptr - begin) << text;
   EXPECT_EQ(got.ec, wanted.ec) << text;
   EXPECT_EQ(std::memcmp(&number, &expected, sizeof number), 0) << text << ": " << number << ", not " << expected;

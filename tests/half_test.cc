@@ -1,6 +1,6 @@
 // The 16-bit types: their rounding; and their maps are the maps of float between two conversions.
 
-#include "entropic/half.h"
+#include "isentropic/half.h"
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "entropic/entropic.h"
+#include "isentropic/isentropic.h"
 #include "tests/support/targets.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -181,4 +181,4 @@ TYPED_TEST(Half, RefusesBadArguments) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 // Distributions of every kind: from scores; nearly uniform, with a large gamma; with entries down to the smallest number; with
@@ -179,4 +179,4 @@ TEST(Inputs, BitsOfProbabilities) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

@@ -1,6 +1,6 @@
-// include/entropic/llama_sampler.h inside llama.cpp's own chains; tests/python/test_adapters.py builds and runs this where
+// include/isentropic/llama_sampler.h inside llama.cpp's own chains; tests/python/test_adapters.py builds and runs this where
 // llama.cpp's headers and library are at hand. Prints what is wrong and returns 1.
-#include "entropic/llama_sampler.h"
+#include "isentropic/llama_sampler.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <string>
 
-using entropic::MatrixView;
-namespace step = entropic::step;
+using isentropic::MatrixView;
+namespace step = isentropic::step;
 
 namespace {
 
@@ -32,10 +32,11 @@ struct Candidates {
   Candidates(const Candidates&) = delete;
 };
 
-std::int64_t expected_draw(const std::vector<entropic::Step>& steps, const std::vector<float>& scores, entropic::Noise noise) {
+std::int64_t expected_draw(const std::vector<isentropic::Step>& steps, const std::vector<float>& scores,
+                           isentropic::Noise noise) {
   std::int64_t index;
-  entropic::Sampler(steps, 7).sample(MatrixView<const float>(scores.data(), 1, scores.size()),
-                                     MatrixView<std::int64_t>(&index, 1, 1), noise);
+  isentropic::Sampler(steps, 7).sample(MatrixView<const float>(scores.data(), 1, scores.size()),
+                                       MatrixView<std::int64_t>(&index, 1, 1), noise);
   return index;
 }
 
@@ -52,17 +53,17 @@ int main() {
   std::normal_distribution<float> normal(0, 2);
   std::vector<float> scores(5000);
   for (float& score : scores) score = normal(random);
-  const std::vector<entropic::Step> steps = {step::TopK{40}, step::Entropy{2}};
+  const std::vector<isentropic::Step> steps = {step::TopK{40}, step::Entropy{2}};
 
   std::vector<float> p(scores.size());
-  entropic::Sampler(steps).probs(MatrixView<const float>(scores.data(), 1, scores.size()),
-                                 MatrixView<float>(p.data(), 1, p.size()));
+  isentropic::Sampler(steps).probs(MatrixView<const float>(scores.data(), 1, scores.size()),
+                                   MatrixView<float>(p.data(), 1, p.size()));
 
   // In llama.cpp's chain, before its own draw.
   llama_sampler* chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
-  llama_sampler_chain_add(chain, entropic::llama_sampler_init_steps(steps));
+  llama_sampler_chain_add(chain, isentropic::llama_sampler_init_steps(steps));
   llama_sampler_chain_add(chain, llama_sampler_init_dist(3));
-  expect(std::string(llama_sampler_name(llama_sampler_chain_get(chain, 0))) == "entropic", "name");
+  expect(std::string(llama_sampler_name(llama_sampler_chain_get(chain, 0))) == "isentropic", "name");
   {
     Candidates candidates(scores);
     const llama_token token = drawn(chain, candidates);
@@ -80,18 +81,18 @@ int main() {
   llama_sampler_free(chain);
 
   // llama.cpp's values for off and for only the largest.
-  for (const entropic::Step& greedy :
-       {entropic::Step(step::Temperature{0}), entropic::Step(step::TopP{0}), entropic::Step(step::MinP{1.5})}) {
-    llama_sampler* sampler = entropic::llama_sampler_init_steps({greedy});
+  for (const isentropic::Step& greedy :
+       {isentropic::Step(step::Temperature{0}), isentropic::Step(step::TopP{0}), isentropic::Step(step::MinP{1.5})}) {
+    llama_sampler* sampler = isentropic::llama_sampler_init_steps({greedy});
     Candidates candidates(scores);
     llama_sampler_apply(sampler, &candidates.array);
     const auto largest = std::max_element(scores.begin(), scores.end()) - scores.begin();
     expect(candidates.array.size == 1 && candidates.array.data[0].id == largest, "the largest alone");
     llama_sampler_free(sampler);
   }
-  for (const entropic::Step& off :
-       {entropic::Step(step::TopK{0}), entropic::Step(step::TopP{1.5}), entropic::Step(step::MinP{0})}) {
-    llama_sampler* sampler = entropic::llama_sampler_init_steps({off});
+  for (const isentropic::Step& off :
+       {isentropic::Step(step::TopK{0}), isentropic::Step(step::TopP{1.5}), isentropic::Step(step::MinP{0})}) {
+    llama_sampler* sampler = isentropic::llama_sampler_init_steps({off});
     Candidates candidates(scores);
     llama_sampler_apply(sampler, &candidates.array);
     expect(candidates.array.size == scores.size(), "a step that is off");
@@ -99,7 +100,7 @@ int main() {
   }
 
   // Draws by itself: the draws of Sampler, position by position, for any order of candidates.
-  llama_sampler* draw = entropic::llama_sampler_init_draw(steps, 7, 5);
+  llama_sampler* draw = isentropic::llama_sampler_init_draw(steps, 7, 5);
   llama_sampler* copy = nullptr;
   std::vector<llama_token> first;
   for (std::uint64_t position = 0; position < 20; ++position) {
@@ -127,7 +128,7 @@ int main() {
 
   bool refused = false;
   try {
-    entropic::llama_sampler_init_steps({step::TopK{0}});
+    isentropic::llama_sampler_init_steps({step::TopK{0}});
   } catch (const std::invalid_argument&) {
     refused = true;
   }

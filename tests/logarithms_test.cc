@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 TEST(Logarithms, AgreeWithTheDefinition) {
@@ -143,4 +143,4 @@ TEST(Logarithms, Infinities) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

@@ -1,21 +1,21 @@
 // Losses: values and gradients of every loss against the definitions, on every target; equal bits; refused arguments.
 
-#include "entropic/losses.h"
+#include "isentropic/losses.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
-#include "entropic/maps.h"
-#include "entropic/threads.h"
+#include "isentropic/maps.h"
+#include "isentropic/threads.h"
 #include "tests/oracle/losses.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/guarded.h"
 #include "tests/support/targets.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 using support::expect_error;
@@ -868,4 +868,4 @@ TEST(LossesRefuse, WhatTheyCannotTake) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

@@ -8,9 +8,9 @@
 #include <random>
 #include <set>
 
-#include "entropic/threads.h"
+#include "isentropic/threads.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 TEST(Maps, AgreeWithTheDefinition) {
@@ -601,4 +601,4 @@ TEST(Maps, RefusesBadArguments) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

@@ -1,6 +1,6 @@
 // Measures: each with every input against its definition; exact properties; refused arguments.
 
-#include "entropic/measures.h"
+#include "isentropic/measures.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-#include "entropic/threads.h"
+#include "isentropic/threads.h"
 #include "tests/oracle/measures.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
@@ -19,7 +19,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 using oracle::Numbers;
@@ -765,4 +765,4 @@ TEST(Counts, ChunksAddUp) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 // Random rows full of ties, and long ones that mislead a search that samples them.
@@ -373,4 +373,4 @@ TEST(TaylorSoftmax, IsNotMonotone) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

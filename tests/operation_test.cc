@@ -1,13 +1,13 @@
 // Operations at run time: the tables agree with the structs, and operations made by name equal those that are written out.
 
-#include <entropic/entropic.h>
 #include <gtest/gtest.h>
+#include <isentropic/isentropic.h>
 
 #include <set>
 #include <string>
 #include <vector>
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 template <class... Family, class F>
@@ -148,4 +148,4 @@ TEST(Operations, RefusalsNameTheArgument) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "entropic/maps.h"
+#include "isentropic/maps.h"
 #include "tests/oracle/maps.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/targets.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -260,4 +260,4 @@ TEST(ParamGradients, RefusedRowsWithoutEntriesAreNotWritten) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

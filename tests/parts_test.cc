@@ -1,9 +1,9 @@
 // Parts of rows: the bits do not depend on the number of parts or where they are split, and agree with the row in one piece
 // within the operation's error.
 
-#include <entropic/entropic.h>
-#include <entropic/parts.h>
 #include <gtest/gtest.h>
+#include <isentropic/isentropic.h>
+#include <isentropic/parts.h>
 
 #include <cmath>
 #include <cstring>
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -462,4 +462,4 @@ TEST(PartArguments, AreChecked) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

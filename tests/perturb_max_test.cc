@@ -1,6 +1,6 @@
 // perturb_max beyond the tests of every map: long rows, closed forms, the caller's own noise.
 
-#include "entropic/perturb_max.h"
+#include "isentropic/perturb_max.h"
 
 #include <gtest/gtest.h>
 
@@ -9,12 +9,12 @@
 #include <numbers>
 #include <vector>
 
-#include "entropic/maps.h"
+#include "isentropic/maps.h"
 #include "tests/oracle/maps.h"
 #include "tests/support/cases.h"
 #include "tests/support/targets.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 using Noise = PerturbMax::Noise;
@@ -307,4 +307,4 @@ TEST(PerturbMax, WithTheCallersNoiseRefusesBadArguments) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

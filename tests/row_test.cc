@@ -1,13 +1,13 @@
 // The functions that take one row in a container give the same results as those of views.
 
-#include <entropic/entropic.h>
 #include <gtest/gtest.h>
+#include <isentropic/isentropic.h>
 
 #include <array>
 #include <span>
 #include <vector>
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 const std::vector<double> kScores = {2.0, 1.0, 0.1, -1.0, 1.8};
@@ -117,4 +117,4 @@ TEST(Row, Draws) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

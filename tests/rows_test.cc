@@ -10,10 +10,10 @@
 #include "src/rows/threshold-inl.h"
 #include "src/rows/unit_power-inl.h"
 
-#ifndef ENTROPIC_TESTS_ROWS_TEST_CC_
-#define ENTROPIC_TESTS_ROWS_TEST_CC_
+#ifndef ISENTROPIC_TESTS_ROWS_TEST_CC_
+#define ISENTROPIC_TESTS_ROWS_TEST_CC_
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The parts of src/rows as functions of arrays, for one SIMD target and one element type.
 template <class T>
@@ -37,12 +37,12 @@ struct HighLow {
   double high, low;
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
-#endif  // ENTROPIC_TESTS_ROWS_TEST_CC_
+#endif  // ISENTROPIC_TESTS_ROWS_TEST_CC_
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // y = function(d, x) along an array.
@@ -120,7 +120,7 @@ HighLow ThresholdOf(const double* z, size_t n) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -136,7 +136,7 @@ HWY_AFTER_NAMESPACE();
 #include "tests/support/guarded.h"
 #include "tests/support/targets.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 HWY_EXPORT(RowPartsF32);
@@ -1002,6 +1002,6 @@ TEST(SimplexThreshold, IsNaNWhereAScoreIs) {
 }
 
 }  // namespace
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif  // HWY_ONCE

@@ -1,6 +1,6 @@
 // Sampling: the law of every chain, draws with that law, and draws that only depend on their noise and their row.
 
-#include "entropic/sampling.h"
+#include "isentropic/sampling.h"
 
 #include <gtest/gtest.h>
 
@@ -8,14 +8,14 @@
 #include <map>
 #include <random>
 
-#include "entropic/entropic.h"
+#include "isentropic/isentropic.h"
 #include "tests/oracle/sampling.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/guarded.h"
 #include "tests/support/targets.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 using support::expect_error;
@@ -569,4 +569,4 @@ TEST(Sampler, Refusals) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

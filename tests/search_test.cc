@@ -5,8 +5,8 @@
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/search/search-inl.h"
 
-#ifndef ENTROPIC_TESTS_SEARCH_TEST_CC_
-#define ENTROPIC_TESTS_SEARCH_TEST_CC_
+#ifndef ISENTROPIC_TESTS_SEARCH_TEST_CC_
+#define ISENTROPIC_TESTS_SEARCH_TEST_CC_
 
 #include <array>
 #include <cmath>
@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Rows whose moments at gamma are calculated outside the search.
 struct GammaProblem {
@@ -88,12 +88,12 @@ struct ThresholdsFound {
   auto operator<=>(const ThresholdsFound&) const = default;
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
-#endif  // ENTROPIC_TESTS_SEARCH_TEST_CC_
+#endif  // ISENTROPIC_TESTS_SEARCH_TEST_CC_
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 inline constexpr GammaTolerance kExact = {2e-15, 1e-5, 2e-13};
@@ -185,7 +185,7 @@ void FindThresholdsInLanes(const ThresholdRow* rows, size_t count, ThresholdsFou
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -203,7 +203,7 @@ HWY_AFTER_NAMESPACE();
 #include "tests/support/cases.h"
 #include "tests/support/targets.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace search {
 #include "tests/support/thresholds.inc"
 }  // namespace search
@@ -617,6 +617,6 @@ TEST(Log, HasTheBitsOfTheVectors) {
 }
 
 }  // namespace
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif  // HWY_ONCE

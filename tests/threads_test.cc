@@ -1,6 +1,6 @@
 // Distributing rows over threads: every row once, on the wanted number of threads. Also run under the thread sanitizer.
 
-#include "entropic/threads.h"
+#include "isentropic/threads.h"
 
 #include <gtest/gtest.h>
 #ifdef __x86_64__
@@ -20,11 +20,11 @@
 #include <thread>
 #include <vector>
 
-#include "entropic/maps.h"
+#include "isentropic/maps.h"
 #include "src/parallel.h"
 #include "tests/support/cases.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 TEST(Threads, EachRowOnce) {
@@ -208,4 +208,4 @@ TEST(Threads, WorksAfterFork) {
 #endif
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

@@ -1,6 +1,6 @@
 // Transport: against LEMON in whole numbers, by proofs of the optimum, and by changes that must not affect it.
 
-#include "entropic/transport.h"
+#include "isentropic/transport.h"
 
 #include <gtest/gtest.h>
 
@@ -10,12 +10,12 @@
 #include <random>
 #include <vector>
 
-#include "entropic/threads.h"
+#include "isentropic/threads.h"
 #include "tests/oracle/transport.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/targets.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 using support::expect_error;
@@ -772,7 +772,7 @@ TEST(OptimalTransport, FurtherTransportRefuses) {
 }
 
 // Masses far above 1: what columns lack, times the cost, times what a row misses, would overflow.
-TEST(OptimalTransport, EntropicUpperBoundOfLargeMasses) {
+TEST(OptimalTransport, SinkhornUpperBoundOfLargeMasses) {
   const std::vector<double> a = {1e200, 3e200}, b = {2e200, 2e200}, cost = {1, 2, 4, 3};
   std::vector<double> f(2), g(2);
   std::vector<SinkhornResult> result(1);
@@ -786,7 +786,7 @@ TEST(OptimalTransport, EntropicUpperBoundOfLargeMasses) {
 
 // The other functions, whose values tests/python/test_transport.py compares with definitions: the same on every target.
 
-TYPED_TEST(OptimalTransportOf, EntropicPlansHaveTheSameBitsOnTargetsWithFma) {
+TYPED_TEST(OptimalTransportOf, SinkhornPlansHaveTheSameBitsOnTargetsWithFma) {
   std::mt19937 random(10);
   const std::size_t n = 70, m = 45;
   auto p = points_problem<TypeParam>(random, n, m, false, 2);
@@ -930,4 +930,4 @@ TYPED_TEST(OptimalTransportOf, LinePointsAndDualityAgreeOnEveryTarget) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic

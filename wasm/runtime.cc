@@ -4,11 +4,11 @@
 #include <string>
 #include <typeinfo>
 
-#include "entropic/threads.h"
+#include "isentropic/threads.h"
 #include "src/c/call.h"
 #include "src/parallel.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 void set_num_threads(std::size_t) {}
 std::size_t get_num_threads() { return 1; }
@@ -16,7 +16,7 @@ void parallel_rows(std::size_t rows, std::size_t, const std::function<void(std::
   if (rows > 0) work(0, rows);
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 // The compiler calls these for `throw`. What the library throws has std::exception as its first base, so the object's address
 // is that one's. There is nothing to unwind to: the message stays, the call ends in a trap, and the caller makes another
@@ -24,7 +24,7 @@ void parallel_rows(std::size_t rows, std::size_t, const std::function<void(std::
 extern "C" {
 void* __cxa_allocate_exception(std::size_t size) { return std::malloc(size); }
 [[noreturn]] void __cxa_throw(void* thrown, std::type_info*, void (*)(void*)) {
-  entropic::by_name::last_error() = static_cast<std::exception*>(thrown)->what();
+  isentropic::by_name::last_error() = static_cast<std::exception*>(thrown)->what();
   __builtin_trap();
 }
 int __cxa_thread_atexit(void (*)(void*), void*, void*) { return 0; }

@@ -11,7 +11,7 @@ import attention_length
 import numpy as np
 import torch
 
-import entropic
+import isentropic
 
 sys.path.append(str(Path(__file__).parents[1] / "figures"))
 from _numbers import keep
@@ -49,7 +49,7 @@ def trained_heads(model, tokens):
         q, k, v = attention.projection(model.norms[2 * i](x)).unflatten(-1, (3, attention_length.HEADS, -1)).permute(1, 2, 0, 3)
         q, k = attention_length.rotate(q), attention_length.rotate(k)
         kept.append((q.numpy(), k.numpy()))
-        out = torch.from_numpy(entropic.attention(q.numpy(), k.numpy(), v.contiguous().numpy()))
+        out = torch.from_numpy(isentropic.attention(q.numpy(), k.numpy(), v.contiguous().numpy()))
         x = x + attention.output(out.transpose(0, 1).flatten(1))
         x = x + model.mlps[i](model.norms[2 * i + 1](x))
     return [np.stack(part) for part in zip(*kept, strict=True)]
@@ -58,13 +58,13 @@ def trained_heads(model, tokens):
 def entropies(q, k, **options):
     """Of the last queries, one mean for each head."""
     values = np.zeros((*k.shape[:-1], 1), np.float32)
-    entropy = entropic.attention(q[..., -QUERIES:, :], k, values, return_entropy=True, **options)[1]
+    entropy = isentropic.attention(q[..., -QUERIES:, :], k, values, return_entropy=True, **options)[1]
     return entropy.mean(-1)
 
 
 def main(text, checkpoint):
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     tokens = attention_length.read(text)[1]
     model = attention_length.Model("softmax")
     model.load_state_dict(torch.load(checkpoint))

@@ -76,16 +76,16 @@ class Attention(nn.Module):
             self.keep = q, k
         grown = math.log(n) / math.log(LENGTH) if self.log_n else 1.0
         if self.name == "entropy_normalize":
-            import entropic.torch
+            import isentropic.torch
 
             target = grown * math.log(LENGTH) * torch.sigmoid(self.shape)
-            weights = entropic.torch.entropy_normalize(q @ k.mT / math.sqrt(d), entropy=target)
+            weights = isentropic.torch.entropy_normalize(q @ k.mT / math.sqrt(d), entropy=target)
         else:
             scores = q @ k.mT * (grown / math.sqrt(d))
             if self.name == "entmax":
-                import entropic.torch
+                import isentropic.torch
 
-                weights = entropic.torch.entmax(scores, alpha=1.5)
+                weights = isentropic.torch.entmax(scores, alpha=1.5)
             else:
                 weights = torch.softmax(scores, -1)
         return self.output((weights @ v).transpose(1, 2).flatten(2))

@@ -9,8 +9,8 @@ from sklearn.calibration import _TemperatureScaling
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-import entropic
-from entropic.calibration import EntropyScaler, TemperatureScaler
+import isentropic
+from isentropic.calibration import EntropyScaler, TemperatureScaler
 
 torch.set_num_threads(1)  # for so few numbers the faster
 warnings.simplefilter("error")  # a fit that does not converge, or is clamped, says so
@@ -36,11 +36,11 @@ def drawn(temperature, rows=5000, n=10):
     """Scores of size 2 T, and labels drawn from softmax(scores / T)."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((rows, n)) * 2 * temperature
-    return x, (entropic.softmax(x, temperature=temperature).cumsum(axis=1) > rng.random((rows, 1))).argmax(axis=1)
+    return x, (isentropic.softmax(x, temperature=temperature).cumsum(axis=1) > rng.random((rows, 1))).argmax(axis=1)
 
 
 def negative_log_likelihood(x, labels, temperature):
-    return -entropic.log_softmax(x, temperature=temperature)[np.arange(len(x)), labels].mean()
+    return -isentropic.log_softmax(x, temperature=temperature)[np.arange(len(x)), labels].mean()
 
 
 def timed(fit, x, labels):
@@ -54,7 +54,7 @@ def recovery():
     for temperature in (20.0, 5.0, 1.0, 0.3, 0.05):
         x, labels = drawn(temperature)
         for name, fit in (
-            ("`fit_temperature`", entropic.fit_temperature),
+            ("`fit_temperature`", isentropic.fit_temperature),
             ("LBFGS recipe", recipe),
             ("scikit-learn", lambda x, y: 1 / _TemperatureScaling().fit(x, y).beta_),
         ):
@@ -80,13 +80,13 @@ def digits():
         temperature, entropy = TemperatureScaler().fit(x, y_fit), EntropyScaler().fit(x, y_fit)
         found = recipe(x, y_fit)
         for method, fitted, log_p in (
-            ("none", "", entropic.log_softmax(z)),
-            ("`TemperatureScaler`", f"T = {temperature.temperature_:.4g}", entropic.log_softmax(temperature.transform(z))),
-            ("`EntropyScaler`", f"H = {entropy.entropy_:.4g}", entropic.log_softmax(entropy.transform(z))),
-            ("LBFGS recipe", f"T = {found:.4g}", entropic.log_softmax(z / found)),
+            ("none", "", isentropic.log_softmax(z)),
+            ("`TemperatureScaler`", f"T = {temperature.temperature_:.4g}", isentropic.log_softmax(temperature.transform(z))),
+            ("`EntropyScaler`", f"H = {entropy.entropy_:.4g}", isentropic.log_softmax(entropy.transform(z))),
+            ("LBFGS recipe", f"T = {found:.4g}", isentropic.log_softmax(z / found)),
         ):
             loss = -log_p[np.arange(len(z)), y_test].mean()
-            error = entropic.expected_calibration_error(np.exp(log_p), y_test)
+            error = isentropic.expected_calibration_error(np.exp(log_p), y_test)
             print(f"| {scores} | {method} | {fitted} | {loss:.3f} | {error:.3f} |")
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
-import entropic
-import entropic.torch as et
+import isentropic
+import isentropic.torch as et
 
 SEEDS = 3
 x, y = load_digits(return_X_y=True)
@@ -35,23 +35,23 @@ def network(out):
 
 # Each loss as a function of scores and classes, and the map that turns its scores into probabilities.
 LOSSES = {
-    "softmax_loss": (et.softmax_loss, entropic.softmax, {}),
-    "softmax_loss, label_smoothing=0.1": (lambda z, t: et.softmax_loss(z, t, label_smoothing=0.1), entropic.softmax, {}),
-    "entmax_loss, alpha=1.3": (lambda z, t: et.entmax_loss(z, t, alpha=1.3), entropic.entmax, {"alpha": 1.3}),
-    "entmax_loss, alpha=1.5": (et.entmax_loss, entropic.entmax, {"alpha": 1.5}),
-    "sparsemax_loss": (et.sparsemax_loss, entropic.sparsemax, {}),
-    "top_k_softmax_loss, k=3": (lambda z, t: et.top_k_softmax_loss(z, t, k=3), entropic.top_k_softmax, {"k": 3}),
-    "top_p_softmax_loss, p=0.95": (lambda z, t: et.top_p_softmax_loss(z, t, p=0.95), entropic.top_p_softmax, {"p": 0.95}),
-    "smooth_accuracy_loss": (et.smooth_accuracy_loss, entropic.softmax, {}),
+    "softmax_loss": (et.softmax_loss, isentropic.softmax, {}),
+    "softmax_loss, label_smoothing=0.1": (lambda z, t: et.softmax_loss(z, t, label_smoothing=0.1), isentropic.softmax, {}),
+    "entmax_loss, alpha=1.3": (lambda z, t: et.entmax_loss(z, t, alpha=1.3), isentropic.entmax, {"alpha": 1.3}),
+    "entmax_loss, alpha=1.5": (et.entmax_loss, isentropic.entmax, {"alpha": 1.5}),
+    "sparsemax_loss": (et.sparsemax_loss, isentropic.sparsemax, {}),
+    "top_k_softmax_loss, k=3": (lambda z, t: et.top_k_softmax_loss(z, t, k=3), isentropic.top_k_softmax, {"k": 3}),
+    "top_p_softmax_loss, p=0.95": (lambda z, t: et.top_p_softmax_loss(z, t, p=0.95), isentropic.top_p_softmax, {"p": 0.95}),
+    "smooth_accuracy_loss": (et.smooth_accuracy_loss, isentropic.softmax, {}),
     "multilabel_softmax_loss": (
         lambda z, t: et.multilabel_softmax_loss(z, torch.nn.functional.one_hot(t, 10)),
-        entropic.softmax,
+        isentropic.softmax,
         {},
     ),
-    "surrogate_loss of sigsoftmax": (lambda z, t: et.surrogate_loss(z, t, map="sigsoftmax"), entropic.sigsoftmax, {}),
+    "surrogate_loss of sigsoftmax": (lambda z, t: et.surrogate_loss(z, t, map="sigsoftmax"), isentropic.sigsoftmax, {}),
     "surrogate_loss of taylor_softmax": (
         lambda z, t: et.surrogate_loss(z, t, map="taylor_softmax"),
-        entropic.taylor_softmax,
+        isentropic.taylor_softmax,
         {},
     ),
 }
@@ -85,7 +85,7 @@ def classification():
             results.append(
                 (
                     100 * (scores.argmax(1) == labels).mean(),
-                    entropic.expected_calibration_error(p, labels),
+                    isentropic.expected_calibration_error(p, labels),
                     (p > 0).sum(1).mean(),
                 )
             )
@@ -118,7 +118,7 @@ def classification():
             results.append(
                 (
                     100 * (scores.argmax(1) == labels).mean(),
-                    entropic.expected_calibration_error(entropic.softmax(scores), labels),
+                    isentropic.expected_calibration_error(isentropic.softmax(scores), labels),
                 )
             )
         accuracy, calibration = zip(*results, strict=True)
@@ -166,6 +166,6 @@ def retrieval():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     classification()
     retrieval()

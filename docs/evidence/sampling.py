@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.cluster import KMeans
 
-import entropic
+import isentropic
 
 sys.path.append(str(Path(__file__).parents[1] / "figures"))
 from _numbers import keep
@@ -105,14 +105,14 @@ def calibrated(make, low, high, scores, target):
     """The steps whose mean entropy over these contexts is the target, or nearly: k is an integer."""
     for _ in range(26):
         middle = (low + high) / 2
-        mean = entropies(entropic.Sampler(make(middle)).probs(scores)).mean()
+        mean = entropies(isentropic.Sampler(make(middle)).probs(scores)).mean()
         low, high = (middle, high) if mean < target else (low, middle)
     return make(high)
 
 
 def write(model, steps, seed, starts, with_entropy=False):
     """Texts from beginnings of two words: tokens, and for each its log p by the model and the entropy it was drawn with."""
-    sampler = entropic.Sampler(steps, seed=seed)
+    sampler = isentropic.Sampler(steps, seed=seed)
     texts, likelihood, entropy = [starts[:, 0], starts[:, 1]], [], []
     rows = np.arange(len(starts))
     for position in range(LENGTH):
@@ -172,7 +172,7 @@ def mauve(texts, human, seed):
         p, q = (count / count.sum() for count in counts)
         weight = np.linspace(1e-6, 1 - 1e-6, 25)[:, np.newaxis]
         mixed = weight * p + (1 - weight) * q
-        x, y = (np.exp(-5 * entropic.kl_divergence(part, mixed, normalize=True)) for part in (p, q))
+        x, y = (np.exp(-5 * isentropic.kl_divergence(part, mixed, normalize=True)) for part in (p, q))
         x, y = np.concatenate([[0], x, [1]]), np.concatenate([[1], y, [0]])
         areas.append((np.diff(x) * (y[1:] + y[:-1]) / 2).sum())
     return np.mean(areas)
@@ -210,7 +210,7 @@ def compare(model, test, target, seed):
     found, rows = {}, []
     for name, (make, low, high) in METHODS.items():
         steps = calibrated(make, low, high, scores, target)
-        p = entropic.Sampler(steps).probs(scores)
+        p = isentropic.Sampler(steps).probs(scores)
         h = entropies(p)
         found[name] = h
         kept = p[np.arange(CONTEXTS), truth]

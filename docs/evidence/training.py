@@ -13,8 +13,8 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import nn
 
-import entropic
-import entropic.torch
+import isentropic
+import isentropic.torch
 
 sys.path.append(str(Path(__file__).parents[1] / "figures"))
 from _numbers import keep
@@ -35,7 +35,7 @@ class LearnedEntmax(nn.Module):
         return 1 + torch.sigmoid(self.shape)
 
     def forward(self, scores):
-        return entropic.torch.entmax(scores, alpha=self.learned())
+        return isentropic.torch.entmax(scores, alpha=self.learned())
 
 
 class LearnedEntropyClip(nn.Module):
@@ -49,16 +49,16 @@ class LearnedEntropyClip(nn.Module):
         return math.log(TOKENS) * torch.sigmoid(self.shape)
 
     def forward(self, scores):
-        return entropic.torch.entropy_clip(scores, max_entropy=self.learned())
+        return isentropic.torch.entropy_clip(scores, max_entropy=self.learned())
 
 
 NORMALISATIONS = {
     "torch.softmax": lambda: nn.Softmax(dim=-1),
-    "softmax": entropic.torch.Softmax,
-    "sparsemax": entropic.torch.Sparsemax,
-    "entmax 1.5": lambda: entropic.torch.Entmax(alpha=1.5),
+    "softmax": isentropic.torch.Softmax,
+    "sparsemax": isentropic.torch.Sparsemax,
+    "entmax 1.5": lambda: isentropic.torch.Entmax(alpha=1.5),
     "entmax, alpha learned": LearnedEntmax,
-    "entropy_clip, at most log 8": lambda: entropic.torch.EntropyClip(max_entropy=math.log(8)),
+    "entropy_clip, at most log 8": lambda: isentropic.torch.EntropyClip(max_entropy=math.log(8)),
     "entropy_clip, bound learned": LearnedEntropyClip,
 }
 
@@ -106,7 +106,7 @@ def run(task):
     """What one training gives: the losses of each epoch's batches on average, and what is measured on the test set after."""
     normalisation, seed = task
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     torch.manual_seed(seed)
     images, labels = load_digits(return_X_y=True)
     images, labels = torch.from_numpy(images).float() / 16, torch.from_numpy(labels)

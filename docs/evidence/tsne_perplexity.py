@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.manifold import _utils
 
-import entropic
+import isentropic
 
 PERPLEXITY = 30.0
 
@@ -35,7 +35,7 @@ def timed(call):
 
 
 def main():
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     x = load_digits().data
     distances = ((x[:, None, :] - x[None, :, :]) ** 2).sum(-1)  # integers: exact also in float32
     scores = -distances
@@ -48,14 +48,14 @@ def main():
     print("| | largest error of the entropy | largest difference of p from scikit-learn's | of gamma, relative | ms |")
     print("|---|---|---|---|---|")
     print(f"| scikit-learn | {abs(entropies(theirs) - target).max():.1e} | | | {their_time * 1e3:.0f} |")
-    exact = entropic.entropy_normalize(scores, perplexity=PERPLEXITY)
+    exact = isentropic.entropy_normalize(scores, perplexity=PERPLEXITY)
     for s in (s32, scores):
-        ours, our_time = timed(lambda s=s: entropic.entropy_normalize(s, perplexity=PERPLEXITY))
+        ours, our_time = timed(lambda s=s: isentropic.entropy_normalize(s, perplexity=PERPLEXITY))
         p = ours.astype(np.float64)
         error = abs(entropies(p) - target).max()
         gap = abs(p - theirs).max()
         gamma_gap = abs(gammas(p, distances) / gammas(theirs, distances) - 1).max()
-        print(f"| entropic, {s.dtype} | {error:.1e} | {gap:.1e} | {gamma_gap:.1e} | {our_time * 1e3:.1f} |")
+        print(f"| isentropic, {s.dtype} | {error:.1e} | {gap:.1e} | {gamma_gap:.1e} | {our_time * 1e3:.1f} |")
         # Their search ends within 1e-5 of the entropy; a row's gamma is then off by at most 1e-5 / variance of log p.
         log_p = np.log(np.where(exact > 0, exact, 1))
         variance = (exact * log_p**2).sum(1) - (exact * log_p).sum(1) ** 2
@@ -63,11 +63,11 @@ def main():
         assert (abs(gammas(p, distances) / gammas(theirs, distances) - 1) <= 1.1e-5 / variance + 1e-5).all()
     # Far from the origin of the distances, where exp(-gamma d) underflows: a common offset changes nothing for us.
     moved, far = s32 - np.float32(2**20), d32 + np.float32(2**20)
-    p = entropic.entropy_normalize(moved, perplexity=PERPLEXITY).astype(np.float64)
+    p = isentropic.entropy_normalize(moved, perplexity=PERPLEXITY).astype(np.float64)
     q = _utils._binary_search_perplexity(far, PERPLEXITY, 0)
     off = abs(entropies(q) - target)
     error, missed = abs(entropies(p) - target).max(), (~(off < 0.01)).sum()
-    print(f"\nAll distances 2^20 larger: entropic is off by {error:.1e},", end=" ")
+    print(f"\nAll distances 2^20 larger: isentropic is off by {error:.1e},", end=" ")
     print(f"scikit-learn by more than 0.01 in {missed} of {len(x)} rows (at most {np.nanmax(off):.2g}).")
 
 

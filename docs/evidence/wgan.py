@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import entropic
-import entropic.torch as et
+import isentropic
+import isentropic.torch as et
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "figures"))
 from _numbers import keep
@@ -47,7 +47,7 @@ def train(real, fake, seed, *, clip=None, penalty=None, one_sided=False):
         if step % EVERY == 0:
             with torch.no_grad():
                 values = critic(points).double().squeeze(1).numpy()
-            rows.append((step, -loss.item(), entropic.lipschitz_constant(values, distance)))
+            rows.append((step, -loss.item(), isentropic.lipschitz_constant(values, distance)))
         if penalty is not None:
             loss = loss + penalty * et.gradient_penalty(critic, real, fake, one_sided=one_sided)
         optimizer.zero_grad()
@@ -68,9 +68,9 @@ CRITICS = {
 
 def main():
     torch.set_num_threads(1)
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     data = [samples(seed) for seed in range(SEEDS)]
-    exact = np.array([entropic.wasserstein(real.double(), fake.double()) for real, fake in data])
+    exact = np.array([isentropic.wasserstein(real.double(), fake.double()) for real, fake in data])
     print("exact W1:", " ".join(f"{value:.4f}" for value in exact))
     curves = {}
     print(

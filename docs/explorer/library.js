@@ -1,5 +1,5 @@
 "use strict";
-// The library in WebAssembly, by the functions of entropic/c.h.
+// The library in WebAssembly, by the functions of isentropic/c.h.
 class Library {
   constructor(module) {
     this.module = module;
@@ -37,7 +37,7 @@ class Library {
     return new TextDecoder().decode(bytes.subarray(0, bytes.indexOf(0)));
   }
 
-  // entropic_apply of entropic/c.h, or entropic_apply_vjp: arrays by name, each a typed array of so many rows without gaps, or
+  // isentropic_apply of isentropic/c.h, or isentropic_apply_vjp: arrays by name, each a typed array of so many rows without gaps, or
   // {data, rows}. What the registry calls an output is filled.
   apply(operation, parameters, arrays, rows = 1, vjp = false) {
     const taken = [], given = Object.entries(arrays);
@@ -58,13 +58,13 @@ class Library {
       const list = put(new Uint8Array(36 * places.length)), view = new DataView(this.wasm.memory.buffer, list);
       places.forEach(([name, at, count, cols, data], i) => [36, name, at, count, cols, 0, 0, Library.types[data.constructor.name], 0]
         .forEach((field, k) => view.setUint32(36 * i + 4 * k, field, true)));
-      code = this.wasm[vjp ? "entropic_apply_vjp" : "entropic_apply"](text(operation), text(JSON.stringify(parameters)), list,
+      code = this.wasm[vjp ? "isentropic_apply_vjp" : "isentropic_apply"](text(operation), text(JSON.stringify(parameters)), list,
         places.length);
     } catch (error) {
       code = error;
     }
     if (code !== 0) {
-      const reason = this.text(this.wasm.entropic_last_error());
+      const reason = this.text(this.wasm.isentropic_last_error());
       this.start();
       throw new Error(reason || String(code));
     }
@@ -87,7 +87,7 @@ class Library {
   }
 
   registry() {
-    return this.known ??= JSON.parse(this.text(this.wasm.entropic_registry()));
+    return this.known ??= JSON.parse(this.text(this.wasm.isentropic_registry()));
   }
 
   outputs(operation, vjp) {
@@ -139,14 +139,14 @@ class Row {
     try {
       const text = new Uint8Array(wasm.memory.buffer, this.parameters, this.room);
       new TextEncoder().encodeInto(JSON.stringify(parameters) + "\0", text);
-      if (wasm.entropic_apply(library.word(name), this.parameters, this.of_map, 2) === 0 &&
-          wasm.entropic_apply(words[0], words[1], this.of_entropy, 2) === 0) {
+      if (wasm.isentropic_apply(library.word(name), this.parameters, this.of_map, 2) === 0 &&
+          wasm.isentropic_apply(words[0], words[1], this.of_entropy, 2) === 0) {
         return new Float64Array(wasm.memory.buffer, this.value, 1)[0];
       }
     } catch (error) {
       if (!(error instanceof WebAssembly.RuntimeError)) throw error;
     }
-    const reason = library.text(wasm.entropic_last_error());
+    const reason = library.text(wasm.isentropic_last_error());
     library.start();
     throw new Error(reason);
   }

@@ -175,23 +175,23 @@ function code(language, name) {
   const text = (v) => typeof v === "string" ? '"' + v + '"' : String(v);
   const named = parameters.map(([key, v]) => `, ${key}=${text(v)}`).join("");
   if (language === "python") {
-    return `import numpy as np\n\nimport entropic\n\nx = np.array([${scores("-np.inf", "np.inf")}])\n` +
-      `p = entropic.${name}(x${named})\nprint(p, entropic.entropy(p, normalize=True))`;
+    return `import numpy as np\n\nimport isentropic\n\nx = np.array([${scores("-np.inf", "np.inf")}])\n` +
+      `p = isentropic.${name}(x${named})\nprint(p, isentropic.entropy(p, normalize=True))`;
   }
   if (language === "torch") {
-    return `import torch\n\nimport entropic.torch\n\nx = torch.tensor([${scores('-float("inf")', 'float("inf")')}], dtype=torch.float64)\n` +
-      `p = entropic.torch.${name}(x${named})\nprint(p, entropic.torch.entropy(p, normalize=True))`;
+    return `import torch\n\nimport isentropic.torch\n\nx = torch.tensor([${scores('-float("inf")', 'float("inf")')}], dtype=torch.float64)\n` +
+      `p = isentropic.torch.${name}(x${named})\nprint(p, isentropic.torch.entropy(p, normalize=True))`;
   }
   if (language === "cpp") {
     const given = parameters.map(([key, v]) => `{"${key}", ${typeof v === "string" || key === "k" ? text(v) : `double{${v}}`}}`).join(", ");
-    return "#include <entropic/entropic.h>\n\n#include <cmath>\n#include <cstdio>\n\nint main() {\n" +
+    return "#include <isentropic/isentropic.h>\n\n#include <cmath>\n#include <cstdio>\n\nint main() {\n" +
       `  const double x[] = {${scores("-INFINITY", "INFINITY")}};\n  double p[${x.length}];\n` +
-      `  entropic::apply<double>(entropic::make_map("${name}", {${given}}), entropic::MatrixView<const double>(x, 1, ${x.length}),\n` +
-      `                          entropic::MatrixView<double>(p, 1, ${x.length}));\n` +
+      `  isentropic::apply<double>(isentropic::make_map("${name}", {${given}}), isentropic::MatrixView<const double>(x, 1, ${x.length}),\n` +
+      `                          isentropic::MatrixView<double>(p, 1, ${x.length}));\n` +
       '  for (const double one : p) std::printf("%.17g\\n", one);\n}';
   }
   const options = parameters.map(([key, v]) => ` --${key.replaceAll("_", "-")}=${v}`).join("");
-  return `printf '%s\\n' '${scores("-inf", "inf", ",")}' | entropic ${name}${options} --no-header`;
+  return `printf '%s\\n' '${scores("-inf", "inf", ",")}' | isentropic ${name}${options} --no-header`;
 }
 function draw_code() {
   say(at("code"), state.x.length > 1000 ? "Written for rows of at most 1000 scores." : code(at("language").value, at("code_map").value));

@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 # A white ground is drawn too, so that the figures can be read on a dark page. The salt makes identifiers reproducible.
 plt.rcParams.update(
     {
-        "svg.hashsalt": "entropic",
+        "svg.hashsalt": "isentropic",
         "font.size": 9,
         "axes.spines.top": False,
         "axes.spines.right": False,

@@ -3,7 +3,7 @@
 import numpy as np
 from _style import BLUE, ORANGE, RED, plt, save
 
-import entropic
+import isentropic
 
 
 def mean_loss(log_p, labels):
@@ -13,7 +13,7 @@ def mean_loss(log_p, labels):
 def drawn(rows, n, scale, temperature):
     rng = np.random.default_rng(0)
     x = scale * rng.standard_normal((rows, n))
-    p = entropic.softmax(x, temperature=temperature)
+    p = isentropic.softmax(x, temperature=temperature)
     return x, (p.cumsum(axis=1) > rng.random((rows, 1))).argmax(axis=1)
 
 
@@ -21,9 +21,9 @@ figure, (by_beta, by_entropy) = plt.subplots(1, 2, figsize=(9, 3.4))
 
 x, labels = drawn(2000, 10, 3.0, 1.5)
 beta = np.linspace(0.02, 2, 200)
-by_beta.plot(beta, [mean_loss(entropic.log_softmax(x, temperature=1 / b), labels) for b in beta], color=BLUE)
-best = entropic.fit_temperature(x, labels)
-by_beta.plot(1 / best, mean_loss(entropic.log_softmax(x, temperature=best), labels), "o", color=RED, markersize=5)
+by_beta.plot(beta, [mean_loss(isentropic.log_softmax(x, temperature=1 / b), labels) for b in beta], color=BLUE)
+best = isentropic.fit_temperature(x, labels)
+by_beta.plot(1 / best, mean_loss(isentropic.log_softmax(x, temperature=best), labels), "o", color=RED, markersize=5)
 by_beta.set_xlabel(r"$\beta = 1/T$")
 by_beta.set_title("loss of 2000 labels, nats")
 
@@ -33,9 +33,9 @@ entropy = np.unique(np.concatenate([np.linspace(0.01, np.log(10) - 1e-3, 300), n
 for scores, y, color, label in ((x, labels, BLUE, "the same 2000"), (pairs, first, ORANGE, "two rows of three scores")):
     targets = entropy[entropy < np.log(scores.shape[1])]
     with np.errstate(divide="ignore"):
-        losses = [mean_loss(np.log(entropic.entropy_normalize(scores, entropy=h)), y) for h in targets]
-        best = entropic.fit_target_entropy(scores, y)
-        least = mean_loss(np.log(entropic.entropy_normalize(scores, entropy=best)), y)
+        losses = [mean_loss(np.log(isentropic.entropy_normalize(scores, entropy=h)), y) for h in targets]
+        best = isentropic.fit_target_entropy(scores, y)
+        least = mean_loss(np.log(isentropic.entropy_normalize(scores, entropy=best)), y)
     by_entropy.plot(targets, losses, color=color, label=label)
     by_entropy.plot(best, least, "o", color=RED, markersize=5)
 by_entropy.axvline(np.log(2), color="0.6", linewidth=0.8, linestyle=":")

@@ -3,13 +3,13 @@
 import numpy as np
 from _style import BLACK, BLUE, GREEN, ORANGE, PINK, RED, plt, save
 
-import entropic
+import isentropic
 
 ROW = [1.6, 1.2, 0.8, 0.2, -0.5, -1.5]
 COLORS = [BLACK, BLUE, GREEN, ORANGE, RED, PINK]
 
 alphas = np.linspace(0.5, 4, 1401)
-p = np.array([entropic.entmax(ROW, alpha=float(alpha)) for alpha in alphas])
+p = np.array([isentropic.entmax(ROW, alpha=float(alpha)) for alpha in alphas])
 
 figure, axis = plt.subplots(figsize=(7.5, 3.6))
 for name, alpha in {"softmax": 1, "sparsemax": 2}.items():

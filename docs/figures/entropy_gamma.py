@@ -3,7 +3,7 @@
 import numpy as np
 from _style import BLACK, BLUE, GREEN, GREY, RED, plt, save
 
-import entropic
+import isentropic
 
 rng = np.random.default_rng(0)
 spike = 0.1 * rng.standard_normal(100)
@@ -17,7 +17,7 @@ ROWS = {
 
 
 def entropy(x, gamma):
-    log_p = entropic.log_softmax(gamma[:, None] * x)
+    log_p = isentropic.log_softmax(gamma[:, None] * x)
     return -(np.exp(log_p) * log_p).sum(axis=-1)
 
 

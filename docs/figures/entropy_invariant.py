@@ -4,10 +4,10 @@ against the number of keys, at two scales, exactly and by its mean-field estimat
 import numpy as np
 from _style import BLUE, ORANGE, plt, save
 
-import entropic
+import isentropic
 
 D, QUERIES, LENGTHS = 64, 64, 2 ** np.arange(4, 18)
-SCALES = {"1/sqrt(d)": lambda n: D**-0.5, "entropy-invariant": lambda n: entropic.entropy_invariant_scale(int(n), D)}
+SCALES = {"1/sqrt(d)": lambda n: D**-0.5, "entropy-invariant": lambda n: isentropic.entropy_invariant_scale(int(n), D)}
 COLORS = dict(zip(SCALES, (ORANGE, BLUE), strict=True))
 
 
@@ -23,7 +23,7 @@ def scores(matching):
 
 def attention(s, scale):
     """For each row: entropy, its mean-field estimate, the most by which that may fall short, and the largest probability."""
-    p = entropic.softmax(s, temperature=1 / scale)
+    p = isentropic.softmax(s, temperature=1 / scale)
     exact = -(p * np.log(np.maximum(p, 1e-300))).sum(axis=1)
     log_n, top, span = np.log(s.shape[1]), scale * (s.max(axis=1) - s.mean(axis=1)), scale * np.ptp(s, axis=1)
     return exact, log_n - top, span**2 / 8 + np.minimum(top, log_n), p.max(axis=1)

@@ -5,8 +5,8 @@ import csv
 import numpy as np
 from _style import BLUE, GREY, HERE, plt, save
 
-import entropic
-from entropic import _core
+import isentropic
+from isentropic import _core
 
 ROW = 299  # a three that might be something else
 # Where what the registry calls typical shows nothing but softmax.
@@ -17,7 +17,7 @@ with (HERE / "../../examples/data/digits_scores.csv").open() as file:
 scores = np.array(rows[ROW][1:], dtype=float)
 names = names[1:]
 maps = [operation for operation in _core.operations() if operation["family"] == "map"]
-plain = entropic.softmax(scores)
+plain = isentropic.softmax(scores)
 
 columns = 4
 lines = -(-(1 + len(maps)) // columns)
@@ -50,7 +50,7 @@ heading(axes[0], "scores", "of a classifier, for an image of a three")
 for axis, operation in zip(axes[1:], maps, strict=True):
     typical = {param["name"]: param["typical"] for param in operation["params"] if param["typical"] is not None}
     values = SHOWN.get(operation["name"], typical)
-    p = getattr(entropic, operation["name"])(scores, **values)
+    p = getattr(isentropic, operation["name"])(scores, **values)
     axis.barh(places, p, color=BLUE)
     axis.barh(places, plain, color="none", edgecolor=GREY, linewidth=0.8)
     for place, mass, other in zip(places, p, plain, strict=True):
@@ -61,7 +61,7 @@ for axis, operation in zip(axes[1:], maps, strict=True):
         )
     axis.set_xlim(0, 0.8)
     said = ", ".join(f"{name} {value}" for name, value in values.items())
-    open_ = entropic.perplexity(p)
+    open_ = isentropic.perplexity(p)
     heading(axis, operation["name"], ", ".join(filter(None, [said, f"perplexity {open_:.1f}"])).replace("_", " "))
 axes[1].annotate("outlined: softmax", (0.98, 0.02), xycoords="axes fraction", ha="right", color=GREY, fontsize=7.5)
 figure.tight_layout(h_pad=1.6)

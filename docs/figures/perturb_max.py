@@ -3,9 +3,9 @@
 import numpy as np
 from _style import BLACK, BLUE, GREEN, ORANGE, PINK, RED, plt, save
 
-import entropic
+import isentropic
 
-if not hasattr(entropic, "perturb_max"):
+if not hasattr(isentropic, "perturb_max"):
     raise SystemExit("perturb_max.svg stays as it is: the installed package has no perturb_max")
 
 # Each noise with its variance.
@@ -22,7 +22,7 @@ t = np.linspace(-6, 6, 1201)
 scores = np.stack([t, np.zeros_like(t)], axis=-1)
 figure, (curves, tails) = plt.subplots(1, 2, figsize=(9, 3.4))
 for noise, (variance, color, style) in NOISES.items():
-    p = entropic.perturb_max(scores, noise=noise, scale=float(np.sqrt(1 / variance)))[:, 0]
+    p = isentropic.perturb_max(scores, noise=noise, scale=float(np.sqrt(1 / variance)))[:, 0]
     label = "gumbel (softmax)" if noise == "gumbel" else noise
     curves.plot(t, p, color=color, linestyle=style, label=label)
     tails.plot(t, np.where(p > 0, p, np.nan), color=color, linestyle=style)

@@ -5,7 +5,7 @@ from _style import plt, save
 from matplotlib.collections import LineCollection
 from matplotlib.colors import BoundaryNorm
 
-import entropic
+import isentropic
 
 CORNERS = np.array([[0, 0], [1, 0], [0.5, np.sqrt(3) / 2]])
 # Bands of temperature: a colour each, and a line of some points.
@@ -17,10 +17,10 @@ angles = np.deg2rad(7.5 + 15 * np.arange(24))
 directions = np.sqrt(2 / 3) * np.cos(angles[:, None] - 2 * np.pi / 3 * np.arange(3))
 
 MAPS = {
-    "softmax": entropic.softmax,
-    "entmax, alpha = 1.5": entropic.entmax,
-    "sparsemax": entropic.sparsemax,
-    "taylor_softmax of x/T, order 2": entropic.taylor_softmax,
+    "softmax": isentropic.softmax,
+    "entmax, alpha = 1.5": isentropic.entmax,
+    "sparsemax": isentropic.sparsemax,
+    "taylor_softmax of x/T, order 2": isentropic.taylor_softmax,
 }
 
 figure, axes = plt.subplots(1, 4, figsize=(11.5, 3.3), layout="constrained")

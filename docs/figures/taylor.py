@@ -5,7 +5,7 @@ import math
 import numpy as np
 from _style import BLACK, BLUE, GREEN, RED, plt, save
 
-import entropic
+import isentropic
 
 COLORS = {2: RED, 4: GREEN, 6: BLUE}
 
@@ -30,9 +30,9 @@ terms.legend(loc="upper center", ncols=2, bbox_to_anchor=(0.56, 1))
 
 t = np.linspace(-12, 4, 1601)
 scores = np.stack([t, np.zeros_like(t)], axis=-1)
-masses.plot(t, entropic.softmax(scores)[:, 0], color=BLACK, label="softmax")
+masses.plot(t, isentropic.softmax(scores)[:, 0], color=BLACK, label="softmax")
 for degree, color in COLORS.items():
-    masses.plot(t, entropic.taylor_softmax(scores, order=degree)[:, 0], color=color, label=f"order {degree}")
+    masses.plot(t, isentropic.taylor_softmax(scores, order=degree)[:, 0], color=color, label=f"order {degree}")
 masses.set_xlim(-12, 4)
 masses.set_ylim(0, 1.02)
 masses.set_xlabel("$t$")

@@ -3,7 +3,7 @@
 import numpy as np
 from _style import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, plt, save
 
-import entropic
+import isentropic
 
 t = np.linspace(-4, 4, 1601)
 scores = np.stack([t, np.zeros_like(t)], axis=-1)
@@ -19,10 +19,10 @@ def first(function, breaks=False, **parameters):
 
 figure, (smooth, family, cuts) = plt.subplots(1, 3, figsize=(10.5, 3.4), sharey=True)
 
-smooth.plot(t, first(entropic.softmax), color=BLACK, label="softmax")
-smooth.plot(t, first(entropic.sigsoftmax), color=BLUE, label="sigsoftmax")
-smooth.plot(t, first(entropic.taylor_softmax, order=2), color=RED, label="taylor_softmax, order 2")
-smooth.plot(t, first(entropic.taylor_softmax, order=4), color=ORANGE, label="taylor_softmax, order 4")
+smooth.plot(t, first(isentropic.softmax), color=BLACK, label="softmax")
+smooth.plot(t, first(isentropic.sigsoftmax), color=BLUE, label="sigsoftmax")
+smooth.plot(t, first(isentropic.taylor_softmax, order=2), color=RED, label="taylor_softmax, order 2")
+smooth.plot(t, first(isentropic.taylor_softmax, order=4), color=ORANGE, label="taylor_softmax, order 4")
 smooth.set_title("another function in place of exp")
 smooth.set_ylabel(r"$p_1$ of the scores $(t, 0)$")
 
@@ -33,13 +33,13 @@ for alpha, color, name in [
     (2, BLUE, " (sparsemax)"),
     (4, ORANGE, ""),
 ]:
-    family.plot(t, first(entropic.entmax, alpha=float(alpha)), color=color, label=f"{alpha}{name}")
+    family.plot(t, first(isentropic.entmax, alpha=float(alpha)), color=color, label=f"{alpha}{name}")
 family.set_title("entmax, by alpha")
 
-cuts.plot(t, first(entropic.softmax), color=GREY, linewidth=1, label="softmax")
-cuts.plot(t, first(entropic.top_k_softmax, breaks=True, k=1), color=SKY, linewidth=4.5, label="top_k_softmax, k = 1")
-cuts.plot(t, first(entropic.min_p_softmax, breaks=True, p=0.1), color=RED, linewidth=3, label="min_p_softmax, p = 0.1")
-cuts.plot(t, first(entropic.top_p_softmax, breaks=True, p=0.8), color=BLACK, linewidth=1.3, label="top_p_softmax, p = 0.8")
+cuts.plot(t, first(isentropic.softmax), color=GREY, linewidth=1, label="softmax")
+cuts.plot(t, first(isentropic.top_k_softmax, breaks=True, k=1), color=SKY, linewidth=4.5, label="top_k_softmax, k = 1")
+cuts.plot(t, first(isentropic.min_p_softmax, breaks=True, p=0.1), color=RED, linewidth=3, label="min_p_softmax, p = 0.1")
+cuts.plot(t, first(isentropic.top_p_softmax, breaks=True, p=0.8), color=BLACK, linewidth=1.3, label="top_p_softmax, p = 0.8")
 cuts.set_title("softmax, cut")
 
 for axis in (smooth, family, cuts):

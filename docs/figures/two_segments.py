@@ -3,7 +3,7 @@
 import numpy as np
 from _style import BLACK, BLUE, GREEN, GREY, RED, plt, save
 
-import entropic
+import isentropic
 
 height = np.linspace(0, 1, 32)
 thetas = np.concatenate([np.linspace(-1, -1e-3, 21), [0], np.linspace(1e-3, 1, 21)])
@@ -14,7 +14,7 @@ def measured(theta):
     x, y = (np.stack([np.full(32, at), height], 1) for at in (0.0, theta))
     points, index = np.unique(np.concatenate([x, y]), axis=0, return_inverse=True)
     p, q = (np.bincount(part, minlength=len(points)) / 32 for part in np.split(index.ravel(), 2))
-    return entropic.kl_divergence(p, q), entropic.js_divergence(p, q), entropic.wasserstein(x, y)
+    return isentropic.kl_divergence(p, q), isentropic.js_divergence(p, q), isentropic.wasserstein(x, y)
 
 
 kl, js, w1 = np.array([measured(theta) for theta in thetas]).T

@@ -1,8 +1,8 @@
-# The first steps in R. ENTROPIC_R is the file that `R CMD SHLIB first_steps_r.c -lentropic` makes.
-dyn.load(Sys.getenv("ENTROPIC_R", "first_steps_r.so"))
+# The first steps in R. ISENTROPIC_R is the file that `R CMD SHLIB first_steps_r.c -lisentropic` makes.
+dyn.load(Sys.getenv("ISENTROPIC_R", "first_steps_r.so"))
 
 # arrays: matrices by name; an output's numbers are NA. R stores matrices by columns, this interface by rows.
-entropic_apply <- function(operation, arrays, parameters = "{}") {
+isentropic_apply <- function(operation, arrays, parameters = "{}") {
   rows <- vapply(arrays, nrow, 0L)
   cols <- vapply(arrays, ncol, 0L)
   given <- as.double(unlist(lapply(arrays, t)))
@@ -12,10 +12,10 @@ entropic_apply <- function(operation, arrays, parameters = "{}") {
 }
 
 x <- rbind(c(2, 1, 0.1, -1))
-p <- entropic_apply("entmax", list(x = x, y = NA * x), '{"alpha": 1.3}')$y
-entropy <- entropic_apply("entropy", list(p = p, value = matrix(NA)))$value
+p <- isentropic_apply("entmax", list(x = x, y = NA * x), '{"alpha": 1.3}')$y
+entropy <- isentropic_apply("entropy", list(p = p, value = matrix(NA)))$value
 cat(sprintf("%.4f", p), "entropy", sprintf("%.4f\n", entropy))
 tryCatch(
-  entropic_apply("softmax", list(x = x, y = NA * x), '{"temperature": -1}'),
+  isentropic_apply("softmax", list(x = x, y = NA * x), '{"temperature": -1}'),
   error = function(e) cat(conditionMessage(e), "\n", sep = "")
 )

@@ -1,7 +1,7 @@
-// The first steps in Go, by cgo: CGO_LDFLAGS="-lentropic" go run first_steps.go
+// The first steps in Go, by cgo: CGO_LDFLAGS="-lisentropic" go run first_steps.go
 package main
 
-// #include <entropic/c.h>
+// #include <isentropic/c.h>
 // #include <stdlib.h>
 import "C"
 
@@ -23,7 +23,7 @@ func apply(operation, parameters string, arrays ...matrix) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	text := func(s string) *C.char { return C.CString(s) }
-	given := make([]C.entropic_array, len(arrays))
+	given := make([]C.isentropic_array, len(arrays))
 	for i, one := range arrays {
 		name := text(one.name)
 		defer C.free(unsafe.Pointer(name))
@@ -34,16 +34,16 @@ func apply(operation, parameters string, arrays ...matrix) error {
 		copy(kept, one.numbers)
 		numbers := one.numbers
 		defer func() { copy(numbers, kept) }()
-		given[i].struct_size = C.sizeof_entropic_array
+		given[i].struct_size = C.sizeof_isentropic_array
 		given[i].name, given[i].data = name, data
 		given[i].rows, given[i].cols = C.size_t(one.rows), C.size_t(one.cols)
-		given[i]._type = C.ENTROPIC_FLOAT64
+		given[i]._type = C.ISENTROPIC_FLOAT64
 	}
 	name, json := text(operation), text(parameters)
 	defer C.free(unsafe.Pointer(name))
 	defer C.free(unsafe.Pointer(json))
-	if C.entropic_apply(name, json, &given[0], C.size_t(len(given))) != C.ENTROPIC_OK {
-		return errors.New(C.GoString(C.entropic_last_error()))
+	if C.isentropic_apply(name, json, &given[0], C.size_t(len(given))) != C.ISENTROPIC_OK {
+		return errors.New(C.GoString(C.isentropic_last_error()))
 	}
 	return nil
 }

@@ -1,10 +1,10 @@
-// The first steps in Node. ENTROPIC_NODE is what first_steps_node.c makes.
-const entropic = require(process.env.ENTROPIC_NODE || './first_steps.node');
+// The first steps in Node. ISENTROPIC_NODE is what first_steps_node.c makes.
+const isentropic = require(process.env.ISENTROPIC_NODE || './first_steps.node');
 
 // arrays: rows x cols numbers by name, as [rows, cols, numbers].
 function apply(operation, arrays, parameters = {}) {
   const given = Object.entries(arrays).map(([name, array]) => [name, ...array]);
-  entropic.apply(operation, JSON.stringify(parameters), given);
+  isentropic.apply(operation, JSON.stringify(parameters), given);
 }
 
 const x = [1, 4, Float64Array.of(2, 1, 0.1, -1)];

@@ -1,23 +1,23 @@
--- The first steps in LuaJIT. ENTROPIC_LIBRARY is where the shared library is, if not where the system looks.
+-- The first steps in LuaJIT. ISENTROPIC_LIBRARY is where the shared library is, if not where the system looks.
 local ffi = require("ffi")
 ffi.cdef [[
 typedef struct { size_t struct_size; const char* name; void* data; size_t rows, cols; ptrdiff_t row_stride, col_stride;
-                 int32_t type, reserved; } entropic_array;
-int entropic_apply(const char* operation, const char* parameters, const entropic_array* arrays, size_t count);
-const char* entropic_last_error(void);
+                 int32_t type, reserved; } isentropic_array;
+int isentropic_apply(const char* operation, const char* parameters, const isentropic_array* arrays, size_t count);
+const char* isentropic_last_error(void);
 ]]
-local entropic = ffi.load(os.getenv("ENTROPIC_LIBRARY") or "entropic")
+local isentropic = ffi.load(os.getenv("ISENTROPIC_LIBRARY") or "isentropic")
 local FLOAT64 = 2
 
 local function apply(operation, parameters, given)
-  local arrays, keep = ffi.new("entropic_array[?]", #given), {}
+  local arrays, keep = ffi.new("isentropic_array[?]", #given), {}
   for i, one in ipairs(given) do
     local name, data, rows, cols = unpack(one)
     keep[i] = name  -- alive as long as the call
-    arrays[i - 1] = { ffi.sizeof("entropic_array"), name, data, rows, cols, 0, 0, FLOAT64, 0 }
+    arrays[i - 1] = { ffi.sizeof("isentropic_array"), name, data, rows, cols, 0, 0, FLOAT64, 0 }
   end
-  if entropic.entropic_apply(operation, parameters, arrays, #given) ~= 0 then
-    error(ffi.string(entropic.entropic_last_error()), 0)
+  if isentropic.isentropic_apply(operation, parameters, arrays, #given) ~= 0 then
+    error(ffi.string(isentropic.isentropic_last_error()), 0)
   end
 end
 

@@ -1,11 +1,11 @@
-# The first steps in Perl, by FFI::Platypus. ENTROPIC_LIBRARY is the path of the shared library.
+# The first steps in Perl, by FFI::Platypus. ISENTROPIC_LIBRARY is the path of the shared library.
 use strict;
 use warnings;
 use FFI::Platypus 2.00;
 
-my $ffi = FFI::Platypus->new(api => 2, lib => $ENV{ENTROPIC_LIBRARY} // "libentropic.so");
-$ffi->attach(entropic_apply => ["string", "string", "opaque", "size_t"] => "int");
-$ffi->attach(entropic_last_error => [] => "string");
+my $ffi = FFI::Platypus->new(api => 2, lib => $ENV{ISENTROPIC_LIBRARY} // "libisentropic.so");
+$ffi->attach(isentropic_apply => ["string", "string", "opaque", "size_t"] => "int");
+$ffi->attach(isentropic_last_error => [] => "string");
 use constant { FLOAT64 => 2, SIZE => 64 };
 
 # An array is its name, a reference to packed float64, its rows and cols.
@@ -15,7 +15,7 @@ sub apply {
     my ($name, $data, $rows, $cols) = @$_;
     pack("J p P J J j j l l", SIZE, $name, $$data, $rows, $cols, 0, 0, FLOAT64, 0);
   } @given;
-  die entropic_last_error() . "\n" if entropic_apply($operation, $parameters, unpack("J", pack("P", $arrays)), scalar @given);
+  die isentropic_last_error() . "\n" if isentropic_apply($operation, $parameters, unpack("J", pack("P", $arrays)), scalar @given);
 }
 
 my $x = pack("d*", 2.0, 1.0, 0.1, -1.0);

@@ -1,4 +1,4 @@
-// The first steps in Rust, without a crate: rustc -l entropic first_steps.rs
+// The first steps in Rust, without a crate: rustc -l isentropic first_steps.rs
 use std::ffi::{CStr, CString};
 use std::os::raw::{c_char, c_int, c_void};
 
@@ -18,8 +18,8 @@ struct Array {
 const FLOAT64: i32 = 2;
 
 extern "C" {
-    fn entropic_apply(operation: *const c_char, parameters: *const c_char, arrays: *const Array, count: usize) -> c_int;
-    fn entropic_last_error() -> *const c_char;
+    fn isentropic_apply(operation: *const c_char, parameters: *const c_char, arrays: *const Array, count: usize) -> c_int;
+    fn isentropic_last_error() -> *const c_char;
 }
 
 /// arrays: (name, numbers, rows, cols).
@@ -44,9 +44,9 @@ fn apply(operation: &str, parameters: &str, arrays: &mut [(&str, &mut [f64], usi
     }
     // Every array has as many numbers as it says, and all outlive the call.
     unsafe {
-        match entropic_apply(operation.as_ptr(), parameters.as_ptr(), given.as_ptr(), given.len()) {
+        match isentropic_apply(operation.as_ptr(), parameters.as_ptr(), given.as_ptr(), given.len()) {
             0 => Ok(()),
-            _ => Err(CStr::from_ptr(entropic_last_error()).to_string_lossy().into_owned()),
+            _ => Err(CStr::from_ptr(isentropic_last_error()).to_string_lossy().into_owned()),
         }
     }
 }

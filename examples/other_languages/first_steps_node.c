@@ -1,5 +1,5 @@
-/* What Node calls: cc -shared -fPIC -I/usr/include/node first_steps_node.c -lentropic -o first_steps.node */
-#include <entropic/c.h>
+/* What Node calls: cc -shared -fPIC -I/usr/include/node first_steps_node.c -lisentropic -o first_steps.node */
+#include <isentropic/c.h>
 #include <node_api.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@ static napi_value apply(napi_env env, napi_callback_info info) {
   uint32_t count = 0, i;
   napi_value argv[3], one, field;
   char operation[64], parameters[1024], names[8][32];
-  entropic_array arrays[8];
+  isentropic_array arrays[8];
   napi_get_cb_info(env, info, &argc, argv, NULL, NULL);
   napi_get_value_string_utf8(env, argv[0], operation, sizeof operation, &length);
   napi_get_value_string_utf8(env, argv[1], parameters, sizeof parameters, &length);
@@ -34,10 +34,10 @@ static napi_value apply(napi_env env, napi_callback_info info) {
       napi_throw_range_error(env, NULL, "an array has fewer than rows x cols numbers");
       return NULL;
     }
-    const entropic_array matrix = {sizeof matrix, names[i], data, rows, cols, 0, 0, ENTROPIC_FLOAT64, 0};
+    const isentropic_array matrix = {sizeof matrix, names[i], data, rows, cols, 0, 0, ISENTROPIC_FLOAT64, 0};
     arrays[i] = matrix;
   }
-  if (entropic_apply(operation, parameters, arrays, count) != ENTROPIC_OK) napi_throw_error(env, NULL, entropic_last_error());
+  if (isentropic_apply(operation, parameters, arrays, count) != ISENTROPIC_OK) napi_throw_error(env, NULL, isentropic_last_error());
   return NULL;
 }
 

@@ -1,7 +1,7 @@
 // Numbers along any number of axes, and maps, measures and losses along one of them.
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "entropic/export.h"
-#include "entropic/losses.h"
-#include "entropic/maps.h"
-#include "entropic/measures.h"
+#include "isentropic/export.h"
+#include "isentropic/losses.h"
+#include "isentropic/maps.h"
+#include "isentropic/measures.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // A view of numbers: the one with indices i is data[sum of i[d] * strides[d]]. At most 64 axes. Strides count numbers; they may
 // be negative, and 0 where an input repeats. The view does not own its memory.
@@ -50,15 +50,15 @@ struct ArrayView {
 // other axes running fastest.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-ENTROPIC_API void apply(const Map& map, const ArrayView<const std::type_identity_t<T>>& x, const ArrayView<T>& p,
-                        std::ptrdiff_t axis, std::span<const PerRow> per_row = {});
+ISENTROPIC_API void apply(const Map& map, const ArrayView<const std::type_identity_t<T>>& x, const ArrayView<T>& p,
+                          std::ptrdiff_t axis, std::span<const PerRow> per_row = {});
 
 // dx = J^T g at the scores x, where p = map(x), as apply_vjp of matrices. Shapes: all as x; dx may be x, p or g.
 template <class T>
-ENTROPIC_API void apply_vjp(const Map& map, const ArrayView<const std::type_identity_t<T>>& x,
-                            const ArrayView<const std::type_identity_t<T>>& p,
-                            const ArrayView<const std::type_identity_t<T>>& g, const ArrayView<T>& dx, std::ptrdiff_t axis,
-                            std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
+ISENTROPIC_API void apply_vjp(const Map& map, const ArrayView<const std::type_identity_t<T>>& x,
+                              const ArrayView<const std::type_identity_t<T>>& p,
+                              const ArrayView<const std::type_identity_t<T>>& g, const ArrayView<T>& dx, std::ptrdiff_t axis,
+                              std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
 
 // The functions below calculate one number for each row, like the functions of the same name for matrices, where the details
 // are.
@@ -70,29 +70,31 @@ ENTROPIC_API void apply_vjp(const Map& map, const ArrayView<const std::type_iden
 //         running fastest); the outputs are then undefined.
 
 template <class T>
-ENTROPIC_API void measure(const Measure& op, const ArrayView<const T>& p, const ArrayView<double>& value, std::ptrdiff_t axis,
-                          const ArrayView<std::type_identity_t<T>>& dp = {}, std::span<const PerRow> per_row = {},
-                          std::span<const ParamGradient> gradients = {});
+ISENTROPIC_API void measure(const Measure& op, const ArrayView<const T>& p, const ArrayView<double>& value, std::ptrdiff_t axis,
+                            const ArrayView<std::type_identity_t<T>>& dp = {}, std::span<const PerRow> per_row = {},
+                            std::span<const ParamGradient> gradients = {});
 template <class T>
-ENTROPIC_API void measure(const Divergence& op, const ArrayView<const T>& p, const ArrayView<const std::type_identity_t<T>>& q,
-                          const ArrayView<double>& value, std::ptrdiff_t axis,
-                          const ArrayView<std::type_identity_t<T>>& dp = {}, const ArrayView<std::type_identity_t<T>>& dq = {});
+ISENTROPIC_API void measure(const Divergence& op, const ArrayView<const T>& p,
+                            const ArrayView<const std::type_identity_t<T>>& q, const ArrayView<double>& value,
+                            std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dp = {},
+                            const ArrayView<std::type_identity_t<T>>& dq = {});
 
 // The measures of entries: value has the shape of p.
 template <class T>
-ENTROPIC_API void measure(const EntryMeasure& op, const ArrayView<const T>& p, const ArrayView<std::type_identity_t<T>>& value,
-                          std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dp = {});
+ISENTROPIC_API void measure(const EntryMeasure& op, const ArrayView<const T>& p,
+                            const ArrayView<std::type_identity_t<T>>& value, std::ptrdiff_t axis,
+                            const ArrayView<std::type_identity_t<T>>& dp = {});
 
 template <class T>
-ENTROPIC_API void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std::int64_t>& classes,
-                       const ArrayView<double>& value, std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dx = {},
-                       std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {},
-                       std::optional<std::int64_t> ignored = {});
+ISENTROPIC_API void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std::int64_t>& classes,
+                         const ArrayView<double>& value, std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dx = {},
+                         std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {},
+                         std::optional<std::int64_t> ignored = {});
 template <class T>
-ENTROPIC_API void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std::type_identity_t<T>>& target,
-                       const ArrayView<double>& value, std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dx = {},
-                       std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
+ISENTROPIC_API void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std::type_identity_t<T>>& target,
+                         const ArrayView<double>& value, std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dx = {},
+                         std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

@@ -12,7 +12,7 @@
 //                              gradients, entropy_normalize and entropy_clip, never all scores
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -21,11 +21,11 @@
 #include <span>
 #include <string_view>
 
-#include "entropic/describe.h"
-#include "entropic/export.h"
-#include "entropic/maps.h"
+#include "isentropic/describe.h"
+#include "isentropic/export.h"
+#include "isentropic/maps.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // A view of batch x heads x rows x cols numbers. The numbers of a row are contiguous; strides count elements. The view does not
 // own its memory.
@@ -132,22 +132,22 @@ struct Attention {
 // in blocks of 128).
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-ENTROPIC_API void attention(const Attention& options, HeadsView<const std::type_identity_t<T>> q,
-                            HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
-                            HeadsView<T> out, const AttentionMask<T>& mask = {}, std::span<const PerRow> per_row = {},
-                            const AttentionDetails<T>& details = {});
+ISENTROPIC_API void attention(const Attention& options, HeadsView<const std::type_identity_t<T>> q,
+                              HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
+                              HeadsView<T> out, const AttentionMask<T>& mask = {}, std::span<const PerRow> per_row = {},
+                              const AttentionDetails<T>& details = {});
 
 // The gradient of sum <g, out> in q, k and v, and of <g_entropy, entropy> too if that is not empty; scores are computed again.
 // `gradients` takes the gradients in the map's parameters, batch x heads x queries numbers each.
 //
 // Shapes: g as out; g_entropy one number for each query; dq, dk, dv as q, k, v. Throws: as attention.
 template <class T>
-ENTROPIC_API void attention_vjp(const Attention& options, HeadsView<const std::type_identity_t<T>> q,
-                                HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
-                                HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv,
-                                const AttentionMask<T>& mask = {}, std::span<const PerRow> per_row = {},
-                                std::span<const ParamGradient> gradients = {},
-                                std::span<const std::type_identity_t<T>> g_entropy = {});
+ISENTROPIC_API void attention_vjp(const Attention& options, HeadsView<const std::type_identity_t<T>> q,
+                                  HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
+                                  HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv,
+                                  const AttentionMask<T>& mask = {}, std::span<const PerRow> per_row = {},
+                                  std::span<const ParamGradient> gradients = {},
+                                  std::span<const std::type_identity_t<T>> g_entropy = {});
 
 struct LinearAttention {
   std::optional<double> scale = {};
@@ -177,20 +177,20 @@ struct LinearAttention {
 // Error: as attention's, in units of sum_j (1 + t + t^2/2) |v_j| with t = scale sum_c |q_c k_c| in place of s,
 // which are at most 8 (d + 1) times sum_j f(s_j) max |v|, and mostly about once this.
 template <class T>
-ENTROPIC_API void linear_attention(const LinearAttention& options, HeadsView<const std::type_identity_t<T>> q,
-                                   HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
-                                   HeadsView<T> out);
+ISENTROPIC_API void linear_attention(const LinearAttention& options, HeadsView<const std::type_identity_t<T>> q,
+                                     HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
+                                     HeadsView<T> out);
 
 // The gradient of sum <g, out> in q, k and v, also in time linear in the length but for the same queries, and those for which g
 // or a factor of it is not finite.
 //
 // Shapes: g as out; dq, dk, dv as q, k, v. Throws: as linear_attention.
 template <class T>
-ENTROPIC_API void linear_attention_vjp(const LinearAttention& options, HeadsView<const std::type_identity_t<T>> q,
-                                       HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
-                                       HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq, HeadsView<T> dk,
-                                       HeadsView<T> dv);
+ISENTROPIC_API void linear_attention_vjp(const LinearAttention& options, HeadsView<const std::type_identity_t<T>> q,
+                                         HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
+                                         HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq, HeadsView<T> dk,
+                                         HeadsView<T> dv);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

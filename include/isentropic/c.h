@@ -1,56 +1,56 @@
-/* entropic for every language that calls C: operations by name, parameters as JSON, arrays by name. C99 and C++.
+/* isentropic for every language that calls C: operations by name, parameters as JSON, arrays by name. C99 and C++.
 
-   entropic_registry() lists all operations with their parameters and arrays, so a binding can be generated. These
+   isentropic_registry() lists all operations with their parameters and arrays, so a binding can be generated. These
    declarations only grow: a program built with an older header runs with a newer library. */
-#ifndef ENTROPIC_C_H
-#define ENTROPIC_C_H
+#ifndef ISENTROPIC_C_H
+#define ISENTROPIC_C_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #if defined(__GNUC__)
-#define ENTROPIC_C_API __attribute__((visibility("default")))
+#define ISENTROPIC_C_API __attribute__((visibility("default")))
 #else
-#define ENTROPIC_C_API
+#define ISENTROPIC_C_API
 #endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Grows by one with every addition here; entropic_interface_version() returns the library's number. */
-#define ENTROPIC_C_VERSION 2
+/* Grows by one with every addition here; isentropic_interface_version() returns the library's number. */
+#define ISENTROPIC_C_VERSION 2
 
 /* Results of functions. */
 enum {
-  ENTROPIC_OK = 0,
-  ENTROPIC_INVALID_ARGUMENT = 1, /* entropic_last_error() names the argument, its value and what is allowed */
-  ENTROPIC_OUT_OF_MEMORY = 2,
-  ENTROPIC_INTERNAL_ERROR = 3
+  ISENTROPIC_OK = 0,
+  ISENTROPIC_INVALID_ARGUMENT = 1, /* isentropic_last_error() names the argument, its value and what is allowed */
+  ISENTROPIC_OUT_OF_MEMORY = 2,
+  ISENTROPIC_INTERNAL_ERROR = 3
 };
 
 /* The type of an array's numbers. */
 enum {
-  ENTROPIC_FLOAT32 = 1,
-  ENTROPIC_FLOAT64 = 2,
-  ENTROPIC_FLOAT16 = 3,
-  ENTROPIC_BFLOAT16 = 4,
-  ENTROPIC_INT32 = 5,
-  ENTROPIC_INT64 = 6
+  ISENTROPIC_FLOAT32 = 1,
+  ISENTROPIC_FLOAT64 = 2,
+  ISENTROPIC_FLOAT16 = 3,
+  ISENTROPIC_BFLOAT16 = 4,
+  ISENTROPIC_INT32 = 5,
+  ISENTROPIC_INT64 = 6
 };
 
 /* rows x cols numbers in the caller's memory: number (r, c) is at data + (r * row_stride + c * col_stride) * size of a
    number. Strides count numbers. A row_stride of 0 means cols * col_stride, a col_stride of 0 means 1. An array with one
    number for each row has cols = 1. */
-typedef struct entropic_array {
-  size_t struct_size; /* sizeof(entropic_array); it tells the library which fields the caller's header has */
+typedef struct isentropic_array {
+  size_t struct_size; /* sizeof(isentropic_array); it tells the library which fields the caller's header has */
   const char* name;   /* the name of the operation's array: "x", "y", "grad" */
   void* data;
   size_t rows, cols;
   ptrdiff_t row_stride, col_stride;
-  int32_t type;     /* ENTROPIC_FLOAT32 ... */
+  int32_t type;     /* ISENTROPIC_FLOAT32 ... */
   int32_t reserved; /* 0 */
-} entropic_array;
+} isentropic_array;
 
 /* Runs `operation`. `parameters`, such as "{\"alpha\": 1.3}", is a JSON object, or null for none; parameters that it does
    not name keep their defaults. A parameter may also be an array of the same name, with a value for each row. "out?" and
@@ -101,25 +101,26 @@ typedef struct entropic_array {
    key; it has a row for each query, or for each query of one head. Its map is a name or an object, {"map": {"name":
    "entmax", "alpha": 1.3}}. Attention and transport take float32 and float64, in rows with a col_stride of 1.
 
-   Returns ENTROPIC_OK or an error; after an error the outputs are undefined. Any number of threads may call at once. */
-ENTROPIC_C_API int entropic_apply(const char* operation, const char* parameters, const entropic_array* arrays, size_t count);
+   Returns ISENTROPIC_OK or an error; after an error the outputs are undefined. Any number of threads may call at once. */
+ISENTROPIC_C_API int isentropic_apply(const char* operation, const char* parameters, const isentropic_array* arrays,
+                                      size_t count);
 
 /* The gradient of a map or a logarithm: x, y, grad in, dx out; d_NAME takes the gradient in a parameter that is an array.
    For attention and linear_attention: q, k, v, grad in, dq, dk, dv out; for attention also mask, entropy_grad in?. */
-ENTROPIC_C_API int entropic_apply_vjp(const char* operation, const char* parameters, const entropic_array* arrays,
-                                      size_t count);
+ISENTROPIC_C_API int isentropic_apply_vjp(const char* operation, const char* parameters, const isentropic_array* arrays,
+                                          size_t count);
 
 /* The message of this thread's last failed call; valid until the thread's next call that fails. */
-ENTROPIC_C_API const char* entropic_last_error(void);
+ISENTROPIC_C_API const char* isentropic_last_error(void);
 
 /* All operations as JSON: an array of {"family", "name", "summary", "formula", "arrays": [{"name",
    "output", "optional"}], "vjp": arrays or null, "parameters": [{"name", "meaning", "kind", "required", "per_row",
    "allowed", "default", "choices"}]}. A parameter of kind "steps" also has "steps", with the parameters of each. */
-ENTROPIC_C_API const char* entropic_registry(void);
+ISENTROPIC_C_API const char* isentropic_registry(void);
 
-/* The library's version, "0.2.0", and the ENTROPIC_C_VERSION that it was built with. */
-ENTROPIC_C_API const char* entropic_version(void);
-ENTROPIC_C_API int entropic_interface_version(void);
+/* The library's version, "0.3.0", and the ISENTROPIC_C_VERSION that it was built with. */
+ISENTROPIC_C_API const char* isentropic_version(void);
+ISENTROPIC_C_API int isentropic_interface_version(void);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 // Chooses the entropy or the temperature: by labels, by a reference, or by the length of the row. Measures calibration.
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -11,11 +11,11 @@
 #include <string_view>
 #include <vector>
 
-#include "entropic/describe.h"
-#include "entropic/export.h"
-#include "entropic/matrix_view.h"
+#include "isentropic/describe.h"
+#include "isentropic/export.h"
+#include "isentropic/matrix_view.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Labels are std::int64_t, one for each row. sample_weight is the weight of each row in means and sums over rows; without it
 // all rows weigh the same. Weights must be at least 0, finite and not all 0, otherwise std::invalid_argument. A row of weight 0
@@ -37,8 +37,8 @@ struct FittedTemperature {
 // Throws: std::invalid_argument naming the row: NaN or +inf among its scores, a label that is no class or has score -inf.
 // Source: Guo, Pleiss, Sun, Weinberger, ICML 2017.
 template <class T>
-ENTROPIC_API FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::int64_t> labels,
-                                               std::span<const double> sample_weight = {});
+ISENTROPIC_API FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::int64_t> labels,
+                                                 std::span<const double> sample_weight = {});
 
 // The entropy H in [0, log cols] at which p = entropy_normalize(x, entropy = H) has the least mean negative log-likelihood of
 // the labels. This is not convex in H. The search tries 65 values of H and those at which rows may become uniform. It narrows
@@ -48,15 +48,15 @@ ENTROPIC_API FittedTemperature fit_temperature(MatrixView<const T> x, std::span<
 //
 // Shapes, Throws: as fit_temperature. Units: nats. Error of H: 1e-12 log cols, times the condition of the problem.
 template <class T>
-ENTROPIC_API double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> labels,
-                                       std::span<const double> sample_weight = {});
+ISENTROPIC_API double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> labels,
+                                         std::span<const double> sample_weight = {});
 
 // The mean over rows of the entropy of softmax(x). As a target it gives other scores the entropy of these.
 //
 // Shapes: x rows x cols. Units: nats. Error: 1e-14 max(1, log cols).
 // Throws: std::invalid_argument naming a row with NaN or without a score above -inf; no rows.
 template <class T>
-ENTROPIC_API double match_entropy(MatrixView<const T> x_reference, std::span<const double> sample_weight = {});
+ISENTROPIC_API double match_entropy(MatrixView<const T> x_reference, std::span<const double> sample_weight = {});
 
 struct ExpectedCalibrationError {
   enum class Strategy { uniform, quantile };
@@ -100,9 +100,9 @@ struct ExpectedCalibrationError {
 // Shapes: p rows x cols, labels rows, each in [0, cols).
 // Throws: std::invalid_argument naming row and entry where p is no distribution (negative, NaN, infinite, sum not 1).
 template <class T>
-ENTROPIC_API double expected_calibration_error(const ExpectedCalibrationError& options, MatrixView<const T> p,
-                                               std::span<const std::int64_t> labels,
-                                               std::span<const double> sample_weight = {});
+ISENTROPIC_API double expected_calibration_error(const ExpectedCalibrationError& options, MatrixView<const T> p,
+                                                 std::span<const std::int64_t> labels,
+                                                 std::span<const double> sample_weight = {});
 
 // A bin of this sum and of a reliability diagram.
 struct ReliabilityBin {
@@ -114,16 +114,16 @@ struct ReliabilityBin {
 
 // The bins that have rows, in the order of confidence. Arguments and errors as expected_calibration_error.
 template <class T>
-ENTROPIC_API std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError& options, MatrixView<const T> p,
-                                                          std::span<const std::int64_t> labels,
-                                                          std::span<const double> sample_weight = {});
+ISENTROPIC_API std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError& options, MatrixView<const T> p,
+                                                            std::span<const std::int64_t> labels,
+                                                            std::span<const double> sample_weight = {});
 
 // mean_r sum_i (p_ri - 1[i = y_r])^2, between 0 and 2. For two classes it is twice the score that some define.
 //
 // Shapes, Throws: as expected_calibration_error. Source: Brier, Monthly Weather Review 1950.
 template <class T>
-ENTROPIC_API double brier_score(MatrixView<const T> p, std::span<const std::int64_t> labels,
-                                std::span<const double> sample_weight = {}, std::optional<double> sum_tolerance = {});
+ISENTROPIC_API double brier_score(MatrixView<const T> p, std::span<const std::int64_t> labels,
+                                  std::span<const double> sample_weight = {}, std::optional<double> sum_tolerance = {});
 
 struct EntropyInvariantScale {
   double train_length = 512;
@@ -149,12 +149,12 @@ struct EntropyInvariantScale {
 // is 0 at n = 1, where the only key gets everything at any scale.
 //
 // Throws: std::invalid_argument unless n >= 1 and d > 0, both finite.
-ENTROPIC_API double entropy_invariant_scale(const EntropyInvariantScale& options, double n, double d);
+ISENTROPIC_API double entropy_invariant_scale(const EntropyInvariantScale& options, double n, double d);
 
 // The scale of each entry of n. n and scale have the same size and may be the same memory.
-ENTROPIC_API void entropy_invariant_scale(const EntropyInvariantScale& options, std::span<const double> n, double d,
-                                          std::span<double> scale);
+ISENTROPIC_API void entropy_invariant_scale(const EntropyInvariantScale& options, std::span<const double> n, double d,
+                                            std::span<double> scale);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

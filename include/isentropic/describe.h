@@ -2,7 +2,7 @@
 // from those tables the command line, Python, documentation, benchmarks and property tests.
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -19,9 +19,9 @@
 #include <variant>
 #include <vector>
 
-#include "entropic/export.h"
+#include "isentropic/export.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 struct Description {
   std::string_view name;     // the name in C++, in Python and on the command line
@@ -90,8 +90,9 @@ struct ParamGradient {
 
 // The allowed values of a parameter in words: "one of uniform, quantile", "above 0 and at most 1". Bounds of lowest() and max()
 // mean no bound.
-ENTROPIC_API std::string allowed_values(std::span<const std::string_view> names);
-ENTROPIC_API std::string allowed_values(double above, double at_least, double up_to, std::int64_t multiple_of, bool is_integer);
+ISENTROPIC_API std::string allowed_values(std::span<const std::string_view> names);
+ISENTROPIC_API std::string allowed_values(double above, double at_least, double up_to, std::int64_t multiple_of,
+                                          bool is_integer);
 
 // A bound as a double. No bound is lowest() or max() there too.
 template <class Bound>
@@ -159,6 +160,6 @@ constexpr void for_each_operation(F&& f) {
   (std::make_index_sequence<std::variant_size_v<Family>>{});
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

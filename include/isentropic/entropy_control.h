@@ -1,7 +1,7 @@
 // The scale of scores that gives softmax a chosen entropy, and other operations that change a scale.
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -12,13 +12,13 @@
 #include <span>
 #include <string_view>
 
-#include "entropic/describe.h"
-#include "entropic/export.h"
-#include "entropic/input.h"
-#include "entropic/matrix_view.h"
-#include "entropic/row.h"
+#include "isentropic/describe.h"
+#include "isentropic/export.h"
+#include "isentropic/input.h"
+#include "isentropic/matrix_view.h"
+#include "isentropic/row.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Whether a row meets its target.
 enum class GammaStatus {
@@ -86,9 +86,9 @@ struct GammaForEntropy {
 // Shapes: x rows x cols; gamma, entropy and status: rows. Units: nats. Error of the entropy: 1e-12 max(1, H).
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-ENTROPIC_API void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, std::span<double> gamma,
-                                    std::span<double> entropy, std::span<GammaStatus> status,
-                                    std::span<const PerRow> per_row = {});
+ISENTROPIC_API void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, std::span<double> gamma,
+                                      std::span<double> entropy, std::span<GammaStatus> status,
+                                      std::span<const PerRow> per_row = {});
 
 // gamma, entropy and status of one row.
 struct FoundGamma {
@@ -130,8 +130,8 @@ struct PowerTransform {
 // Shapes: p and q rows x cols; q may be p itself, other overlaps are refused.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-ENTROPIC_API void power_transform(const PowerTransform& options, MatrixView<const std::type_identity_t<T>> p, MatrixView<T> q,
-                                  std::span<const PerRow> per_row = {});
+ISENTROPIC_API void power_transform(const PowerTransform& options, MatrixView<const std::type_identity_t<T>> p, MatrixView<T> q,
+                                    std::span<const PerRow> per_row = {});
 template <RowOfNumbers P, RowOfNumbers Q>
 void power_transform(const PowerTransform& options, const P& p, Q&& q) {
   power_transform(options, row_view(p), row_view(q));
@@ -174,9 +174,9 @@ struct NormalizeDensity {
 // Throws: std::invalid_argument naming the argument, also for a weight that is negative, infinite or NaN, or a row of
 // nothing but 0, before anything is written.
 template <class T>
-ENTROPIC_API void normalize_density(const NormalizeDensity& options, MatrixView<const std::type_identity_t<T>> p,
-                                    MatrixView<const double> weights, MatrixView<T> q, std::span<Normalized> result,
-                                    std::span<const PerRow> per_row = {});
+ISENTROPIC_API void normalize_density(const NormalizeDensity& options, MatrixView<const std::type_identity_t<T>> p,
+                                      MatrixView<const double> weights, MatrixView<T> q, std::span<Normalized> result,
+                                      std::span<const PerRow> per_row = {});
 template <RowOfNumbers P, RowOfNumbers W, RowOfNumbers Q>
 Normalized normalize_density(const NormalizeDensity& options, const P& p, const W& weights, Q&& q) {
   Normalized result;
@@ -218,8 +218,8 @@ struct NormalizeJoint {
 // Error of the entropy: 1e-12 max(1, H), plus the effect of rounding the table to T.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-ENTROPIC_API Normalized normalize_joint(const NormalizeJoint& options, MatrixView<const std::type_identity_t<T>> pxy,
-                                        MatrixView<T> table);
+ISENTROPIC_API Normalized normalize_joint(const NormalizeJoint& options, MatrixView<const std::type_identity_t<T>> pxy,
+                                          MatrixView<T> table);
 
 struct MeanFieldEntropy {
   double gamma = 1;
@@ -242,7 +242,7 @@ struct MeanFieldEntropy {
 // Shapes: x rows x cols; estimate: rows. Units: nats.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-ENTROPIC_API void mean_field_entropy(const MeanFieldEntropy& options, MatrixView<const T> x, std::span<double> estimate);
+ISENTROPIC_API void mean_field_entropy(const MeanFieldEntropy& options, MatrixView<const T> x, std::span<double> estimate);
 template <RowOfNumbers X>
 double mean_field_entropy(const MeanFieldEntropy& options, const X& x) {
   double estimate;
@@ -250,6 +250,6 @@ double mean_field_entropy(const MeanFieldEntropy& options, const X& x) {
   return estimate;
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

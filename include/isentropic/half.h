@@ -1,7 +1,7 @@
 // The two 16-bit floating-point types. Rows of them are read and written in these types and computed in float.
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "entropic/export.h"
+#include "isentropic/export.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // IEEE 754 binary16: 11 significant bits, largest number 65504.
-struct ENTROPIC_API float16 {
+struct ISENTROPIC_API float16 {
   std::uint16_t bits;
 
   float16() = default;
@@ -42,7 +42,7 @@ struct ENTROPIC_API float16 {
 };
 
 // The upper half of a float: its range, 8 significant bits.
-struct ENTROPIC_API bfloat16 {
+struct ISENTROPIC_API bfloat16 {
   std::uint16_t bits;
 
   bfloat16() = default;
@@ -58,6 +58,6 @@ struct ENTROPIC_API bfloat16 {
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

@@ -3,9 +3,9 @@
 
 #include <string_view>
 
-#include "entropic/export.h"
+#include "isentropic/export.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Scores x; a distribution p, whose scores are log p, so that a zero is a score of -inf; or log p, which are scores already.
 // Each operation says whether the sum must be 1, and whether an invalid row (an entry that is negative, NaN or +inf) gives NaN
@@ -19,4 +19,4 @@ inline constexpr double kSumTolerance = sizeof(T) == 8   ? 1e-6
                                         : sizeof(T) == 4 ? 1e-4
                                                          : 1e-2;
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -10,10 +10,10 @@
 #include <variant>
 #include <vector>
 
-#include "entropic/export.h"
-#include "entropic/sampling.h"
+#include "isentropic/export.h"
+#include "isentropic/sampling.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Steps with values in the sense of llama.cpp's own samplers: temperature 0 or less, top_p 0 or less and min_p above 1 keep
 // only the largest score, the first of equal ones; top_k 0 or less, top_p above 1 and min_p 0 or less are off.
@@ -79,7 +79,7 @@ inline llama_sampler* llama_sampler_of(LlamaChain* chain) {
   // Fields are set by name: later versions of the interface have more, and null pointers mean that they are not used.
   static llama_sampler_i interface = [] {
     llama_sampler_i calls = {};
-    calls.name = [](const llama_sampler*) { return "entropic"; };
+    calls.name = [](const llama_sampler*) { return "isentropic"; };
     calls.apply = [](llama_sampler* self, llama_token_data_array* candidates) {
       static_cast<LlamaChain*>(self->ctx)->apply(candidates);
     };
@@ -108,4 +108,4 @@ inline llama_sampler* llama_sampler_init_draw(const std::vector<Step>& steps, st
   return llama_sampler_of(new LlamaChain(steps, seed, stream, true));
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -12,7 +12,7 @@
 //   float16, bfloat16          read and written as such, computed in float
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -23,14 +23,14 @@
 #include <string_view>
 #include <variant>
 
-#include "entropic/describe.h"
-#include "entropic/export.h"
-#include "entropic/half.h"
-#include "entropic/maps.h"
-#include "entropic/matrix_view.h"
-#include "entropic/row.h"
+#include "isentropic/describe.h"
+#include "isentropic/export.h"
+#include "isentropic/half.h"
+#include "isentropic/maps.h"
+#include "isentropic/matrix_view.h"
+#include "isentropic/row.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The kind of target of a loss.
 enum class TargetKind {
@@ -285,13 +285,14 @@ using Loss = std::variant<SoftmaxLoss, SparsemaxLoss, EntmaxLoss, TopKSoftmaxLos
 // Units: nats.
 // Throws: std::invalid_argument naming the argument, and the row and entry of an invalid target, before anything is written.
 template <class T>
-ENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t> classes, std::span<double> value,
-                       MatrixView<std::type_identity_t<T>> dx = {}, std::span<const PerRow> per_row = {},
-                       std::span<const ParamGradient> gradients = {}, std::optional<std::int64_t> ignored = {});
+ISENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t> classes,
+                         std::span<double> value, MatrixView<std::type_identity_t<T>> dx = {},
+                         std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {},
+                         std::optional<std::int64_t> ignored = {});
 template <class T>
-ENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_identity_t<T>> target,
-                       std::span<double> value, MatrixView<std::type_identity_t<T>> dx = {},
-                       std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
+ISENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_identity_t<T>> target,
+                         std::span<double> value, MatrixView<std::type_identity_t<T>> dx = {},
+                         std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
 
 // The loss of one row against the class `target`, or against one row of targets; and dx, if wanted.
 template <RowOfNumbers X>
@@ -321,6 +322,6 @@ double loss(const Loss& op, const X& x, const Q& target, Dx&& dx) {
   return value;
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

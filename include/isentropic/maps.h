@@ -12,7 +12,7 @@
 //   float16, bfloat16          the float result, rounded; gradients compute p again and do not read what is given
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -21,14 +21,14 @@
 #include <string_view>
 #include <variant>
 
-#include "entropic/describe.h"
-#include "entropic/export.h"
-#include "entropic/half.h"
-#include "entropic/input.h"
-#include "entropic/matrix_view.h"
-#include "entropic/row.h"
+#include "isentropic/describe.h"
+#include "isentropic/export.h"
+#include "isentropic/half.h"
+#include "isentropic/input.h"
+#include "isentropic/matrix_view.h"
+#include "isentropic/row.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 struct Softmax {
   double temperature = 1;
@@ -315,18 +315,18 @@ using Map = std::variant<Softmax, Sparsemax, Entmax, TaylorSoftmax, SigSoftmax, 
 // Shapes: x and p rows x cols; p may be x itself, other overlaps are refused. Values of per_row: rows.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-ENTROPIC_API void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
-                        std::span<const PerRow> per_row = {});
+ISENTROPIC_API void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
+                          std::span<const PerRow> per_row = {});
 
 // dx = J^T g at the scores x, where p = map(x): the gradient of <g, p> in x. `gradients` takes the gradients in parameters.
 //
 // Shapes: all rows x cols; dx may be x, p or g, other overlaps are refused. g is not read at -inf scores.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-ENTROPIC_API void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x,
-                            MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
-                            MatrixView<T> dx, std::span<const PerRow> per_row = {},
-                            std::span<const ParamGradient> gradients = {});
+ISENTROPIC_API void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x,
+                              MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
+                              MatrixView<T> dx, std::span<const PerRow> per_row = {},
+                              std::span<const ParamGradient> gradients = {});
 
 // p = map(x) and dx = J^T g for one row.
 template <RowOfNumbers X, RowOfNumbers P>
@@ -376,23 +376,23 @@ struct LogSumExp {
 
 // y = log softmax(x / T). -inf scores give -inf, their gradient is 0 and their g is left out of the sum.
 template <class T>
-ENTROPIC_API void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
-                              std::span<const PerRow> per_row = {});
+ISENTROPIC_API void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
+                                std::span<const PerRow> per_row = {});
 template <class T>
-ENTROPIC_API void log_softmax_vjp(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x,
-                                  MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g,
-                                  MatrixView<T> dx, std::span<const PerRow> per_row = {},
-                                  std::span<const ParamGradient> gradients = {});
+ISENTROPIC_API void log_softmax_vjp(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x,
+                                    MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g,
+                                    MatrixView<T> dx, std::span<const PerRow> per_row = {},
+                                    std::span<const ParamGradient> gradients = {});
 
 // y = T log sum exp(x / T), one number per row: y and g are rows x 1. An empty or all -inf row gives -inf.
 template <class T>
-ENTROPIC_API void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
-                            std::span<const PerRow> per_row = {});
+ISENTROPIC_API void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
+                              std::span<const PerRow> per_row = {});
 template <class T>
-ENTROPIC_API void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x,
-                                MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g,
-                                MatrixView<T> dx, std::span<const PerRow> per_row = {},
-                                std::span<const ParamGradient> gradients = {});
+ISENTROPIC_API void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x,
+                                  MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g,
+                                  MatrixView<T> dx, std::span<const PerRow> per_row = {},
+                                  std::span<const ParamGradient> gradients = {});
 
 // log_softmax, logsumexp and their gradients for one row.
 template <RowOfNumbers X, RowOfNumbers Y>
@@ -410,6 +410,6 @@ auto logsumexp(const LogSumExp& options, const X& x) {
   return y;
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "entropic/export.h"
+#include "isentropic/export.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // rows x cols numbers; row r starts at data + r * row_stride and its entries are contiguous. row_stride counts elements, not
 // bytes, and is at least cols if there is more than one row.
@@ -30,4 +30,4 @@ struct MatrixView {
   T* row(std::size_t r) const { return data + r * row_stride; }
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -16,7 +16,7 @@
 //   precision           computed in double, whatever the type; entropy of float adds up terms in float: 2e-6 relative
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -31,14 +31,14 @@
 #include <variant>
 #include <vector>
 
-#include "entropic/describe.h"
-#include "entropic/export.h"
-#include "entropic/half.h"
-#include "entropic/input.h"
-#include "entropic/matrix_view.h"
-#include "entropic/row.h"
+#include "isentropic/describe.h"
+#include "isentropic/export.h"
+#include "isentropic/half.h"
+#include "isentropic/input.h"
+#include "isentropic/matrix_view.h"
+#include "isentropic/row.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The parameters that nearly every measure has.
 template <class Op>
@@ -312,9 +312,9 @@ using EntryMeasure = std::variant<SelfInformation, BinaryEntropy>;
 // Error: a few units in the last place of a double, relative, also for a row that is nearly certain.
 // Throws: std::invalid_argument naming the argument, or the row and entry that is no probability, before anything is written.
 template <class T>
-ENTROPIC_API void measure(const Measure& op, MatrixView<const T> p, std::span<double> value,
-                          MatrixView<std::type_identity_t<T>> dp = {}, std::span<const PerRow> per_row = {},
-                          std::span<const ParamGradient> gradients = {});
+ISENTROPIC_API void measure(const Measure& op, MatrixView<const T> p, std::span<double> value,
+                            MatrixView<std::type_identity_t<T>> dp = {}, std::span<const PerRow> per_row = {},
+                            std::span<const ParamGradient> gradients = {});
 
 // value = measure(p, q) for each row, and its gradients. kl_divergence, js_divergence and js_distance are sums of terms that
 // are not negative, and small where p and q are near. So they are never negative, exactly 0 for equal rows, and have a small
@@ -323,9 +323,9 @@ ENTROPIC_API void measure(const Measure& op, MatrixView<const T> p, std::span<do
 // Shapes: p, dp and dq rows x cols; q the same, or 1 x cols to compare every row of p with; value rows. dp may be p itself, and
 // dq may be q itself if q has as many rows as p; other overlaps are refused.
 template <class T>
-ENTROPIC_API void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q,
-                          std::span<double> value, MatrixView<std::type_identity_t<T>> dp = {},
-                          MatrixView<std::type_identity_t<T>> dq = {});
+ISENTROPIC_API void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q,
+                            std::span<double> value, MatrixView<std::type_identity_t<T>> dp = {},
+                            MatrixView<std::type_identity_t<T>> dq = {});
 
 // The measure of one row, or of two rows.
 template <RowOfNumbers P>
@@ -347,7 +347,7 @@ double measure(const Divergence& op, const P& p, const Q& q) {
 //
 // Shapes: pxy and dp rows (x) x cols (y).
 template <class T>
-ENTROPIC_API double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::type_identity_t<T>> dp = {});
+ISENTROPIC_API double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::type_identity_t<T>> dp = {});
 
 // The measure of each entry. self_information of scores is that of the softmax of the row, and normalize divides by the sum of
 // the row. Otherwise each entry is a probability by itself and need only be in [0, 1].
@@ -355,14 +355,14 @@ ENTROPIC_API double measure(const TableMeasure& op, MatrixView<const T> pxy, Mat
 // Shapes: p, value and dp rows x cols; value and dp may be p itself, other overlaps are refused. dp holds d value_i / d p_i.
 // self_information has no dp for scores and with normalize, where each value depends on all entries of the row.
 template <class T>
-ENTROPIC_API void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type_identity_t<T>> value,
-                          MatrixView<std::type_identity_t<T>> dp = {});
+ISENTROPIC_API void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type_identity_t<T>> value,
+                            MatrixView<std::type_identity_t<T>> dp = {});
 
 // Counts of outcomes that arrive in chunks, of one variable, or of two as a table with x in rows. Counts of separate parts can
 // be merged. weights() are one row, or the table, for measures with `normalize`: measure(Entropy{.normalize = true}, ...).
 //
 // Throws: std::invalid_argument for outcomes outside 0 .. outcomes - 1, before any is counted.
-class ENTROPIC_API Counts {
+class ISENTROPIC_API Counts {
  public:
   explicit Counts(std::size_t outcomes) : Counts(1, outcomes) {}
   Counts(std::size_t x_outcomes, std::size_t y_outcomes);
@@ -379,6 +379,6 @@ class ENTROPIC_API Counts {
   std::vector<double> weights_;
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

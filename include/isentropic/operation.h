@@ -1,7 +1,7 @@
 // Operations at run time: the description of each struct (describe.h) as plain tables, and operations made by name.
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -14,18 +14,18 @@
 #include <variant>
 #include <vector>
 
-#include "entropic/attention.h"
-#include "entropic/calibration.h"
-#include "entropic/describe.h"
-#include "entropic/entropy_control.h"
-#include "entropic/export.h"
-#include "entropic/losses.h"
-#include "entropic/maps.h"
-#include "entropic/measures.h"
-#include "entropic/sampling.h"
-#include "entropic/transport.h"
+#include "isentropic/attention.h"
+#include "isentropic/calibration.h"
+#include "isentropic/describe.h"
+#include "isentropic/entropy_control.h"
+#include "isentropic/export.h"
+#include "isentropic/losses.h"
+#include "isentropic/maps.h"
+#include "isentropic/measures.h"
+#include "isentropic/sampling.h"
+#include "isentropic/transport.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The families that have no variant in their own header.
 using Logarithm = std::variant<LogSoftmax, LogSumExp>;
@@ -61,7 +61,7 @@ struct ParamInfo {
 };
 
 // The value as text: "0.5", "gumbel", "softmax"; "none" for no value.
-ENTROPIC_API std::string to_text(const ParamValue& value);
+ISENTROPIC_API std::string to_text(const ParamValue& value);
 
 struct OperationInfo {
   std::string_view family, name, summary, formula, gradient, source;
@@ -78,28 +78,28 @@ struct FamilyInfo {
   std::span<const OperationInfo> operations;
 };
 
-ENTROPIC_API std::span<const FamilyInfo> families();
+ISENTROPIC_API std::span<const FamilyInfo> families();
 
 // One family of Families.
 template <class Family>
-ENTROPIC_API const FamilyInfo& family_info();
+ISENTROPIC_API const FamilyInfo& family_info();
 
 // The operation of this name in a family, or null.
-ENTROPIC_API const OperationInfo* find_operation(const FamilyInfo& family, std::string_view name);
+ISENTROPIC_API const OperationInfo* find_operation(const FamilyInfo& family, std::string_view name);
 
 // The operation of Family that `info` describes, with a value for each of its parameters, in the order of `info`.
 //
 // Throws: std::invalid_argument for a value of the wrong kind. Ranges are not checked here: the function that takes the
 // operation checks them, row by row if rows have their own values.
 template <class Family>
-ENTROPIC_API Family make(const OperationInfo& info, std::span<const ParamValue> values);
+ISENTROPIC_API Family make(const OperationInfo& info, std::span<const ParamValue> values);
 
 // The values of an operation's parameters in their order, as make() takes them; monostate for an optional one that is not set.
 template <class Family>
-ENTROPIC_API std::vector<ParamValue> values_of(const Family& operation);
+ISENTROPIC_API std::vector<ParamValue> values_of(const Family& operation);
 
 // A value for each parameter, for examples: its default or, without one, a typical value.
-ENTROPIC_API std::vector<ParamValue> typical_values(const OperationInfo& info);
+ISENTROPIC_API std::vector<ParamValue> typical_values(const OperationInfo& info);
 
 // One argument of an operation by name, as {"alpha", 1.3} or {"map", "sparsemax"}.
 struct Argument {
@@ -112,7 +112,7 @@ struct Argument {
 // Throws: std::invalid_argument that lists the family's operations or the operation's parameters if a name is none of them, or
 // that names the argument whose value is missing, of the wrong kind or out of range.
 template <class Family>
-ENTROPIC_API Family make(std::string_view name, std::span<const Argument> arguments);
+ISENTROPIC_API Family make(std::string_view name, std::span<const Argument> arguments);
 
 // make_map("entmax", {{"alpha", 1.3}}) is Entmax{.alpha = 1.3}.
 inline Map make_map(std::string_view name, std::initializer_list<Argument> arguments = {}) {
@@ -120,6 +120,6 @@ inline Map make_map(std::string_view name, std::initializer_list<Argument> argum
 }
 inline Map make_map(std::string_view name, std::span<const Argument> arguments) { return make<Map>(name, arguments); }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

@@ -15,7 +15,7 @@
 // depend only on the joined words. A part may be empty.
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -25,13 +25,13 @@
 #include <span>
 #include <string_view>
 
-#include "entropic/entropy_control.h"
-#include "entropic/export.h"
-#include "entropic/maps.h"
-#include "entropic/matrix_view.h"
-#include "entropic/sampling.h"
+#include "isentropic/entropy_control.h"
+#include "isentropic/export.h"
+#include "isentropic/maps.h"
+#include "isentropic/matrix_view.h"
+#include "isentropic/sampling.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // How the words of all parts become one answer: the largest, the sum, or all of them, those of the first part first. none:
 // there is no further question.
@@ -67,7 +67,7 @@ struct RowSum {
 // A part of some rows, which it reads until the result is written. part_of throws std::invalid_argument; the members throw
 // std::logic_error if the words do not fit the question.
 template <class T>
-class ENTROPIC_API Part {
+class ISENTROPIC_API Part {
  public:
   class Work;
 
@@ -98,29 +98,30 @@ class ENTROPIC_API Part {
 
 // For the maps Softmax, TopKSoftmax, TopPSoftmax, MinPSoftmax, Sparsemax, Entmax, EntropyNormalize and EntropyClip.
 template <class T>
-ENTROPIC_API Part<T> part_of(const Map& map, MatrixView<const T> x, Extent extent);
+ISENTROPIC_API Part<T> part_of(const Map& map, MatrixView<const T> x, Extent extent);
 template <class T>
-ENTROPIC_API Part<T> part_of(const GammaForEntropy& op, MatrixView<const T> x, Extent extent);
+ISENTROPIC_API Part<T> part_of(const GammaForEntropy& op, MatrixView<const T> x, Extent extent);
 // `classes`: the class of each row as an index in the whole row, or empty; a negative class is ignored.
 template <class T>
-ENTROPIC_API Part<T> part_of(const RowStatistics& op, MatrixView<const T> x, Extent extent,
-                             std::span<const std::int64_t> classes = {});
+ISENTROPIC_API Part<T> part_of(const RowStatistics& op, MatrixView<const T> x, Extent extent,
+                               std::span<const std::int64_t> classes = {});
 // The truncation of softmax(x / temperature) by TypicalP.
 template <class T>
-ENTROPIC_API Part<T> part_of(const step::TypicalP& op, double temperature, MatrixView<const T> x, Extent extent);
+ISENTROPIC_API Part<T> part_of(const step::TypicalP& op, double temperature, MatrixView<const T> x, Extent extent);
 // `draws` draws from each row, at noise.position and the positions after it.
 template <class T>
-ENTROPIC_API Part<T> part_of(const Sample& op, MatrixView<const T> x, Extent extent, const Noise& noise, std::size_t draws = 1);
-ENTROPIC_API Part<double> part_of(const RowSum& op, MatrixView<const double> terms, Extent extent);
+ISENTROPIC_API Part<T> part_of(const Sample& op, MatrixView<const T> x, Extent extent, const Noise& noise,
+                               std::size_t draws = 1);
+ISENTROPIC_API Part<double> part_of(const RowSum& op, MatrixView<const double> terms, Extent extent);
 
 // p log(p/q) - p + q of each entry, from its logarithms. The Kullback-Leibler divergence is the sum of these terms.
-ENTROPIC_API void divergence_terms(std::span<const double> log_p, std::span<const double> log_q, std::span<double> terms);
+ISENTROPIC_API void divergence_terms(std::span<const double> log_p, std::span<const double> log_q, std::span<double> terms);
 // -p log p of each entry.
-ENTROPIC_API void entropy_terms(std::span<const double> log_p, std::span<double> terms);
+ISENTROPIC_API void entropy_terms(std::span<const double> log_p, std::span<double> terms);
 // The logarithm of each entry, and the exponential of each entry.
-ENTROPIC_API void logarithms(std::span<const double> p, std::span<double> log_p);
-ENTROPIC_API void exponentials(std::span<const double> log_p, std::span<double> p);
+ISENTROPIC_API void logarithms(std::span<const double> p, std::span<double> log_p);
+ISENTROPIC_API void exponentials(std::span<const double> log_p, std::span<double> p);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

@@ -1,7 +1,7 @@
 // perturb_max with your own noise: any type with a log_cdf and a pdf.
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -9,10 +9,10 @@
 #include <cstddef>
 #include <span>
 
-#include "entropic/export.h"
-#include "entropic/matrix_view.h"
+#include "isentropic/export.h"
+#include "isentropic/matrix_view.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // A distribution on the line. log_cdf(-infinity) is -infinity. It may also have `kinks`, a range of doubles: the points where
 // the density is not smooth, with the ends of its support.
@@ -45,12 +45,12 @@ NoiseFunctions functions_of(const Noise& noise) {
 }
 
 template <class T>
-ENTROPIC_API void perturb_max(const NoiseFunctions& noise, double scale, MatrixView<const std::type_identity_t<T>> x,
-                              MatrixView<T> p);
+ISENTROPIC_API void perturb_max(const NoiseFunctions& noise, double scale, MatrixView<const std::type_identity_t<T>> x,
+                                MatrixView<T> p);
 template <class T>
-ENTROPIC_API void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const std::type_identity_t<T>> x,
-                                  MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
-                                  MatrixView<T> dx);
+ISENTROPIC_API void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const std::type_identity_t<T>> x,
+                                    MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
+                                    MatrixView<T> dx);
 
 // p_i = P(argmax_j (x_j + scale e_j) = i) for independent draws e_j of `noise`, by quadrature, without drawing.
 //
@@ -73,6 +73,6 @@ void perturb_max_vjp(const Noise& noise, double scale, MatrixView<const std::typ
   perturb_max_vjp(functions_of(noise), scale, MatrixView<const T>(x), MatrixView<const T>(p), MatrixView<const T>(g), dx);
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

@@ -1,18 +1,18 @@
 // One row in a container.
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <ranges>
 #include <type_traits>
 
-#include "entropic/export.h"
-#include "entropic/half.h"
-#include "entropic/matrix_view.h"
+#include "isentropic/export.h"
+#include "isentropic/half.h"
+#include "isentropic/matrix_view.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // std::span, std::vector, std::array and every other contiguous range of float, double, float16 or bfloat16.
 template <class Row>
@@ -27,6 +27,6 @@ auto row_view(Row&& row) {
                                                                                   std::ranges::size(row));
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

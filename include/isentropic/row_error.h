@@ -6,13 +6,13 @@
 #include <string>
 #include <string_view>
 
-#include "entropic/export.h"
+#include "isentropic/export.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // what() is "OPERATION: REASON in row ROW" and ADVICE. A reader of parts of a file can count rows from the file's beginning and
 // name the file.
-class ENTROPIC_API RowError : public std::invalid_argument {
+class ISENTROPIC_API RowError : public std::invalid_argument {
  public:
   RowError(std::string_view operation, std::string_view argument, std::string_view reason, std::size_t row,
            std::string_view advice = {})
@@ -40,4 +40,4 @@ class ENTROPIC_API RowError : public std::invalid_argument {
   std::size_t row_;
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

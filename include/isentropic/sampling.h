@@ -13,7 +13,7 @@
 //   equal scores at a cut      the lower index is kept
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -24,12 +24,12 @@
 #include <variant>
 #include <vector>
 
-#include "entropic/describe.h"
-#include "entropic/export.h"
-#include "entropic/matrix_view.h"
-#include "entropic/row.h"
+#include "isentropic/describe.h"
+#include "isentropic/export.h"
+#include "isentropic/matrix_view.h"
+#include "isentropic/row.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The steps of a chain. The first acts on softmax(x), each other on the renormalised result of the steps before it.
 namespace step {
@@ -203,7 +203,7 @@ struct Sample {
 // Shapes: x rows x cols, fewer than 2^32 columns; indices rows x any number; noise.streams rows, or none.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-ENTROPIC_API void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, const Noise& noise);
+ISENTROPIC_API void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, const Noise& noise);
 
 // One draw from one row.
 template <RowOfNumbers X>
@@ -214,7 +214,7 @@ std::int64_t sample(const Sample& options, const X& x, const Noise& noise) {
 }
 
 // A chain of steps, and draws from the distribution after them.
-class ENTROPIC_API Sampler {
+class ISENTROPIC_API Sampler {
  public:
   // Throws: std::invalid_argument if a parameter is out of its range.
   explicit Sampler(std::vector<Step> steps, std::uint64_t seed = 0);
@@ -275,8 +275,8 @@ struct GumbelSoftmax {
 // Shapes: x and p rows x cols; p may be x itself, other overlaps are refused.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-ENTROPIC_API void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
-                                 const Noise& noise);
+ISENTROPIC_API void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
+                                   const Noise& noise);
 template <RowOfNumbers X, RowOfNumbers P>
 void gumbel_softmax(const GumbelSoftmax& options, const X& x, P&& p, const Noise& noise) {
   gumbel_softmax(options, row_view(x), row_view(p), noise);
@@ -284,8 +284,8 @@ void gumbel_softmax(const GumbelSoftmax& options, const X& x, P&& p, const Noise
 
 // The noise itself: g(r, i) = -log(-log u) for index i of row r.
 template <class T>
-ENTROPIC_API void gumbel_noise(MatrixView<T> g, const Noise& noise);
+ISENTROPIC_API void gumbel_noise(MatrixView<T> g, const Noise& noise);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

@@ -5,19 +5,19 @@
 #include <string_view>
 #include <vector>
 
-#include "entropic/export.h"
+#include "isentropic/export.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Compiled in and supported by this processor, best first; for example {"AVX3", "AVX2", "SSE4", "SCALAR"}.
-ENTROPIC_API std::vector<std::string> simd_targets();
+ISENTROPIC_API std::vector<std::string> simd_targets();
 
 // The target of the next call.
-ENTROPIC_API std::string simd_target();
+ISENTROPIC_API std::string simd_target();
 
 // Makes every later call run on `name`, for reproducing a report or measuring; "" returns to the best.
 // Targets with FMA (AVX2, AVX3, NEON and better) give the same bits; the others differ in the last digits.
 // Throws: std::invalid_argument if `name` is not in simd_targets().
-ENTROPIC_API void force_simd_target(std::string_view name);
+ISENTROPIC_API void force_simd_target(std::string_view name);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -2,7 +2,7 @@
 // array in place if it can; otherwise it gets copies of some rows at a time.
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -12,10 +12,10 @@
 #include <string>
 #include <string_view>
 
-#include "entropic/export.h"
-#include "entropic/matrix_view.h"
+#include "isentropic/export.h"
+#include "isentropic/matrix_view.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 inline constexpr std::size_t kMaxAxes = 64;
 
@@ -30,7 +30,7 @@ struct StridedArray {
 };
 
 // The shape as in messages: "(2, 3)".
-ENTROPIC_API std::string shape_text(std::span<const std::ptrdiff_t> shape);
+ISENTROPIC_API std::string shape_text(std::span<const std::ptrdiff_t> shape);
 
 // One of several arrays whose rows belong together. The first array defines the rows; an unwanted output is absent.
 // `one_per_row`: one number for each row, in the shape of the first array without the axis or with 1 for it. `one_for_all`: the
@@ -66,10 +66,10 @@ struct RowBlock {
 enum class RowOrder { by_index, free };
 
 // An axis of the array `name`; a negative one counts from the end. Throws: std::invalid_argument.
-ENTROPIC_API std::size_t to_axis(std::string_view operation, std::ptrdiff_t axis, std::size_t axes,
-                                 std::string_view name = "x");
+ISENTROPIC_API std::size_t to_axis(std::string_view operation, std::ptrdiff_t axis, std::size_t axes,
+                                   std::string_view name = "x");
 
-class ENTROPIC_API StridedRows {
+class ISENTROPIC_API StridedRows {
  public:
   static constexpr std::size_t kMaxArguments = 6;
 
@@ -118,6 +118,6 @@ class ENTROPIC_API StridedRows {
   std::size_t batch_axes_ = 0;
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

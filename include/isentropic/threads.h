@@ -4,12 +4,12 @@
 
 #include <cstddef>
 
-#include "entropic/export.h"
+#include "isentropic/export.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Limits every later call to n threads; 0 restores the default, one per processor that this process may use.
-ENTROPIC_API void set_num_threads(std::size_t n);
-ENTROPIC_API std::size_t get_num_threads();
+ISENTROPIC_API void set_num_threads(std::size_t n);
+ISENTROPIC_API std::size_t get_num_threads();
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -1,7 +1,7 @@
 // Optimal transport: the distance of one distribution from another, and plans that move one to the other.
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
@@ -12,11 +12,11 @@
 #include <span>
 #include <string_view>
 
-#include "entropic/describe.h"
-#include "entropic/export.h"
-#include "entropic/matrix_view.h"
+#include "isentropic/describe.h"
+#include "isentropic/export.h"
+#include "isentropic/matrix_view.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 struct Wasserstein1d {
   double order = 1;
@@ -46,10 +46,10 @@ struct Wasserstein1d {
 // as v, or of no rows. Units: those of the samples. Error: 4 eps of float64, relative, and masses as in optimal_transport.
 // Throws: std::invalid_argument naming row and entry of a weight that is negative, NaN or infinite, or of a row without weight.
 template <class T>
-ENTROPIC_API void wasserstein_1d(const Wasserstein1d& options, MatrixView<const T> u, MatrixView<const T> v,
-                                 std::type_identity_t<MatrixView<const T>> u_weights,
-                                 std::type_identity_t<MatrixView<const T>> v_weights, std::span<double> distance,
-                                 std::type_identity_t<MatrixView<T>> du = {}, std::type_identity_t<MatrixView<T>> dv = {});
+ISENTROPIC_API void wasserstein_1d(const Wasserstein1d& options, MatrixView<const T> u, MatrixView<const T> v,
+                                   std::type_identity_t<MatrixView<const T>> u_weights,
+                                   std::type_identity_t<MatrixView<const T>> v_weights, std::span<double> distance,
+                                   std::type_identity_t<MatrixView<T>> du = {}, std::type_identity_t<MatrixView<T>> dv = {});
 
 // W_p of distributions over one support, whose points may come in any order: p and q are masses, scaled to sum 1. dp and dq, if
 // wanted, get the gradient of the distance with that scaling, <p, dp> = <q, dq> = 0. At a kink, such as p = q, the gradient is
@@ -83,10 +83,10 @@ struct WassersteinHistogram {
 };
 
 template <class T>
-ENTROPIC_API void wasserstein_histogram(const WassersteinHistogram& options, MatrixView<const T> p, MatrixView<const T> q,
-                                        std::span<const double> support, std::span<double> distance,
-                                        std::type_identity_t<MatrixView<T>> dp = {},
-                                        std::type_identity_t<MatrixView<T>> dq = {});
+ISENTROPIC_API void wasserstein_histogram(const WassersteinHistogram& options, MatrixView<const T> p, MatrixView<const T> q,
+                                          std::span<const double> support, std::span<double> distance,
+                                          std::type_identity_t<MatrixView<T>> dp = {},
+                                          std::type_identity_t<MatrixView<T>> dq = {});
 
 struct Wasserstein {
   double order = 1;
@@ -110,9 +110,9 @@ struct Wasserstein {
 // Error: as optimal_transport, of the cost before the root.
 // Throws: std::invalid_argument naming the entry: a coordinate that is not finite, a weight as in wasserstein_1d.
 template <class T>
-ENTROPIC_API double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView<const T> y,
-                                std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b,
-                                std::type_identity_t<MatrixView<T>> plan = {});
+ISENTROPIC_API double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView<const T> y,
+                                  std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b,
+                                  std::type_identity_t<MatrixView<T>> plan = {});
 
 struct SlicedWasserstein {
   double order = 2;
@@ -140,13 +140,13 @@ struct SlicedWassersteinResult {
 // Units: as wasserstein. Error: as wasserstein_1d, plus the random error, estimated by `error`.
 // Throws: as wasserstein; a direction that is 0 or not finite.
 template <class T>
-ENTROPIC_API SlicedWassersteinResult sliced_wasserstein(const SlicedWasserstein& options, MatrixView<const T> x,
-                                                        MatrixView<const T> y, std::span<const std::type_identity_t<T>> a,
-                                                        std::span<const std::type_identity_t<T>> b,
-                                                        MatrixView<const double> directions);
+ISENTROPIC_API SlicedWassersteinResult sliced_wasserstein(const SlicedWasserstein& options, MatrixView<const T> x,
+                                                          MatrixView<const T> y, std::span<const std::type_identity_t<T>> a,
+                                                          std::span<const std::type_identity_t<T>> b,
+                                                          MatrixView<const double> directions);
 
 // Unit vectors in the rows of a matrix, uniform on the sphere. Row r depends only on (seed, r) and the number of columns.
-ENTROPIC_API void random_directions(MatrixView<double> directions, std::uint64_t seed);
+ISENTROPIC_API void random_directions(MatrixView<double> directions, std::uint64_t seed);
 
 enum class TransportStatus {
   optimal,
@@ -192,10 +192,10 @@ struct TransportResult {
 // of the network for each row or column, for each thread. Throws: std::invalid_argument naming problem and entry: a mass that
 // is negative, NaN or infinite, no mass, sums that differ, a cost that is NaN or -inf; before anything is written.
 template <class T>
-ENTROPIC_API void optimal_transport(const OptimalTransport& options, MatrixView<const std::type_identity_t<T>> a,
-                                    MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
-                                    MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f, MatrixView<T> g,
-                                    std::span<TransportResult> result);
+ISENTROPIC_API void optimal_transport(const OptimalTransport& options, MatrixView<const std::type_identity_t<T>> a,
+                                      MatrixView<const std::type_identity_t<T>> b,
+                                      MatrixView<const std::type_identity_t<T>> cost, MatrixView<std::type_identity_t<T>> plan,
+                                      MatrixView<T> f, MatrixView<T> g, std::span<TransportResult> result);
 
 struct PartialTransport {
   double mass = std::numeric_limits<double>::quiet_NaN();
@@ -229,10 +229,10 @@ struct PartialTransportResult {
 // Shapes, Units, Error: as optimal_transport, with (n + 1) (m + 1) numbers more of memory for each thread.
 // Throws: as optimal_transport, and for a mass above the lesser sum.
 template <class T>
-ENTROPIC_API void partial_transport(const PartialTransport& options, MatrixView<const std::type_identity_t<T>> a,
-                                    MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
-                                    MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f, MatrixView<T> g,
-                                    std::span<PartialTransportResult> result);
+ISENTROPIC_API void partial_transport(const PartialTransport& options, MatrixView<const std::type_identity_t<T>> a,
+                                      MatrixView<const std::type_identity_t<T>> b,
+                                      MatrixView<const std::type_identity_t<T>> cost, MatrixView<std::type_identity_t<T>> plan,
+                                      MatrixView<T> f, MatrixView<T> g, std::span<PartialTransportResult> result);
 
 struct Sinkhorn {
   double epsilon = std::numeric_limits<double>::quiet_NaN();
@@ -288,10 +288,10 @@ struct SinkhornResult {
 //         used.
 // Throws: as optimal_transport; also if all entries of a row or column with mass are forbidden.
 template <class T>
-ENTROPIC_API void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_identity_t<T>> a,
-                           MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
-                           MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f, MatrixView<T> g,
-                           std::span<SinkhornResult> result);
+ISENTROPIC_API void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_identity_t<T>> a,
+                             MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
+                             MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f, MatrixView<T> g,
+                             std::span<SinkhornResult> result);
 
 struct UnbalancedSinkhorn {
   double epsilon = std::numeric_limits<double>::quiet_NaN();
@@ -301,7 +301,7 @@ struct UnbalancedSinkhorn {
 
   static constexpr Description kDescription = {
       .name = "unbalanced_sinkhorn",
-      .summary = "Entropic transport between masses that need not be equal: a penalty replaces the exact marginals.",
+      .summary = "Entropy-regularised transport of masses that need not be equal: a penalty replaces the exact marginals.",
       .formula =
           "min <P, C> + epsilon KL(P | a b^T) + penalty (KL(P 1 | a) + KL(P^T 1 | b)), KL(p | q) = sum p log(p / q) - p + q",
       .gradient = "of the minimum: P in C, penalty (1 - s) + epsilon (sum b - s) in a_i, s = exp(-f_i / penalty), and so in b",
@@ -344,10 +344,11 @@ struct UnbalancedSinkhornResult {
 // Shapes: as optimal_transport. The gap is a sum of terms that are not negative and is exact far below the rounding error of
 // value. Throws: as optimal_transport, except that sums may differ but their product must be finite.
 template <class T>
-ENTROPIC_API void unbalanced_sinkhorn(const UnbalancedSinkhorn& options, MatrixView<const std::type_identity_t<T>> a,
-                                      MatrixView<const std::type_identity_t<T>> b,
-                                      MatrixView<const std::type_identity_t<T>> cost, MatrixView<std::type_identity_t<T>> plan,
-                                      MatrixView<T> f, MatrixView<T> g, std::span<UnbalancedSinkhornResult> result);
+ISENTROPIC_API void unbalanced_sinkhorn(const UnbalancedSinkhorn& options, MatrixView<const std::type_identity_t<T>> a,
+                                        MatrixView<const std::type_identity_t<T>> b,
+                                        MatrixView<const std::type_identity_t<T>> cost,
+                                        MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f, MatrixView<T> g,
+                                        std::span<UnbalancedSinkhornResult> result);
 
 struct SinkhornBarycenter {
   double epsilon = std::numeric_limits<double>::quiet_NaN();
@@ -392,12 +393,12 @@ struct SinkhornBarycenterResult {
 // Throws: std::invalid_argument: a mass or a weight that is negative, NaN or infinite, a row without mass, weights that are all
 // 0, a cost that is not finite.
 template <class T>
-ENTROPIC_API SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter& options, MatrixView<const T> p,
-                                                          std::span<const std::type_identity_t<T>> weights,
-                                                          std::type_identity_t<MatrixView<const T>> cost,
-                                                          std::span<std::type_identity_t<T>> barycenter,
-                                                          std::type_identity_t<MatrixView<T>> f = {},
-                                                          std::type_identity_t<MatrixView<T>> g = {});
+ISENTROPIC_API SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter& options, MatrixView<const T> p,
+                                                            std::span<const std::type_identity_t<T>> weights,
+                                                            std::type_identity_t<MatrixView<const T>> cost,
+                                                            std::span<std::type_identity_t<T>> barycenter,
+                                                            std::type_identity_t<MatrixView<T>> f = {},
+                                                            std::type_identity_t<MatrixView<T>> g = {});
 
 struct SinkhornDivergence {
   double epsilon = std::numeric_limits<double>::quiet_NaN();
@@ -407,7 +408,7 @@ struct SinkhornDivergence {
 
   static constexpr Description kDescription = {
       .name = "sinkhorn_divergence",
-      .summary = "A smooth distance of weighted points: entropic transport without its bias.",
+      .summary = "A smooth distance of weighted points: entropy-regularised transport without its bias.",
       .formula = "S(x, y) - (S(x, x) + S(y, y)) / 2, S(x, y) = min <P, |x_i - y_j|^order> + epsilon KL(P, a b^T)",
       .gradient = "by the envelope theorem that of the costs under the three plans",
       .source = "Genevay, Peyre, Cuturi, AISTATS 2018; Feydy et al., AISTATS 2019",
@@ -435,29 +436,30 @@ struct SinkhornDivergence {
 // (Feydy et al. 2019). For a larger order it may be negative. Units: distance to the power `order`; no root is taken.
 // Shapes, Throws: as wasserstein.
 template <class T>
-ENTROPIC_API double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T> x, MatrixView<const T> y,
-                                        std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b);
+ISENTROPIC_API double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T> x, MatrixView<const T> y,
+                                          std::span<const std::type_identity_t<T>> a,
+                                          std::span<const std::type_identity_t<T>> b);
 
 // g_j = min_i (C_ij - f_i): the largest g with f_i + g_j <= C_ij. g_j is +inf if all its C_ij are, and f_i = -inf counts as
 // absent.
 //
 // Shapes: f n, cost n x m, g m. Throws: std::invalid_argument on NaN, a cost of -inf, f of +inf.
 template <class T>
-ENTROPIC_API void c_transform(std::span<const std::type_identity_t<T>> f, MatrixView<const T> cost,
-                              std::span<std::type_identity_t<T>> g);
+ISENTROPIC_API void c_transform(std::span<const std::type_identity_t<T>> f, MatrixView<const T> cost,
+                                std::span<std::type_identity_t<T>> g);
 
 // <a, f> + <b, g>: no more than the cost of any plan, if f_i + g_j <= C_ij. A mass of 0 adds 0 for any potential. Shapes: f and
 // a n, g and b m.
 template <class T>
-ENTROPIC_API double dual_value(std::span<const T> f, std::span<const T> g, std::span<const T> a, std::span<const T> b);
+ISENTROPIC_API double dual_value(std::span<const T> f, std::span<const T> g, std::span<const T> a, std::span<const T> b);
 
 // max |f_i - f_j| / D_ij over i != j: the Lipschitz constant of f on points at these distances. +inf if two points at distance
 // 0 have different values; 0 for one point. W_1 >= |<a - b, f>| / it.
 //
 // Shapes: f n, distance n x n. Throws: std::invalid_argument: a distance that is negative or NaN, an f that is not finite.
 template <class T>
-ENTROPIC_API double lipschitz_constant(std::span<const std::type_identity_t<T>> f, MatrixView<const T> distance);
+ISENTROPIC_API double lipschitz_constant(std::span<const std::type_identity_t<T>> f, MatrixView<const T> distance);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

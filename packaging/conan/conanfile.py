@@ -1,4 +1,4 @@
-"""conan create packaging/conan: the C++ library, and the command with -o 'entropic/*:cli=True'."""
+"""conan create packaging/conan: the C++ library, and the command with -o 'isentropic/*:cli=True'."""
 
 import re
 from pathlib import Path
@@ -9,8 +9,8 @@ from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
 from conan.tools.files import copy, load
 
 
-class Entropic(ConanFile):
-    name = "entropic"
+class Isentropic(ConanFile):
+    name = "isentropic"
     description = "Scores to distributions: build, control, measure and use them"
     license = "MIT"
     settings = "os", "compiler", "build_type", "arch"
@@ -20,8 +20,9 @@ class Entropic(ConanFile):
     implements = ["auto_shared_fpic"]  # noqa: RUF012
 
     def set_version(self):
-        header = load(self, Path(self.recipe_folder, "../../include/entropic/version.h"))
-        self.version = ".".join(re.findall(r"#define ENTROPIC_VERSION_\w+ (\d+)", header))
+        header = load(self, Path(self.recipe_folder, "../../include/isentropic/version.h"))
+        numbers = re.findall(r"#define ISENTROPIC_VERSION_\w+ (\d+)", header)
+        self.version = ".".join(numbers) + re.search(r'VERSION_SUFFIX "(.*)"', header)[1]
 
     def export_sources(self):
         root = Path(self.recipe_folder, "../..")
@@ -52,8 +53,8 @@ class Entropic(ConanFile):
         dependencies.set_property("highway", "cmake_target_name", "hwy::hwy")
         dependencies.generate()
         toolchain = CMakeToolchain(self)
-        toolchain.cache_variables["ENTROPIC_TESTS"] = False
-        toolchain.cache_variables["ENTROPIC_CLI"] = bool(self.options.cli)
+        toolchain.cache_variables["ISENTROPIC_TESTS"] = False
+        toolchain.cache_variables["ISENTROPIC_CLI"] = bool(self.options.cli)
         toolchain.generate()
 
     def build(self):
@@ -66,8 +67,8 @@ class Entropic(ConanFile):
         CMake(self).install()
 
     def package_info(self):
-        self.cpp_info.libs = ["entropic"]
-        self.cpp_info.set_property("cmake_target_name", "entropic::entropic")
+        self.cpp_info.libs = ["isentropic"]
+        self.cpp_info.set_property("cmake_target_name", "isentropic::isentropic")
         if not self.options.shared:
             self.cpp_info.requires = ["highway::hwy", "onetbb::libtbb", "fmt::_fmt"]
         if self.settings.os == "Linux":

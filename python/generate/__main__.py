@@ -21,9 +21,9 @@ HEAD = '''"""Every function that the registry describes. Written by python/gener
 
 from math import inf  # noqa: F401  a default
 
-from entropic import _calls, _convert, _entropy_control, _losses, _measures
-from entropic._maps import KERNELS as _KERNELS
-from entropic._maps import map_and_params as _map_and_params
+from isentropic import _calls, _convert, _entropy_control, _losses, _measures
+from isentropic._maps import KERNELS as _KERNELS
+from isentropic._maps import map_and_params as _map_and_params
 
 _per_row = _convert.per_row
 _run_map = _calls.run_map
@@ -39,16 +39,16 @@ from math import inf  # noqa: F401  a default
 
 from torch import Tensor
 
-from entropic._losses import index_or_none as _index_or_none
-from entropic._maps import map_and_params as _map_and_params
-from entropic.torch._losses import call as _call_loss
-from entropic.torch._maps import call as _call_map
-from entropic.torch._maps import call_reduction as _call_reduction
-from entropic.torch._measures import call as _call_measure
-from entropic.torch._measures import call_entries as _call_entries
-from entropic.torch._measures import call_table as _call_table
-from entropic.torch._modules import Loss as _Loss
-from entropic.torch._modules import Map as _Map
+from isentropic._losses import index_or_none as _index_or_none
+from isentropic._maps import map_and_params as _map_and_params
+from isentropic.torch._losses import call as _call_loss
+from isentropic.torch._maps import call as _call_map
+from isentropic.torch._maps import call_reduction as _call_reduction
+from isentropic.torch._measures import call as _call_measure
+from isentropic.torch._measures import call_entries as _call_entries
+from isentropic.torch._measures import call_table as _call_table
+from isentropic.torch._modules import Loss as _Loss
+from isentropic.torch._modules import Map as _Map
 '''
 
 

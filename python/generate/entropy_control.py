@@ -77,7 +77,7 @@ Source: {description["source"]}.
 
 Examples
 --------
->>> gamma, reached, status = entropic.gamma_for_entropy([0.0, 1.0, 2.0], entropy=1.0)
+>>> gamma, reached, status = isentropic.gamma_for_entropy([0.0, 1.0, 2.0], entropy=1.0)
 >>> str(status), round(float(gamma), 9), round(float(reached), 9)
 ('ok', 0.565276381, 1.0)
 """

@@ -67,7 +67,7 @@ TARGET_DOC = {
 
 
 def common_doc(description, arrays):
-    """The beginning, up to the parameters, that the docstrings here and in entropic.torch share. `arrays` names the kind of
+    """The beginning, up to the parameters, that the docstrings here and in isentropic.torch share. `arrays` names the kind of
     x."""
     scores, target = description["arguments"]
     what = "Cosines of the angles to the classes, from -1 to 1" if scores == "cosines" else "Scores"
@@ -137,5 +137,5 @@ Source: {description["source"]}.
 
 Examples
 --------
->>> value, grad = entropic.{name}({example}{assignments(description)}, return_grad=True)
+>>> value, grad = isentropic.{name}({example}{assignments(description)}, return_grad=True)
 """

@@ -124,7 +124,7 @@ Source: {description["source"]}.
 
 Examples
 --------
->>> y = entropic.{name}([0.0, 1.0, 2.0]{assignments(description)})
+>>> y = isentropic.{name}([0.0, 1.0, 2.0]{assignments(description)})
 """
 
 
@@ -185,6 +185,6 @@ Source: {description["source"]}.
 Examples
 --------
 >>> x, grad = [0.0, 1.0, 2.0], {grad}
->>> y = entropic.{name}(x{assignments(description)})
->>> dx = entropic.{name}_vjp(x, y, grad{assignments(description)})
+>>> y = isentropic.{name}(x{assignments(description)})
+>>> dx = isentropic.{name}_vjp(x, y, grad{assignments(description)})
 """

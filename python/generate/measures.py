@@ -122,5 +122,5 @@ Source: {description["source"]}.
 
 Examples
 --------
->>> value = entropic.{name}({EXAMPLE[family]}{required})
+>>> value = isentropic.{name}({EXAMPLE[family]}{required})
 """

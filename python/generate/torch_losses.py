@@ -79,12 +79,12 @@ ValueError, TypeError, IndexError
 
 Notes
 -----
-Gradient: {description["gradient"]}. See entropic.{description["name"]} for the rules on NaN and infinities.
+Gradient: {description["gradient"]}. See isentropic.{description["name"]} for the rules on NaN and infinities.
 Source: {description["source"]}.
 
 Examples
 --------
->>> value = entropic.torch.{description["name"]}({example}{assignments(description)})
+>>> value = isentropic.torch.{description["name"]}({example}{assignments(description)})
 """
 
 
@@ -115,7 +115,7 @@ def module_doc(description):
 
     {description["formula"]}
 
-The module of entropic.torch.{description["name"]}.
+The module of isentropic.torch.{description["name"]}.
 
 Parameters
 ----------

@@ -78,12 +78,12 @@ ValueError, TypeError, IndexError
 Notes
 -----
 Gradient in x, where g is the gradient in the result: {description["gradient"]}.
-See entropic.{name} for the rules on NaN and infinities.
+See isentropic.{name} for the rules on NaN and infinities.
 Source: {description["source"]}.
 
 Examples
 --------
->>> y = entropic.torch.{name}(torch.tensor([0.0, 1.0, 2.0]){assignments(description)})
+>>> y = isentropic.torch.{name}(torch.tensor([0.0, 1.0, 2.0]){assignments(description)})
 """
 
 
@@ -95,7 +95,7 @@ def module_doc(description):
 
     {description["formula"]}
 
-The module of entropic.torch.{name}: calls it with x of any shape, and gives {shape}.
+The module of isentropic.torch.{name}: calls it with x of any shape, and gives {shape}.
 
 Parameters
 ----------
@@ -104,6 +104,6 @@ Parameters
 {size}
 {learned(description)}Examples
 --------
->>> module = entropic.torch.{class_name(name)}({assignments(description).removeprefix(", ")})
+>>> module = isentropic.torch.{class_name(name)}({assignments(description).removeprefix(", ")})
 >>> y = module(torch.tensor([0.0, 1.0, 2.0]))
 """

@@ -35,7 +35,7 @@ def doc(description):
 
     {description["formula"]}
 
-As entropic.{description["name"]}, of torch tensors, and differentiable in {arrays}: {description["gradient"]}.
+As isentropic.{description["name"]}, of torch tensors, and differentiable in {arrays}: {description["gradient"]}.
 
 Parameters
 ----------

@@ -1,11 +1,11 @@
-# The types of hand-written functions and classes: the beginning of the stubs of entropic.torch.
+# The types of hand-written functions and classes: the beginning of the stubs of isentropic.torch.
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from torch import Generator, Tensor, nn
 
-from entropic import (
+from isentropic import (
     BarycenterResult,
     GammaResult,
     PartialResult,

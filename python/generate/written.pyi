@@ -5,40 +5,40 @@ from typing import Any, Literal, NamedTuple, Protocol, SupportsFloat, SupportsIn
 import numpy as np
 from numpy.typing import NDArray
 
-from entropic._files import read as read
-from entropic._files import write as write
-from entropic._further_transport import BarycenterResult as BarycenterResult
-from entropic._further_transport import PartialResult as PartialResult
-from entropic._further_transport import SlicedResult as SlicedResult
-from entropic._further_transport import UnbalancedResult as UnbalancedResult
-from entropic._further_transport import partial_transport as partial_transport
-from entropic._further_transport import sinkhorn_barycenter as sinkhorn_barycenter
-from entropic._further_transport import sliced_wasserstein as sliced_wasserstein
-from entropic._further_transport import unbalanced_sinkhorn as unbalanced_sinkhorn
-from entropic._transport import SinkhornResult as SinkhornResult
-from entropic._transport import TransportResult as TransportResult
-from entropic._transport import c_transform as c_transform
-from entropic._transport import dual_value as dual_value
-from entropic._transport import lipschitz_constant as lipschitz_constant
-from entropic._transport import optimal_transport as optimal_transport
-from entropic._transport import sinkhorn as sinkhorn
-from entropic._wasserstein import sinkhorn_divergence as sinkhorn_divergence
-from entropic._wasserstein import wasserstein as wasserstein
-from entropic._wasserstein import wasserstein_1d as wasserstein_1d
-from entropic._wasserstein import wasserstein_histogram as wasserstein_histogram
-from entropic.batch import BatchMap as BatchMap
-from entropic.calibration import ReliabilityBins as ReliabilityBins
-from entropic.calibration import TemperatureClampedWarning as TemperatureClampedWarning
-from entropic.calibration import VectorScaling as VectorScaling
-from entropic.calibration import brier_score as brier_score
-from entropic.calibration import entropy_invariant_scale as entropy_invariant_scale
-from entropic.calibration import expected_calibration_error as expected_calibration_error
-from entropic.calibration import fit_target_entropy as fit_target_entropy
-from entropic.calibration import fit_temperature as fit_temperature
-from entropic.calibration import fit_vector_scaling as fit_vector_scaling
-from entropic.calibration import match_entropy as match_entropy
-from entropic.calibration import reliability_bins as reliability_bins
-from entropic.calibration import reliability_diagram as reliability_diagram
+from isentropic._files import read as read
+from isentropic._files import write as write
+from isentropic._further_transport import BarycenterResult as BarycenterResult
+from isentropic._further_transport import PartialResult as PartialResult
+from isentropic._further_transport import SlicedResult as SlicedResult
+from isentropic._further_transport import UnbalancedResult as UnbalancedResult
+from isentropic._further_transport import partial_transport as partial_transport
+from isentropic._further_transport import sinkhorn_barycenter as sinkhorn_barycenter
+from isentropic._further_transport import sliced_wasserstein as sliced_wasserstein
+from isentropic._further_transport import unbalanced_sinkhorn as unbalanced_sinkhorn
+from isentropic._transport import SinkhornResult as SinkhornResult
+from isentropic._transport import TransportResult as TransportResult
+from isentropic._transport import c_transform as c_transform
+from isentropic._transport import dual_value as dual_value
+from isentropic._transport import lipschitz_constant as lipschitz_constant
+from isentropic._transport import optimal_transport as optimal_transport
+from isentropic._transport import sinkhorn as sinkhorn
+from isentropic._wasserstein import sinkhorn_divergence as sinkhorn_divergence
+from isentropic._wasserstein import wasserstein as wasserstein
+from isentropic._wasserstein import wasserstein_1d as wasserstein_1d
+from isentropic._wasserstein import wasserstein_histogram as wasserstein_histogram
+from isentropic.batch import BatchMap as BatchMap
+from isentropic.calibration import ReliabilityBins as ReliabilityBins
+from isentropic.calibration import TemperatureClampedWarning as TemperatureClampedWarning
+from isentropic.calibration import VectorScaling as VectorScaling
+from isentropic.calibration import brier_score as brier_score
+from isentropic.calibration import entropy_invariant_scale as entropy_invariant_scale
+from isentropic.calibration import expected_calibration_error as expected_calibration_error
+from isentropic.calibration import fit_target_entropy as fit_target_entropy
+from isentropic.calibration import fit_temperature as fit_temperature
+from isentropic.calibration import fit_vector_scaling as fit_vector_scaling
+from isentropic.calibration import match_entropy as match_entropy
+from isentropic.calibration import reliability_bins as reliability_bins
+from isentropic.calibration import reliability_diagram as reliability_diagram
 
 __all__: list[str]
 __version__: str

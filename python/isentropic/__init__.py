@@ -1,23 +1,23 @@
 """Turn scores into distributions: softmax, sparsemax and the other maps, each with its gradient.
 
-Every map is ``entropic.NAME(x, *, parameters, axis=-1, out=None)`` and has its ``entropic.NAME_vjp(x, y, grad, /, *, ...)``.
-Functions take NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists, and return the same kind, shape and
-dtype.
+Every map is ``isentropic.NAME(x, *, parameters, axis=-1, out=None)`` and has its ``isentropic.NAME_vjp(x, y, grad, /, *,
+...)``. Functions take NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists, and return the same kind, shape
+and dtype.
 """
 
-from entropic import _core, _generated
-from entropic._attention import attention, attention_vjp, linear_attention, linear_attention_vjp
-from entropic._core import __version__
-from entropic._counts import Counts
-from entropic._entropy_control import (
+from isentropic import _core, _generated
+from isentropic._attention import attention, attention_vjp, linear_attention, linear_attention_vjp
+from isentropic._core import __version__
+from isentropic._counts import Counts
+from isentropic._entropy_control import (
     GammaResult,
     mean_field_entropy,
     normalize_density,
     normalize_joint,
     power_transform,
 )
-from entropic._files import read, write
-from entropic._further_transport import (
+from isentropic._files import read, write
+from isentropic._further_transport import (
     BarycenterResult,
     PartialResult,
     SlicedResult,
@@ -27,11 +27,11 @@ from entropic._further_transport import (
     sliced_wasserstein,
     unbalanced_sinkhorn,
 )
-from entropic._generated import *  # noqa: F403
-from entropic._ratio_map import ratio_map
-from entropic._sampling import Sampler, gumbel_softmax, sample
-from entropic._threads import get_num_threads, set_num_threads
-from entropic._transport import (
+from isentropic._generated import *  # noqa: F403
+from isentropic._ratio_map import ratio_map
+from isentropic._sampling import Sampler, gumbel_softmax, sample
+from isentropic._threads import get_num_threads, set_num_threads
+from isentropic._transport import (
     SinkhornResult,
     TransportResult,
     c_transform,
@@ -40,9 +40,9 @@ from entropic._transport import (
     optimal_transport,
     sinkhorn,
 )
-from entropic._wasserstein import sinkhorn_divergence, wasserstein, wasserstein_1d, wasserstein_histogram
-from entropic.batch import BatchMap
-from entropic.calibration import (
+from isentropic._wasserstein import sinkhorn_divergence, wasserstein, wasserstein_1d, wasserstein_histogram
+from isentropic.batch import BatchMap
+from isentropic.calibration import (
     ReliabilityBins,
     TemperatureClampedWarning,
     VectorScaling,
@@ -79,7 +79,7 @@ def force_simd_target(name):
 
 
 for _name in _generated.__all__:
-    getattr(_generated, _name).__module__ = "entropic"
+    getattr(_generated, _name).__module__ = "isentropic"
 
 __all__ = [
     "BarycenterResult",

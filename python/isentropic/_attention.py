@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _convert, _core, _layout
-from entropic._maps import MAPS, map_and_params
+from isentropic import _checks, _convert, _core, _layout
+from isentropic._maps import MAPS, map_and_params
 
 
 class MapCall(NamedTuple):
@@ -258,7 +258,7 @@ def attention(
     Examples
     --------
     >>> q = k = v = np.eye(3)
-    >>> out, entropy = entropic.attention(q, k, v, map="entmax", alpha=1.5, scale=2.0, return_entropy=True)
+    >>> out, entropy = isentropic.attention(q, k, v, map="entmax", alpha=1.5, scale=2.0, return_entropy=True)
     """
     call = _Call("attention", q, k, v)
     shape, chosen = call.shape, call.map(map, map_params)
@@ -339,7 +339,7 @@ def attention_vjp(
     Examples
     --------
     >>> q = k = v = np.eye(3)
-    >>> dq, dk, dv = entropic.attention_vjp(q, k, v, np.ones((3, 3)), causal=True)
+    >>> dq, dk, dv = isentropic.attention_vjp(q, k, v, np.ones((3, 3)), causal=True)
     """
     further = () if entropy_grad is None else (("entropy_grad", entropy_grad),)
     call = _Call("attention_vjp", q, k, v, ("grad", grad), *further)
@@ -404,7 +404,7 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     Examples
     --------
     >>> q = k = v = np.eye(3)
-    >>> out = entropic.linear_attention(q, k, v, causal=True)
+    >>> out = isentropic.linear_attention(q, k, v, causal=True)
     """
     call = _Call("linear_attention", q, k, v)
     shape, values = call.shape, linear_values("linear_attention", scale)
@@ -445,7 +445,7 @@ def linear_attention_vjp(q, k, v, grad, *, causal=False, scale="sqrt"):
     Examples
     --------
     >>> q = k = v = np.eye(3)
-    >>> dq, dk, dv = entropic.linear_attention_vjp(q, k, v, np.ones((3, 3)), causal=True)
+    >>> dq, dk, dv = isentropic.linear_attention_vjp(q, k, v, np.ones((3, 3)), causal=True)
     """
     call = _Call("linear_attention_vjp", q, k, v, ("grad", grad))
     values = linear_values("linear_attention_vjp", scale)
@@ -463,4 +463,4 @@ def linear_values(name, scale):
 
 
 for _function in (attention, attention_vjp, linear_attention, linear_attention_vjp):
-    _function.__module__ = "entropic"
+    _function.__module__ = "isentropic"

@@ -1,11 +1,11 @@
-"""Choosing the temperature or the entropy: the functions of entropic.calibration."""
+"""Choosing the temperature or the entropy: the functions of isentropic.calibration."""
 
 import math
 import warnings
 
 import numpy as np
 
-from entropic import _checks, _convert, _core, _device
+from isentropic import _checks, _convert, _core, _device
 
 
 class TemperatureClampedWarning(UserWarning):
@@ -58,7 +58,7 @@ def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
 
     Examples
     --------
-    >>> T = entropic.fit_temperature([[1, 0], [1, 0], [1, 0], [1, 0]], [0, 0, 0, 1])
+    >>> T = isentropic.fit_temperature([[1, 0], [1, 0], [1, 0], [1, 0]], [0, 0, 0, 1])
     >>> round(1 / T, 12) == round(math.log(3), 12)  # p = 3/4, as the labels say
     True
     """
@@ -117,7 +117,7 @@ def fit_target_entropy(x, labels, *, sample_weight=None, ignore_index=None):
 
     Examples
     --------
-    >>> H = entropic.fit_target_entropy([[1, 0], [20, 0], [300, 0], [4000, 0]], [0, 0, 0, 1])
+    >>> H = isentropic.fit_target_entropy([[1, 0], [20, 0], [300, 0], [4000, 0]], [0, 0, 0, 1])
     >>> round(H, 12) == round(math.log(4) - 0.75 * math.log(3), 12)  # p = 3/4 in every row
     True
     """
@@ -153,7 +153,7 @@ def match_entropy(x_reference, *, sample_weight=None):
 
     Examples
     --------
-    >>> H = entropic.match_entropy([[0.0, 0.0, 0.0], [1000.0, 0.0, 0.0]])
+    >>> H = isentropic.match_entropy([[0.0, 0.0, 0.0], [1000.0, 0.0, 0.0]])
     >>> round(H, 12) == round(math.log(3) / 2, 12)
     True
     """
@@ -198,9 +198,9 @@ def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
 
     Examples
     --------
-    >>> entropic.entropy_invariant_scale(512, 64)
+    >>> isentropic.entropy_invariant_scale(512, 64)
     0.125
-    >>> scale = entropic.entropy_invariant_scale([512, 512 * 512], 64)  # 0.125, 0.25
+    >>> scale = isentropic.entropy_invariant_scale([512, 512 * 512], 64)  # 0.125, 0.25
     """
     name = "entropy_invariant_scale"
     values, dtype = _convert.to_wide_floats(name, "n", _convert.to_numpy(name, "n", n))
@@ -304,5 +304,5 @@ for _one in (
     match_entropy,
     entropy_invariant_scale,
 ):
-    _one.__module__ = "entropic.calibration"
+    _one.__module__ = "isentropic.calibration"
 del _one

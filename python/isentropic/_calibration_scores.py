@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _core
-from entropic._calibration import labelled
+from isentropic import _core
+from isentropic._calibration import labelled
 
 
 def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
@@ -55,7 +55,7 @@ def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample
 
     Examples
     --------
-    >>> entropic.expected_calibration_error([[0.75, 0.25], [0.75, 0.25]], [0, 1])
+    >>> isentropic.expected_calibration_error([[0.75, 0.25], [0.75, 0.25]], [0, 1])
     0.25
     """
     *given, tolerance = labelled("expected_calibration_error", "p", p, labels, sample_weight, ignore_index)
@@ -96,7 +96,7 @@ def reliability_bins(p, labels, *, bins=15, strategy="uniform", sample_weight=No
 
     Examples
     --------
-    >>> found = entropic.reliability_bins([[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1], bins=10)
+    >>> found = isentropic.reliability_bins([[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1], bins=10)
     >>> found.weight, found.confidence, found.accuracy
     (array([2., 1.]), array([0.75, 0.9 ]), array([0.5, 1. ]))
     """
@@ -132,7 +132,7 @@ def reliability_diagram(p, labels, *, bins=15, strategy="uniform", sample_weight
     Examples
     --------
     >>> p, labels = [[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1]
-    >>> ax = entropic.reliability_diagram(p, labels)  # ax.figure.savefig("reliability.svg") keeps it
+    >>> ax = isentropic.reliability_diagram(p, labels)  # ax.figure.savefig("reliability.svg") keeps it
     """
     found = reliability_bins(p, labels, bins=bins, strategy=strategy, sample_weight=sample_weight, ignore_index=ignore_index)
     if ax is None:
@@ -180,12 +180,12 @@ def brier_score(p, labels, *, sample_weight=None, ignore_index=None):
 
     Examples
     --------
-    >>> entropic.brier_score([[0.75, 0.25], [0.75, 0.25]], [0, 1])
+    >>> isentropic.brier_score([[0.75, 0.25], [0.75, 0.25]], [0, 1])
     0.625
     """
     return _core.brier_score(*labelled("brier_score", "p", p, labels, sample_weight, ignore_index))
 
 
 for _one in (ReliabilityBins, brier_score, expected_calibration_error, reliability_bins, reliability_diagram):
-    _one.__module__ = "entropic.calibration"
+    _one.__module__ = "isentropic.calibration"
 del _one

@@ -5,8 +5,8 @@ Each function takes an operation (see _maps.Kernels) and first tries the common 
 
 import numpy as np
 
-from entropic import _checks, _containers, _convert, _core, _device
-from entropic._convert import FLOAT16, FLOAT32, FLOAT64
+from isentropic import _checks, _containers, _convert, _core, _device
+from isentropic._convert import FLOAT16, FLOAT32, FLOAT64
 
 ndarray = np.ndarray
 empty_like = np.empty_like

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from entropic import _sampling, _text_steps
-from entropic._sampling import Sampler, natural
+from isentropic import _sampling, _text_steps
+from isentropic._sampling import Sampler, natural
 
 
 class Chain:

@@ -73,10 +73,10 @@ def asked_params(function, names, values, param_grad):
 
 
 def of_torch(operation, x):
-    """Whether x is a tensor of torch for which entropic.torch has the operation. For messages: it imports entropic.torch."""
+    """Whether x is a tensor for which isentropic.torch has the operation. For messages: it imports isentropic.torch."""
     if not type(x).__module__.startswith("torch"):
         return False
-    return hasattr(importlib.import_module("entropic.torch"), operation)
+    return hasattr(importlib.import_module("isentropic.torch"), operation)
 
 
 def no_autograd(operation, name, x):
@@ -85,7 +85,7 @@ def no_autograd(operation, name, x):
         if not of_torch(operation.removesuffix("_vjp"), x):
             no_gradient(operation, name, x)
         raise TypeError(
-            f"{operation}: {name} is a {type(x).__name__} that requires grad; the functions of entropic.torch are "
+            f"{operation}: {name} is a {type(x).__name__} that requires grad; the functions of isentropic.torch are "
             f"differentiable, or pass {name}.detach() and use the _vjp function for the gradient"
         )
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from entropic import _core
+from isentropic import _core
 
 
 def is_container(x):

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from entropic import _checks, _core, _device
+from isentropic import _checks, _core, _device
 
 FLOAT16 = np.dtype(np.float16)
 FLOAT32 = np.dtype(np.float32)
@@ -65,7 +65,7 @@ def to_numpy(operation, argument, x, bfloat16=False):
         return array.astype(np.float64) if array.dtype.kind in "f" else array
     if type(x).__module__.startswith("jax.") and isinstance(x, sys.modules["jax"].core.Tracer):
         raise TypeError(
-            f"{operation}: {argument} is a tracer of JAX, whose numbers are not known yet; entropic.jax.{operation} works "
+            f"{operation}: {argument} is a tracer of JAX, whose numbers are not known yet; isentropic.jax.{operation} works "
             "under jit, grad and vmap"
         )
     if not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
@@ -85,13 +85,13 @@ def to_numpy(operation, argument, x, bfloat16=False):
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         hint = ""
         if kind == "Tensor":
-            hint = "; entropic.torch can" if _checks.of_torch(operation, x) else f"; pass {argument}.float()"
+            hint = "; isentropic.torch can" if _checks.of_torch(operation, x) else f"; pass {argument}.float()"
         raise TypeError(
             f"{operation}: {argument} is a {kind} of dtype {getattr(x, 'dtype', None)} that NumPy cannot read{hint}: {error}"
         ) from error
     raise TypeError(
-        f"{operation}: {argument} is a {kind} on device {getattr(x, 'device', None)}, and entropic computes on the CPU, "
-        f"some functions by the library entropic_cuda on a GPU; pass {argument}.cpu()"
+        f"{operation}: {argument} is a {kind} on device {getattr(x, 'device', None)}, and isentropic computes on the CPU, "
+        f"some functions by the library isentropic_cuda on a GPU; pass {argument}.cpu()"
     )
 
 
@@ -117,7 +117,7 @@ def to_floats(operation, argument, array):
         return array.astype(native, copy=False), native
     hint = ""
     if dtype.kind in "US":
-        hint = f"; numpy.asarray({argument}, float) makes numbers of text, entropic.read reads a file"
+        hint = f"; numpy.asarray({argument}, float) makes numbers of text, isentropic.read reads a file"
     elif dtype.kind == "O":
         hint = f"; numpy.asarray({argument}, float) makes numbers of objects that are some"
     raise TypeError(

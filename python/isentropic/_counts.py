@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from entropic import _checks, _generated
+from isentropic import _checks, _generated
 
 
 class Counts:
@@ -15,7 +15,7 @@ class Counts:
 
     Examples
     --------
-    >>> morning, evening = entropic.Counts(3), entropic.Counts(3)
+    >>> morning, evening = isentropic.Counts(3), isentropic.Counts(3)
     >>> morning.add([0, 2, 2, 1]).add([2])
     Counts(3) of 5
     >>> evening.add([0, 0])
@@ -102,4 +102,4 @@ def _count(number):
     return count
 
 
-Counts.__module__ = "entropic"
+Counts.__module__ = "isentropic"

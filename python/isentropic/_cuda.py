@@ -1,4 +1,4 @@
-"""The library entropic_cuda: its functions by name, on addresses in a device's memory."""
+"""The library isentropic_cuda: its functions by name, on addresses in a device's memory."""
 
 import ctypes
 import functools
@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 # The environment variable with the path of the library; it replaces the one beside the package's modules.
-VARIABLE = "ENTROPIC_CUDA_LIBRARY"
+VARIABLE = "ISENTROPIC_CUDA_LIBRARY"
 TYPES = {"float32": 1, "float64": 2, "float16": 3, "bfloat16": 4, "int32": 5, "int64": 6}
 ALIGNMENT = 128
 
 
 class Array(ctypes.Structure):
-    """entropic_array of entropic/c.h."""
+    """isentropic_array of isentropic/c.h."""
 
     _fields_ = (
         ("struct_size", ctypes.c_size_t),
@@ -33,30 +33,30 @@ def found():
     given = os.environ.get(VARIABLE)
     if given:
         return given
-    beside = Path(__file__).with_name("libentropic_cuda.so")
+    beside = Path(__file__).with_name("libisentropic_cuda.so")
     return str(beside) if beside.exists() else None
 
 
 @functools.cache
 def library():
     loaded = ctypes.CDLL(found())
-    loaded.entropic_cuda_memory.restype = ctypes.c_size_t
+    loaded.isentropic_cuda_memory.restype = ctypes.c_size_t
     size, text = ctypes.c_size_t, ctypes.c_char_p
-    loaded.entropic_cuda_memory.argtypes = (text, text, size, size, ctypes.c_int32)
-    for run in (loaded.entropic_cuda_run, loaded.entropic_cuda_vjp):
+    loaded.isentropic_cuda_memory.argtypes = (text, text, size, size, ctypes.c_int32)
+    for run in (loaded.isentropic_cuda_run, loaded.isentropic_cuda_vjp):
         run.argtypes = (text, text, ctypes.POINTER(Array), size, ctypes.c_void_p, size, ctypes.c_void_p)
-    loaded.entropic_cuda_last_error.restype = ctypes.c_char_p
+    loaded.isentropic_cuda_last_error.restype = ctypes.c_char_p
     return loaded
 
 
 def _fail():
-    message = library().entropic_cuda_last_error().decode()
+    message = library().isentropic_cuda_last_error().decode()
     raise (RuntimeError if message.startswith("cuda:") else ValueError)(message)
 
 
 def memory(name, parameters, rows, cols, dtype):
     """Bytes of memory for a call on the current device. Devices differ, so it is asked each time."""
-    return library().entropic_cuda_memory(name.encode(), parameters.encode(), rows, cols, TYPES[dtype]) or _fail()
+    return library().isentropic_cuda_memory(name.encode(), parameters.encode(), rows, cols, TYPES[dtype]) or _fail()
 
 
 def run(name, parameters, arrays, at, size, stream, vjp=False):
@@ -65,7 +65,7 @@ def run(name, parameters, arrays, at, size, stream, vjp=False):
     for place, (array, address, rows, cols, dtype) in zip(places, arrays, strict=True):
         place.struct_size, place.name, place.data = ctypes.sizeof(Array), array.encode(), address
         place.rows, place.cols, place.type = rows, cols, TYPES[dtype]
-    call = library().entropic_cuda_vjp if vjp else library().entropic_cuda_run
+    call = library().isentropic_cuda_vjp if vjp else library().isentropic_cuda_run
     if call(name.encode(), parameters.encode(), places, len(places), at, size, stream) != 0:
         _fail()
 

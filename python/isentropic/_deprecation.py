@@ -5,10 +5,10 @@ import warnings
 
 
 def deprecated(since, instead):
-    """Decorates a function that a later version will not have: ``@deprecated("0.3", "use entropic.softmax")``."""
+    """Decorates a function that a later version will not have: ``@deprecated("0.3", "use isentropic.softmax")``."""
 
     def decorate(function):
-        message = f"entropic.{function.__name__} is deprecated since entropic {since}: {instead}"
+        message = f"isentropic.{function.__name__} is deprecated since isentropic {since}: {instead}"
 
         @functools.wraps(function)
         def warning(*args, **kwargs):

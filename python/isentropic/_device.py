@@ -1,5 +1,5 @@
-"""Maps, losses, measures and draws of arrays in a GPU's memory, by the library entropic_cuda: CuPy's, torch's, and others that
-export DLPack or __cuda_array_interface__.
+"""Maps, losses, measures and draws of arrays in a GPU's memory, by the library isentropic_cuda: CuPy's, torch's, and others
+that export DLPack or __cuda_array_interface__.
 
 Results and memory are made by the array's own library. A call goes on the stream that the array names, and waits for nothing;
 only the fits of calibration wait for their numbers. Arrays are copied only along an axis that is not the last, or if they have
@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 
-from entropic import _checks, _core, _cuda
+from isentropic import _checks, _core, _cuda
 
 _CUDA_DEVICES = (2, 13)  # DLPack's numbers for a GPU's memory, and for memory that both sides read
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _containers, _convert, _core, _layout
+from isentropic import _checks, _containers, _convert, _core, _layout
 
 STATUS = np.array(_core.gamma_status_names)
 
@@ -89,7 +89,7 @@ def power_transform(p, *, gamma, axis=-1):
 
     Examples
     --------
-    >>> entropic.power_transform([0.8, 0.2, 0.0], gamma=0.5)
+    >>> isentropic.power_transform([0.8, 0.2, 0.0], gamma=0.5)
     array([0.66666667, 0.33333333, 0.        ])
     """
     if _containers.is_container(p):
@@ -149,7 +149,7 @@ def normalize_density(p, weights, *, entropy, axis=-1):
     A normal density of variance 1 gets the entropy of one of variance 4:
 
     >>> t = np.linspace(-40, 40, 2001)
-    >>> density, gamma = entropic.normalize_density(
+    >>> density, gamma = isentropic.normalize_density(
     ...     np.exp(-t * t / 2), np.full(2001, t[1] - t[0]), entropy=0.5 * np.log(2 * np.pi * np.e * 4)
     ... )
     >>> round(float(gamma), 9)
@@ -236,7 +236,7 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
 
     Examples
     --------
-    >>> entropic.normalize_joint([[3, 1], [1, 3]], conditional=np.log(2)).tolist()
+    >>> isentropic.normalize_joint([[3, 1], [1, 3]], conditional=np.log(2)).tolist()
     [[0.25, 0.25], [0.25, 0.25]]
     """
     array = _convert.to_numpy("normalize_joint", "pxy", pxy)
@@ -334,7 +334,7 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
 
     Examples
     --------
-    >>> round(float(entropic.mean_field_entropy([0.0, 0.5, 1.0, 0.5])), 9)  # of 1.325
+    >>> round(float(isentropic.mean_field_entropy([0.0, 0.5, 1.0, 0.5])), 9)  # of 1.325
     0.886294361
     """
     if _containers.is_container(x):
@@ -348,5 +348,5 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
 
 
 for _one in (GammaResult, power_transform, normalize_density, normalize_joint, mean_field_entropy):
-    _one.__module__ = "entropic"
+    _one.__module__ = "isentropic"
 del _one

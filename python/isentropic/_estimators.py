@@ -1,4 +1,4 @@
-"""The estimators of entropic.calibration: scikit-learn is imported here and nowhere else."""
+"""The estimators of isentropic.calibration: scikit-learn is imported here and nowhere else."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin  # type: ignore[import-untyped]
@@ -9,7 +9,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
     validate_data,
 )
 
-from entropic import _calibration, _convert, _core, _generated, _vector_scaling
+from isentropic import _calibration, _convert, _core, _generated, _vector_scaling
 
 
 class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
@@ -120,7 +120,7 @@ class TemperatureScaler(_Scaler):
     Attributes
     ----------
     temperature_ : float
-        T, see entropic.fit_temperature.
+        T, see isentropic.fit_temperature.
     classes_ : array of shape (n_classes,)
         The class of each column of predict_proba.
     n_features_in_ : int
@@ -136,7 +136,7 @@ class TemperatureScaler(_Scaler):
         """Find T for scores X of shape (n_samples, n_classes), or (n_samples,) or (n_samples, 1) for two classes, and
         classes y; sample_weight is how much each row counts.
 
-        Warns with entropic.TemperatureClampedWarning where T is an end of [1e-3, 1e3].
+        Warns with isentropic.TemperatureClampedWarning where T is an end of [1e-3, 1e3].
         """
         return super().fit(X, y, sample_weight)
 
@@ -162,12 +162,12 @@ class VectorScaler(_Scaler):
     classes : array of shape (n_classes,), default None
         As for TemperatureScaler.
     ridge : float, at least 0, default 1e-6
-        The weight of the penalty for changes of the scores, see entropic.fit_vector_scaling.
+        The weight of the penalty for changes of the scores, see isentropic.fit_vector_scaling.
 
     Attributes
     ----------
     scale_, bias_ : array of shape (n_classes,)
-        See entropic.fit_vector_scaling.
+        See isentropic.fit_vector_scaling.
     classes_, n_features_in_
         As for TemperatureScaler.
 
@@ -223,7 +223,7 @@ class EntropyScaler(_Scaler):
     Attributes
     ----------
     entropy_ : float
-        In nats, see entropic.fit_target_entropy.
+        In nats, see isentropic.fit_target_entropy.
     classes_, n_features_in_
         As for TemperatureScaler.
 
@@ -317,5 +317,5 @@ class EntropyNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 # The module in which users and pickle find them.
 for _one in (EntropyNormalizer, EntropyScaler, TemperatureScaler, VectorScaler):
-    _one.__module__ = "entropic.calibration"
+    _one.__module__ = "isentropic.calibration"
 del _one

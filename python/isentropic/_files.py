@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _convert, _core
+from isentropic import _checks, _convert, _core
 
 ARROW = ("parquet", "arrow", "feather")
 

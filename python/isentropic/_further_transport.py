@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _core, _transport, _wasserstein
+from isentropic import _checks, _core, _transport, _wasserstein
 
 
 class SlicedResult(NamedTuple):
@@ -110,7 +110,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
 
     Examples
     --------
-    >>> found = entropic.sliced_wasserstein([[0.0, 0.0], [1.0, 0.0]], [[0.0, 3.0], [1.0, 3.0]], projections=[[0, 1]])
+    >>> found = isentropic.sliced_wasserstein([[0.0, 0.0], [1.0, 0.0]], [[0.0, 3.0], [1.0, 3.0]], projections=[[0, 1]])
     >>> float(found.distance)
     3.0
     """
@@ -154,7 +154,7 @@ def partial_transport(a, b, cost, *, mass):
 
     Examples
     --------
-    >>> found = entropic.partial_transport([0.5, 0.5], [0.5, 0.5], [[0.0, 1.0], [1.0, 9.0]], mass=0.5)
+    >>> found = isentropic.partial_transport([0.5, 0.5], [0.5, 0.5], [[0.0, 1.0], [1.0, 9.0]], mass=0.5)
     >>> float(found.cost)
     0.0
     """
@@ -167,7 +167,7 @@ def partial_transport(a, b, cost, *, mass):
 
 
 def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_iterations=10000):
-    """Entropic transport between masses that need not be equal: a penalty replaces the exact marginals.
+    """Entropy-regularised transport of masses that need not be equal: a penalty replaces the exact marginals.
 
         min <P, C> + epsilon KL(P | a b^T) + penalty (KL(P 1 | a) + KL(P^T 1 | b)), KL(p | q) = sum p log(p / q) - p + q
 
@@ -209,7 +209,7 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
 
     Examples
     --------
-    >>> found = entropic.unbalanced_sinkhorn([1.0, 2.0], [1.0, 1.0], [[0.0, 1.0], [1.0, 0.0]], epsilon=0.1, penalty=1.0)
+    >>> found = isentropic.unbalanced_sinkhorn([1.0, 2.0], [1.0, 1.0], [[0.0, 1.0], [1.0, 0.0]], epsilon=0.1, penalty=1.0)
     >>> bool(found.gap < 1e-8)
     True
     """
@@ -264,7 +264,7 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
     Examples
     --------
     >>> cost = [[0.0, 1.0, 4.0], [1.0, 0.0, 1.0], [4.0, 1.0, 0.0]]
-    >>> found = entropic.sinkhorn_barycenter([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]], cost, epsilon=0.05)
+    >>> found = isentropic.sinkhorn_barycenter([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]], cost, epsilon=0.05)
     >>> found.barycenter.round(6)
     array([0., 1., 0.])
     """
@@ -310,4 +310,4 @@ PUBLIC = (
     *(sliced_wasserstein, partial_transport, unbalanced_sinkhorn, sinkhorn_barycenter),
 )
 for _one in PUBLIC:
-    _one.__module__ = "entropic"
+    _one.__module__ = "isentropic"

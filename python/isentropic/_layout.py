@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from entropic import _checks, _convert, _core
+from isentropic import _checks, _convert, _core
 
 
 class Along:

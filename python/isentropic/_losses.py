@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _containers, _convert, _core, _device, _layout
-from entropic._convert import FLOAT32, FLOAT64
-from entropic._maps import MAPS
+from isentropic import _checks, _containers, _convert, _core, _device, _layout
+from isentropic._convert import FLOAT32, FLOAT64
+from isentropic._maps import MAPS
 
 INT64 = np.dtype(np.int64)
 

@@ -3,7 +3,7 @@ further parameters."""
 
 from typing import NamedTuple
 
-from entropic import _core
+from isentropic import _core
 
 
 class Kernels(NamedTuple):

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _containers, _convert, _core, _device, _layout
-from entropic._convert import FLOAT32, FLOAT64
+from isentropic import _checks, _containers, _convert, _core, _device, _layout
+from isentropic._convert import FLOAT32, FLOAT64
 
 ndarray = np.ndarray
 empty, empty_like = np.empty, np.empty_like

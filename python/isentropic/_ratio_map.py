@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from entropic import _layout
+from isentropic import _layout
 
 
 def ratio_map(x, f, *, axis=-1):
@@ -40,7 +40,7 @@ def ratio_map(x, f, *, axis=-1):
 
     Examples
     --------
-    >>> entropic.ratio_map([1.0, 2.0, -1.0], np.square)
+    >>> isentropic.ratio_map([1.0, 2.0, -1.0], np.square)
     array([0.16666667, 0.66666667, 0.16666667])
     """
     name = "ratio_map"
@@ -75,4 +75,4 @@ def ratio_map(x, f, *, axis=-1):
     return rows.back(p)
 
 
-ratio_map.__module__ = "entropic"
+ratio_map.__module__ = "isentropic"

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from entropic import _checks, _containers, _convert, _core, _device, _layout
+from isentropic import _checks, _containers, _convert, _core, _device, _layout
 
 STEPS = {description["name"]: description for description in _core.sampling_steps()}
 
@@ -55,7 +55,7 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
     Examples
     --------
     >>> x = [[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]
-    >>> entropic.sample(x, seed=1, size=4).shape
+    >>> isentropic.sample(x, seed=1, size=4).shape
     (2, 4)
     """
     name = "sample"
@@ -116,12 +116,12 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
 
     Notes
     -----
-    entropic.torch.gumbel_softmax has its gradient, straight-through if hard. Source: Jang, Gu, Poole, ICLR 2017; Maddison,
+    isentropic.torch.gumbel_softmax has its gradient, straight-through if hard. Source: Jang, Gu, Poole, ICLR 2017; Maddison,
     Mnih, Teh, ICLR 2017.
 
     Examples
     --------
-    >>> entropic.gumbel_softmax([0.0, 1.0, -np.inf], hard=True, seed=3).sum()
+    >>> isentropic.gumbel_softmax([0.0, 1.0, -np.inf], hard=True, seed=3).sum()
     np.float64(1.0)
     """
     name = "gumbel_softmax"
@@ -202,7 +202,7 @@ class Sampler:
 
     Examples
     --------
-    >>> chain = entropic.Sampler([("temperature", 0.8), ("top_k", 2)], seed=1)
+    >>> chain = isentropic.Sampler([("temperature", 0.8), ("top_k", 2)], seed=1)
     >>> chain.probs([0.0, 1.0, 2.0]).round(3)
     array([0.   , 0.223, 0.777])
     >>> int(chain.sample([0.0, 1.0, 2.0], position=5)) in (1, 2)
@@ -407,5 +407,5 @@ def _shaped(rows, x, indices, size):
 
 
 for _one in (sample, gumbel_softmax, Sampler):
-    _one.__module__ = "entropic"
+    _one.__module__ = "isentropic"
 del _one

@@ -15,8 +15,8 @@ import math
 
 import numpy as np
 
-from entropic import _checks
-from entropic._sampling import sample
+from isentropic import _checks
+from isentropic._sampling import sample
 
 
 def is_one(step):

@@ -1,6 +1,6 @@
 """The number of threads: the one that was set, or that of another library that calls this one."""
 
-from entropic import _core
+from isentropic import _core
 
 _asked = False  # whether set_num_threads was called with a number
 followed = None  # the other library's number that is in use now
@@ -28,4 +28,4 @@ def follow(n):
 
 
 for _function in (set_num_threads, get_num_threads):
-    _function.__module__ = "entropic"
+    _function.__module__ = "isentropic"

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _convert, _core
+from isentropic import _checks, _convert, _core
 
 STATUS = np.array(_core.transport_status_names)
 
@@ -133,7 +133,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
 
     Examples
     --------
-    >>> result = entropic.optimal_transport([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [2.0, 0.0]])
+    >>> result = isentropic.optimal_transport([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [2.0, 0.0]])
     >>> float(result.cost), result.plan
     (0.25, array([[0.25, 0.25],
            [0.  , 0.5 ]]))
@@ -192,7 +192,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
 
     Examples
     --------
-    >>> result = entropic.sinkhorn([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [2.0, 0.0]], epsilon=0.01)
+    >>> result = isentropic.sinkhorn([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [2.0, 0.0]], epsilon=0.01)
     >>> bool(result.converged), bool(result.lower_bound <= 0.25 <= result.upper_bound), round(float(result.cost), 4)
     (True, True, 0.25)
     """
@@ -271,7 +271,7 @@ def c_transform(f, cost):
 
     Examples
     --------
-    >>> entropic.c_transform([0.0, 0.5], [[0.0, 1.0], [2.0, 0.0]])
+    >>> isentropic.c_transform([0.0, 0.5], [[0.0, 1.0], [2.0, 0.0]])
     array([ 0. , -0.5])
     """
     name = "c_transform"
@@ -314,7 +314,7 @@ def dual_value(f, g, a, b):
 
     Examples
     --------
-    >>> float(entropic.dual_value([0.0, 1.0], [0.5, 0.0], [0.25, 0.75], [1.0, 0.0]))
+    >>> float(isentropic.dual_value([0.0, 1.0], [0.5, 0.0], [0.25, 0.75], [1.0, 0.0]))
     1.25
     """
     name = "dual_value"
@@ -362,7 +362,7 @@ def lipschitz_constant(f, distance):
 
     Examples
     --------
-    >>> float(entropic.lipschitz_constant([0.0, 1.0, 4.0], [[0, 1, 2], [1, 0, 1], [2, 1, 0]]))
+    >>> float(isentropic.lipschitz_constant([0.0, 1.0, 4.0], [[0, 1, 2], [1, 0, 1], [2, 1, 0]]))
     3.0
     """
     name = "lipschitz_constant"
@@ -386,4 +386,4 @@ PUBLIC = (
     sinkhorn,
 )
 for _one in PUBLIC:
-    _one.__module__ = "entropic"
+    _one.__module__ = "isentropic"

@@ -1,4 +1,4 @@
-"""fit_vector_scaling of entropic.calibration."""
+"""fit_vector_scaling of isentropic.calibration."""
 
 import math
 import warnings
@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _core
-from entropic._calibration import TemperatureClampedWarning, labelled
+from isentropic import _checks, _core
+from isentropic._calibration import TemperatureClampedWarning, labelled
 
 
 class VectorScaling(NamedTuple):
@@ -63,8 +63,8 @@ def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_inde
     Examples
     --------
     >>> x, labels = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]], [0, 1, 1, 1, 0]
-    >>> scale, bias = entropic.fit_vector_scaling(x, labels)
-    >>> p = entropic.softmax(scale * x[4] + bias)  # 1/3, 2/3: as often as the labels of such rows
+    >>> scale, bias = isentropic.fit_vector_scaling(x, labels)
+    >>> p = isentropic.softmax(scale * x[4] + bias)  # 1/3, 2/3: as often as the labels of such rows
     """
     name = "fit_vector_scaling"
     ridge = _checks.number(name, "ridge", ridge)
@@ -202,5 +202,5 @@ def _conjugate_gradients(curved, gradient, diagonal):
 
 
 for _one in (VectorScaling, fit_vector_scaling):
-    _one.__module__ = "entropic.calibration"
+    _one.__module__ = "isentropic.calibration"
 del _one

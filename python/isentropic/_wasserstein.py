@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
-from entropic import _checks, _convert, _core, _layout
-from entropic._transport import Together, optimal_transport
+from isentropic import _checks, _convert, _core, _layout
+from isentropic._transport import Together, optimal_transport
 
 
 class _Pairs(Together):
@@ -99,9 +99,9 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, 
 
     Examples
     --------
-    >>> float(entropic.wasserstein_1d([0.0, 1.0, 3.0], [5.0, 6.0, 8.0]))
+    >>> float(isentropic.wasserstein_1d([0.0, 1.0, 3.0], [5.0, 6.0, 8.0]))
     5.0
-    >>> distance, du, dv = entropic.wasserstein_1d([0.0, 2.0], [1.0, 5.0], return_grad=True)
+    >>> distance, du, dv = isentropic.wasserstein_1d([0.0, 2.0], [1.0, 5.0], return_grad=True)
     >>> du
     array([-0.5, -0.5])
     """
@@ -168,9 +168,9 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
 
     Examples
     --------
-    >>> float(entropic.wasserstein_histogram([0.5, 0.5, 0.0], [0.0, 0.5, 0.5]))
+    >>> float(isentropic.wasserstein_histogram([0.5, 0.5, 0.0], [0.0, 0.5, 0.5]))
     1.0
-    >>> float(entropic.wasserstein_histogram([1.0, 0.0], [0.0, 1.0], support=[-2.0, 3.0], order=2))
+    >>> float(isentropic.wasserstein_histogram([1.0, 0.0], [0.0, 1.0], support=[-2.0, 3.0], order=2))
     5.0
     """
     return of_histograms(p, q, support, order, axis, return_grad)
@@ -271,7 +271,7 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
 
     Examples
     --------
-    >>> float(entropic.wasserstein([[0.0, 0.0], [1.0, 0.0]], [[0.0, 3.0], [1.0, 3.0]]))
+    >>> float(isentropic.wasserstein([[0.0, 0.0], [1.0, 0.0]], [[0.0, 3.0], [1.0, 3.0]]))
     3.0
     """
     many = _of_problems("wasserstein", x, y, a, b, lambda *one: wasserstein(*one[:2], order=order, a=one[2], b=one[3]))
@@ -283,7 +283,7 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
 
 
 def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
-    """A smooth distance of weighted points: entropic transport without its bias.
+    """A smooth distance of weighted points: entropy-regularised transport without its bias.
 
         S(x, y) - (S(x, x) + S(y, y)) / 2, S(x, y) = min <P, |x_i - y_j|^order> + epsilon KL(P, a b^T)
 
@@ -325,7 +325,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
 
     Examples
     --------
-    >>> round(float(entropic.sinkhorn_divergence([0.0, 1.0], [2.0, 3.0], epsilon=0.1)), 6)
+    >>> round(float(isentropic.sinkhorn_divergence([0.0, 1.0], [2.0, 3.0], epsilon=0.1)), 6)
     4.0
     """
     options = {"epsilon": epsilon, "order": order, "tolerance": tolerance, "max_iterations": max_iterations}
@@ -402,4 +402,4 @@ PUBLIC = (
     wasserstein_histogram,
 )
 for _one in PUBLIC:
-    _one.__module__ = "entropic"
+    _one.__module__ = "isentropic"

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from entropic import _core, _entropy_control, _generated, _sampling
+from isentropic import _core, _entropy_control, _generated, _sampling
 
 
 class BatchMap:
@@ -16,7 +16,7 @@ class BatchMap:
     Parameters
     ----------
     operation : str
-        The name of a function of entropic whose argument is an array of rows: any map, log_softmax, logsumexp,
+        The name of a function of isentropic whose argument is an array of rows: any map, log_softmax, logsumexp,
         gamma_for_entropy, power_transform, a measure, a divergence, a loss, sample, gumbel_softmax.
     column : str, or tuple of str
         The column of rows: arrays or lists of numbers. Operations of two arrays, such as kl_divergence and softmax_loss, take
@@ -42,7 +42,7 @@ class BatchMap:
 
     Examples
     --------
-    >>> normalize = entropic.BatchMap("entropy_normalize", "scores", out="p", entropy=0.5)
+    >>> normalize = isentropic.BatchMap("entropy_normalize", "scores", out="p", entropy=0.5)
     >>> batch = normalize({"scores": np.array([[0.0, 1.0, 3.0], [2.0, 2.5, 0.0]])})
     >>> batch["p"].shape
     (2, 3)

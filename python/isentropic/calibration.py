@@ -6,21 +6,21 @@
 
 import importlib.util
 
-from entropic._calibration import (
+from isentropic._calibration import (
     TemperatureClampedWarning,
     entropy_invariant_scale,
     fit_target_entropy,
     fit_temperature,
     match_entropy,
 )
-from entropic._calibration_scores import (
+from isentropic._calibration_scores import (
     ReliabilityBins,
     brier_score,
     expected_calibration_error,
     reliability_bins,
     reliability_diagram,
 )
-from entropic._vector_scaling import VectorScaling, fit_vector_scaling
+from isentropic._vector_scaling import VectorScaling, fit_vector_scaling
 
 __all__ = [
     "ReliabilityBins",
@@ -44,11 +44,11 @@ def __getattr__(name):
     if name not in _ESTIMATORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from entropic import _estimators
+        from isentropic import _estimators
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "sklearn":
             raise
-        raise ImportError(f"entropic.calibration.{name} needs scikit-learn: pip install scikit-learn") from error
+        raise ImportError(f"isentropic.calibration.{name} needs scikit-learn: pip install scikit-learn") from error
     return getattr(_estimators, name)
 
 

@@ -8,8 +8,8 @@ import numbers
 
 import numpy as np
 
-from entropic._chain import Chain
-from entropic._sampling import natural
+from isentropic._chain import Chain
+from isentropic._sampling import natural
 
 __all__ = ["logits_processor"]
 
@@ -20,7 +20,7 @@ class logits_processor:
     Parameters
     ----------
     steps : list of (name, value)
-        As entropic.Sampler has them, in the order applied, or with llama.cpp's values: temperature 0 or less, top_p 0 or less
+        As isentropic.Sampler has them, in the order applied, or with llama.cpp's values: temperature 0 or less, top_p 0 or less
         and min_p above 1 keep only the largest score (the first of equal ones); top_k 0 or less, top_p above 1 and min_p 0 or
         less do nothing.
     seed : int in [0, 2**64) or None, default None
@@ -33,7 +33,7 @@ class logits_processor:
 
     Examples
     --------
-    >>> processor = entropic.llama_cpp.logits_processor([("entropy", 2.0)])
+    >>> processor = isentropic.llama_cpp.logits_processor([("entropy", 2.0)])
     >>> p = np.exp(processor(np.array([1, 5]), np.array([0.0, 1.0, 2.0, 3.0] * 10, np.float32)))
     >>> round(float(-(p * np.log(p)).sum()), 5)
     2.0

@@ -1,10 +1,10 @@
 """Hugging Face transformers: attention with any map inside a model, and chains of steps as logits processors.
 
-Importing this module registers ``attention`` and its masks, so that ``attn_implementation="entropic"`` finds them:
+Importing this module registers ``attention`` and its masks, so that ``attn_implementation="isentropic"`` finds them:
 
-    import entropic.transformers
-    config = LlamaConfig(entropic={"map": "entmax", "alpha": 1.5, "scale": "entropy_invariant"})
-    model = LlamaForCausalLM._from_config(config, attn_implementation="entropic")
+    import isentropic.transformers
+    config = LlamaConfig(isentropic={"map": "entmax", "alpha": 1.5, "scale": "entropy_invariant"})
+    model = LlamaForCausalLM._from_config(config, attn_implementation="isentropic")
 
 Logits processors are for ``model.generate(logits_processor=[...])``. ``generate`` applies its own temperature, top_k, top_p and
 the like after processors that it is given. They would change the distribution again: switch them off by
@@ -18,11 +18,11 @@ try:
     from transformers import AttentionInterface, AttentionMaskInterface, LogitsProcessor
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 except ImportError as error:
-    raise ImportError("entropic.transformers needs transformers and PyTorch: pip install transformers torch") from error
+    raise ImportError("isentropic.transformers needs transformers and PyTorch: pip install transformers torch") from error
 
-from entropic import _checks
-from entropic.torch import scaled_dot_product_attention
-from entropic.torch._chain import TensorChain
+from isentropic import _checks
+from isentropic.torch import scaled_dot_product_attention
+from isentropic.torch._chain import TensorChain
 
 __all__ = ["EntropyLogitsProcessor", "SamplerLogitsProcessor", "attention"]
 
@@ -41,10 +41,10 @@ def attention(
     s_aux=None,
     **further,
 ):
-    """Attention with any map in place of softmax, for ``AttentionInterface.register("entropic", attention)``.
+    """Attention with any map in place of softmax, for ``AttentionInterface.register("isentropic", attention)``.
 
-    The module's ``config.entropic`` is a dict with the map, its parameters and, optionally, ``scale``, ``train_length`` and
-    ``kappa``, as in entropic.torch.attention. Without it the map is softmax. The model sets the rest: its scale if none is
+    The module's ``config.isentropic`` is a dict with the map, its parameters and, optionally, ``scale``, ``train_length`` and
+    ``kappa``, as in isentropic.torch.attention. Without it the map is softmax. The model sets the rest: its scale if none is
     given, masks, dropout, a bias of positions, softcap, sinks, and a sliding window, which is in the mask.
 
     Returns
@@ -54,21 +54,21 @@ def attention(
 
     Notes
     -----
-    transformers makes masks only for names that it knows: a name other than "entropic" needs
+    transformers makes masks only for names that it knows: a name other than "isentropic" needs
     ``AttentionMaskInterface.register(name, transformers.masking_utils.sdpa_mask)`` too.
     """
     config = module.config
     name = config._attn_implementation
     if name not in ALL_MASK_ATTENTION_FUNCTIONS._global_mapping:  # the function itself is opaque to a compiler
         raise ValueError(
-            f"entropic.transformers.attention: there are no masks for {name!r}: "
+            f"isentropic.transformers.attention: there are no masks for {name!r}: "
             f"transformers.AttentionMaskInterface.register({name!r}, transformers.masking_utils.sdpa_mask)"
         )
     if further.get("cache") is not None:
-        raise ValueError("entropic.transformers.attention: paged caches, of continuous batching, are not supported")
+        raise ValueError("isentropic.transformers.attention: paged caches, of continuous batching, are not supported")
     if further.get("output_attentions"):
-        raise ValueError("entropic.transformers.attention: output_attentions must be False: there are no weights to return")
-    params = dict(getattr(config, "entropic", None) or {})
+        raise ValueError("isentropic.transformers.attention: output_attentions must be False: there are no weights to return")
+    params = dict(getattr(config, "isentropic", None) or {})
     params.setdefault("scale", "sqrt" if scaling is None else scaling)
     queries = query.shape[2]
     if is_causal is None:
@@ -99,8 +99,8 @@ def attention(
     return out.transpose(1, 2).contiguous(), None
 
 
-AttentionInterface.register("entropic", attention)
-AttentionMaskInterface.register("entropic", sdpa_mask)
+AttentionInterface.register("isentropic", attention)
+AttentionMaskInterface.register("isentropic", sdpa_mask)
 
 
 class SamplerLogitsProcessor(LogitsProcessor):
@@ -109,7 +109,7 @@ class SamplerLogitsProcessor(LogitsProcessor):
     Parameters
     ----------
     steps : list of (name, value)
-        In the order applied: those of entropic.Sampler, and ("epsilon", e), ("eta", e), ("top_n_sigma", n), ("xtc",
+        In the order applied: those of isentropic.Sampler, and ("epsilon", e), ("eta", e), ("top_n_sigma", n), ("xtc",
         (probability, threshold)), ("dry", {"multiplier": 0.8, "base": 1.75, "allowed_length": 2, "breakers": [tokens], "last":
         None}) and, last, ("mirostat", (surprise in nats, rate)). xtc and mirostat need a seed.
     seed : int in [0, 2**64) or None, default None

@@ -1,30 +1,30 @@
 """Chains of steps in vLLM, for each request its own. vLLM takes the class by its name:
 
-    LLM(model, logits_processors=["entropic.vllm:SamplerLogitsProcessor"])
+    LLM(model, logits_processors=["isentropic.vllm:SamplerLogitsProcessor"])
 
 and the steps of a request from its SamplingParams:
 
-    SamplingParams(temperature=1.0, extra_args={"entropic": {"steps": [["entropy", 2.0]], "seed": 1, "stream": 0}})
+    SamplingParams(temperature=1.0, extra_args={"isentropic": {"steps": [["entropy", 2.0]], "seed": 1, "stream": 0}})
 
-seed and stream may be left out: then vLLM draws from the distribution of the chain. Requests without "entropic" do not change.
-vLLM applies its temperature, min_p, top_k and top_p afterwards: keep them off for these requests. SamplerLogitsProcessorV2 is
-the same for vLLM's second model runner, whose interface is another.
+seed and stream may be left out: then vLLM draws from the distribution of the chain. Requests without "isentropic" do not
+change. vLLM applies its temperature, min_p, top_k and top_p afterwards: keep them off for these requests.
+SamplerLogitsProcessorV2 is the same for vLLM's second model runner, whose interface is another.
 """
 
-from entropic._sampling import natural
-from entropic.torch._chain import TensorChain
+from isentropic._sampling import natural
+from isentropic.torch._chain import TensorChain
 
 
 def _chain(sampling_params):
     """The chain of a request, or None. Raises ValueError, which vLLM expects."""
-    given = (getattr(sampling_params, "extra_args", None) or {}).get("entropic")
+    given = (getattr(sampling_params, "extra_args", None) or {}).get("isentropic")
     if given is None:
         return None
     if not isinstance(given, dict) or not set(given) <= {"steps", "seed", "stream"} or "steps" not in given:
-        raise ValueError(f"entropic: must be a dict of steps and, if wanted, seed and stream, got {given!r}")
+        raise ValueError(f"isentropic: must be a dict of steps and, if wanted, seed and stream, got {given!r}")
     steps = given["steps"]
     try:
-        return TensorChain(steps, given.get("seed"), natural("entropic", "stream", given.get("stream", 0)))
+        return TensorChain(steps, given.get("seed"), natural("isentropic", "stream", given.get("stream", 0)))
     except TypeError as error:
         raise ValueError(str(error)) from None
 
@@ -82,7 +82,7 @@ def _make_v2(base):
         def validate_params(cls, sampling_params):
             chain = _chain(sampling_params)
             if chain is not None and chain.reads_text:
-                raise ValueError("entropic: vLLM's second model runner does not show texts, and dry reads them")
+                raise ValueError("isentropic: vLLM's second model runner does not show texts, and dry reads them")
 
         def __init__(self, vllm_config, req_states):
             super().__init__(vllm_config, req_states)

@@ -1,9 +1,9 @@
-#include "entropic/array_view.h"
+#include "isentropic/array_view.h"
 
-#include "entropic/strided_rows.h"
+#include "isentropic/strided_rows.h"
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 template <class T>
@@ -167,7 +167,7 @@ void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std
           });
 }
 
-#define ENTROPIC_INSTANTIATE(T)                                                                                                \
+#define ISENTROPIC_INSTANTIATE(T)                                                                                              \
   template void apply<T>(const Map&, const ArrayView<const T>&, const ArrayView<T>&, std::ptrdiff_t, std::span<const PerRow>); \
   template void apply_vjp<T>(const Map&, const ArrayView<const T>&, const ArrayView<const T>&, const ArrayView<const T>&,      \
                              const ArrayView<T>&, std::ptrdiff_t, std::span<const PerRow>, std::span<const ParamGradient>);    \
@@ -182,10 +182,10 @@ void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std
                         std::span<const ParamGradient>, std::optional<std::int64_t>);                                          \
   template void loss<T>(const Loss&, const ArrayView<const T>&, const ArrayView<const T>&, const ArrayView<double>&,           \
                         std::ptrdiff_t, const ArrayView<T>&, std::span<const PerRow>, std::span<const ParamGradient>);
-ENTROPIC_INSTANTIATE(float)
-ENTROPIC_INSTANTIATE(double)
-ENTROPIC_INSTANTIATE(float16)
-ENTROPIC_INSTANTIATE(bfloat16)
-#undef ENTROPIC_INSTANTIATE
+ISENTROPIC_INSTANTIATE(float)
+ISENTROPIC_INSTANTIATE(double)
+ISENTROPIC_INSTANTIATE(float16)
+ISENTROPIC_INSTANTIATE(bfloat16)
+#undef ISENTROPIC_INSTANTIATE
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -1,4 +1,4 @@
-#include "entropic/strided_rows.h"
+#include "isentropic/strided_rows.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 // Copies between rows of an array, in which numbers are col_stride bytes apart, and a block of contiguous rows. If the rows are
@@ -303,4 +303,4 @@ void StridedRows::visit_blocks(Visitor visitor, const void* context, std::size_t
   }
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

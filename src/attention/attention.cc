@@ -2,7 +2,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/attention/attention.cc"
-#include "entropic/attention.h"
+#include "isentropic/attention.h"
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/attention/kernels.h"
 #include "src/attention/linear-inl.h"
@@ -11,7 +11,7 @@
 #include "src/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -19,10 +19,10 @@ AttentionKernels<T> MakeAttention() {
   return {PackHead<T>,       AttentionTile<T>, AttentionVjpTile<T>, LinearRoom<T>,
           LinearHeadRows<T>, LinearVjpRoom<T>, LinearVjpRows<T>};
 }
-ENTROPIC_KERNELS(MakeAttention);
+ISENTROPIC_KERNELS(MakeAttention);
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -35,12 +35,12 @@ HWY_AFTER_NAMESPACE();
 #include "src/parallel.h"
 #include "src/scratch.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 template <class T>
 AttentionKernels<T> attention_kernels();
-ENTROPIC_KERNELS_BY(attention_kernels, MakeAttention);
+ISENTROPIC_KERNELS_BY(attention_kernels, MakeAttention);
 
 // The largest tile, in whole blocks of the product's rows. Long rows have fewer queries in a tile, so that scores stay in the
 // cache.
@@ -424,6 +424,6 @@ template void linear_attention_vjp(const LinearAttention&, HeadsView<const doubl
                                    HeadsView<const double>, HeadsView<const double>, HeadsView<double>, HeadsView<double>,
                                    HeadsView<double>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif  // HWY_ONCE

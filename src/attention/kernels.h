@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <span>
 
-#include "entropic/attention.h"
+#include "isentropic/attention.h"
 #include "src/calibration/scale.h"
 #include "src/maps/kernels.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 inline double sqrt_scale(std::size_t d) { return 1 / std::sqrt(static_cast<double>(d)); }
 
@@ -101,4 +101,4 @@ struct AttentionKernels {
   void (*linear_vjp)(const LinearHead<T>&, const LinearVjp<T>&, Arena memory);
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

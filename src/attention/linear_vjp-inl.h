@@ -8,17 +8,17 @@
 // queries after it: one pass over the chunks runs forwards with the state of keys, the other backwards with the state of
 // queries.
 
-#if defined(ENTROPIC_ATTENTION_LINEAR_VJP_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ATTENTION_LINEAR_VJP_INL_H_
-#undef ENTROPIC_ATTENTION_LINEAR_VJP_INL_H_
+#if defined(ISENTROPIC_ATTENTION_LINEAR_VJP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ATTENTION_LINEAR_VJP_INL_H_
+#undef ISENTROPIC_ATTENTION_LINEAR_VJP_INL_H_
 #else
-#define ENTROPIC_ATTENTION_LINEAR_VJP_INL_H_
+#define ISENTROPIC_ATTENTION_LINEAR_VJP_INL_H_
 #endif
 
 #include "src/attention/linear-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -249,7 +249,7 @@ HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vj
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ATTENTION_LINEAR_VJP_INL_H_
+#endif  // ISENTROPIC_ATTENTION_LINEAR_VJP_INL_H_

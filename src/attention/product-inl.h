@@ -1,16 +1,16 @@
 // Products of small matrices, which attention uses before and after the map of each row of scores.
 
-#if defined(ENTROPIC_ATTENTION_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ATTENTION_PRODUCT_INL_H_
-#undef ENTROPIC_ATTENTION_PRODUCT_INL_H_
+#if defined(ISENTROPIC_ATTENTION_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ATTENTION_PRODUCT_INL_H_
+#undef ISENTROPIC_ATTENTION_PRODUCT_INL_H_
 #else
-#define ENTROPIC_ATTENTION_PRODUCT_INL_H_
+#define ISENTROPIC_ATTENTION_PRODUCT_INL_H_
 #endif
 
 #include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // A block of C has kBlockRows x kBlockVectors vectors, all in registers: 24 of 32, or 12 of 16.
@@ -188,7 +188,7 @@ HWY_INLINE void ProductWithPanels(Factor<T> a, size_t rows, const T* packed, siz
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ATTENTION_PRODUCT_INL_H_
+#endif  // ISENTROPIC_ATTENTION_PRODUCT_INL_H_

@@ -1,10 +1,10 @@
 // Attention of a tile of queries: scores, their map, the mean of the values, and the gradients.
 
-#if defined(ENTROPIC_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ATTENTION_ROWS_INL_H_
-#undef ENTROPIC_ATTENTION_ROWS_INL_H_
+#if defined(ISENTROPIC_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ATTENTION_ROWS_INL_H_
+#undef ISENTROPIC_ATTENTION_ROWS_INL_H_
 #else
-#define ENTROPIC_ATTENTION_ROWS_INL_H_
+#define ISENTROPIC_ATTENTION_ROWS_INL_H_
 #endif
 
 #include "src/attention/kernels.h"
@@ -14,7 +14,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -205,7 +205,7 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ATTENTION_ROWS_INL_H_
+#endif  // ISENTROPIC_ATTENTION_ROWS_INL_H_

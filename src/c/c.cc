@@ -1,6 +1,6 @@
 // The C interface: operations of the registry by name on arrays by name. An exception becomes an error code and a message.
 
-#include "entropic/c.h"
+#include "isentropic/c.h"
 
 #include <cmath>
 #include <span>
@@ -9,11 +9,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "entropic/entropic.h"
+#include "isentropic/isentropic.h"
 #include "src/c/call.h"
 #include "src/c/guard.h"
 
-namespace entropic::inline ENTROPIC_ABI::by_name {
+namespace isentropic::inline ISENTROPIC_ABI::by_name {
 
 std::vector<ArrayRole> roles_of(const OperationInfo& info, bool vjp) {
   const std::string_view family = info.family;
@@ -214,7 +214,7 @@ void run_loss(Call& call) {
   const std::size_t rows = call["x"].rows();
   Column<double> value(call.where(), call["value"], rows);
   const Given& target = call["target"];
-  if (target.type == ENTROPIC_INT32 || target.type == ENTROPIC_INT64) {
+  if (target.type == ISENTROPIC_INT32 || target.type == ISENTROPIC_INT64) {
     Column<std::int64_t> classes(call.where(), target, rows);
     classes.load();
     on_rows<!kSmall>(call, {{"x"}, {"dx", true, true}},
@@ -336,7 +336,7 @@ std::span<const Runner> runners() {
   return kAll;
 }
 
-int run(const char* operation, const char* parameters, const entropic_array* arrays, std::size_t count, bool vjp) {
+int run(const char* operation, const char* parameters, const isentropic_array* arrays, std::size_t count, bool vjp) {
   return guarded([&] {
     if (operation == nullptr) fail("operation must not be null");
     for (const Runner& runner : runners()) {
@@ -345,7 +345,7 @@ int run(const char* operation, const char* parameters, const entropic_array* arr
       Call call(*info, parameters, arrays, count, vjp);
       return runner.run(call, vjp);
     }
-    fail("operation must be a name in entropic_registry(){}, got '{}'", vjp ? " with a vjp" : "", operation);
+    fail("operation must be a name in isentropic_registry(){}, got '{}'", vjp ? " with a vjp" : "", operation);
   });
 }
 
@@ -420,27 +420,27 @@ std::string registry() {
 }
 
 }  // namespace
-}  // namespace entropic::inline ENTROPIC_ABI::by_name
+}  // namespace isentropic::inline ISENTROPIC_ABI::by_name
 
 extern "C" {
 
-int entropic_apply(const char* operation, const char* parameters, const entropic_array* arrays, size_t count) {
-  return entropic::by_name::run(operation, parameters, arrays, count, false);
+int isentropic_apply(const char* operation, const char* parameters, const isentropic_array* arrays, size_t count) {
+  return isentropic::by_name::run(operation, parameters, arrays, count, false);
 }
 
-int entropic_apply_vjp(const char* operation, const char* parameters, const entropic_array* arrays, size_t count) {
-  return entropic::by_name::run(operation, parameters, arrays, count, true);
+int isentropic_apply_vjp(const char* operation, const char* parameters, const isentropic_array* arrays, size_t count) {
+  return isentropic::by_name::run(operation, parameters, arrays, count, true);
 }
 
-const char* entropic_last_error(void) { return entropic::last_error().c_str(); }
+const char* isentropic_last_error(void) { return isentropic::last_error().c_str(); }
 
-const char* entropic_registry(void) {
-  static const std::string all = entropic::by_name::registry();
+const char* isentropic_registry(void) {
+  static const std::string all = isentropic::by_name::registry();
   return all.c_str();
 }
 
-const char* entropic_version(void) { return ENTROPIC_VERSION; }
+const char* isentropic_version(void) { return ISENTROPIC_VERSION; }
 
-int entropic_interface_version(void) { return ENTROPIC_C_VERSION; }
+int isentropic_interface_version(void) { return ISENTROPIC_C_VERSION; }
 
 }  // extern "C"

@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "entropic/c.h"
-#include "entropic/entropic.h"
+#include "isentropic/c.h"
+#include "isentropic/isentropic.h"
 #include "src/c/json.h"
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI::by_name {
+namespace isentropic::inline ISENTROPIC_ABI::by_name {
 
 // Each page loads the WebAssembly, so it is small. It has maps, gamma_for_entropy and draws in float32 and float64; and losses,
 // measures of rows, transport on a line and between histograms in float64.
@@ -39,14 +39,14 @@ std::vector<ArrayRole> roles_of(const OperationInfo& info, bool vjp);
 
 inline std::size_t size_of(std::int32_t type) {
   switch (type) {
-    case ENTROPIC_FLOAT32:
-    case ENTROPIC_INT32:
+    case ISENTROPIC_FLOAT32:
+    case ISENTROPIC_INT32:
       return 4;
-    case ENTROPIC_FLOAT64:
-    case ENTROPIC_INT64:
+    case ISENTROPIC_FLOAT64:
+    case ISENTROPIC_INT64:
       return 8;
-    case ENTROPIC_FLOAT16:
-    case ENTROPIC_BFLOAT16:
+    case ISENTROPIC_FLOAT16:
+    case ISENTROPIC_BFLOAT16:
       return 2;
     default:
       return 0;
@@ -85,8 +85,8 @@ class Column {
     if (given.rows() != rows || given.cols() != 1) {
       fail("{}: {} must have shape ({}, 1), one for each row, got {}", operation, given.name, rows, shape_text(given.shape));
     }
-    const bool good = kWhole ? given.type == ENTROPIC_INT32 || given.type == ENTROPIC_INT64
-                             : given.type == ENTROPIC_FLOAT32 || given.type == ENTROPIC_FLOAT64;
+    const bool good = kWhole ? given.type == ISENTROPIC_INT32 || given.type == ISENTROPIC_INT64
+                             : given.type == ISENTROPIC_FLOAT32 || given.type == ISENTROPIC_FLOAT64;
     if (!good) {
       fail("{}: {} must be {}", operation, given.name, kWhole ? "integers of 32 or 64 bits" : "float32 or float64");
     }
@@ -120,7 +120,7 @@ class Column {
 // The arguments of one call, with names and types checked.
 class Call {
  public:
-  Call(const OperationInfo& info, const char* parameters, const entropic_array* arrays, std::size_t count, bool vjp)
+  Call(const OperationInfo& info, const char* parameters, const isentropic_array* arrays, std::size_t count, bool vjp)
       : info_(info), where_(std::string(info.name) + (vjp ? "_vjp" : "")), values_(info.params.size()) {
     read_arrays(arrays, count);
     for (const ArrayRole& role : roles_of(info, vjp)) {
@@ -221,21 +221,21 @@ class Call {
   bool is_chain() const { return info_.family == "sampler"; }
   bool is_drawn() const { return info_.family == "sampling" || info_.name == "sampler_sample"; }
 
-  void read_arrays(const entropic_array* arrays, std::size_t count) {
+  void read_arrays(const isentropic_array* arrays, std::size_t count) {
     if (count > 0 && arrays == nullptr) fail("{}: arrays must not be null where count is {}", where_, count);
     // The first field is the distance to the next array; later headers may add fields to the struct.
     const std::size_t size = count > 0 ? arrays->struct_size : 0;
-    if (count > 0 && size < sizeof(entropic_array)) {
-      fail("{}: struct_size must be sizeof(entropic_array), at least {}, got {}", where_, sizeof(entropic_array), size);
+    if (count > 0 && size < sizeof(isentropic_array)) {
+      fail("{}: struct_size must be sizeof(isentropic_array), at least {}, got {}", where_, sizeof(isentropic_array), size);
     }
     const char* at = reinterpret_cast<const char*>(arrays);
     for (std::size_t i = 0; i < count; ++i, at += size) {
-      const auto& one = *reinterpret_cast<const entropic_array*>(at);
+      const auto& one = *reinterpret_cast<const isentropic_array*>(at);
       if (one.struct_size != size) fail("{}: struct_size must be the same of all arrays", where_);
       if (one.name == nullptr) fail("{}: array {} has no name", where_, i);
       const std::size_t item = size_of(one.type);
       if (item == 0)
-        fail("{}: type of {} must be ENTROPIC_FLOAT32 to ENTROPIC_INT64, 1 to 6, got {}", where_, one.name, one.type);
+        fail("{}: type of {} must be ISENTROPIC_FLOAT32 to ISENTROPIC_INT64, 1 to 6, got {}", where_, one.name, one.type);
       if (one.data == nullptr && one.rows != 0 && one.cols != 0) fail("{}: data of {} must not be null", where_, one.name);
       if (find(one.name) != nullptr) fail("{}: the array '{}' is given twice", where_, one.name);
       constexpr auto kMost = static_cast<std::size_t>(PTRDIFF_MAX);
@@ -302,15 +302,15 @@ class Call {
 template <bool kFloat32 = true, class Run>
 void on_type(const Call& call, const Given& first, const Run& run) {
   switch (first.type) {
-    case ENTROPIC_FLOAT32:
+    case ISENTROPIC_FLOAT32:
       if constexpr (kFloat32) return run(std::type_identity<float>{});
       break;
-    case ENTROPIC_FLOAT64:
+    case ISENTROPIC_FLOAT64:
       return run(std::type_identity<double>{});
-    case ENTROPIC_FLOAT16:
+    case ISENTROPIC_FLOAT16:
       if constexpr (!kSmall) return run(std::type_identity<float16>{});
       break;
-    case ENTROPIC_BFLOAT16:
+    case ISENTROPIC_BFLOAT16:
       if constexpr (!kSmall) return run(std::type_identity<bfloat16>{});
       break;
     default:
@@ -353,7 +353,7 @@ void on_rows(const Call& call, const ArrayRole (&roles)[N], const Run& run, bool
 
 // Refuses 16-bit types, for functions that do not take them.
 inline void refuse_halves(const Call& call, const Given& first) {
-  if (first.type == ENTROPIC_FLOAT16 || first.type == ENTROPIC_BFLOAT16) {
+  if (first.type == ISENTROPIC_FLOAT16 || first.type == ISENTROPIC_BFLOAT16) {
     fail("{}: {} must be float32 or float64", call.where(), first.name);
   }
 }
@@ -385,4 +385,4 @@ void run_sampler(Call& call);
 void run_attention(Call& call, bool vjp);
 void run_transport(Call& call);
 
-}  // namespace entropic::inline ENTROPIC_ABI::by_name
+}  // namespace isentropic::inline ISENTROPIC_ABI::by_name

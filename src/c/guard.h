@@ -6,11 +6,11 @@
 #include <stdexcept>
 #include <string>
 
-#include "entropic/c.h"
+#include "isentropic/c.h"
 #include "src/arithmetic.h"
 #include "src/per_thread.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The message of this thread's last failed call.
 inline std::string& last_error() {
@@ -36,16 +36,16 @@ int guarded(const Run& run) noexcept {
   const DefaultArithmetic arithmetic;
   try {
     run();
-    return ENTROPIC_OK;
+    return ISENTROPIC_OK;
   } catch (const std::invalid_argument& error) {
-    return failed(ENTROPIC_INVALID_ARGUMENT, error.what());
+    return failed(ISENTROPIC_INVALID_ARGUMENT, error.what());
   } catch (const std::bad_alloc&) {
-    return failed(ENTROPIC_OUT_OF_MEMORY, "out of memory");
+    return failed(ISENTROPIC_OUT_OF_MEMORY, "out of memory");
   } catch (const std::exception& error) {
-    return failed(ENTROPIC_INTERNAL_ERROR, error.what());
+    return failed(ISENTROPIC_INTERNAL_ERROR, error.what());
   } catch (...) {
-    return failed(ENTROPIC_INTERNAL_ERROR, "unknown error");
+    return failed(ISENTROPIC_INTERNAL_ERROR, "unknown error");
   }
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -9,7 +9,7 @@
 #include "src/check.h"
 #include "src/from_chars.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 class Parser {
@@ -151,4 +151,4 @@ std::vector<Argument> parse_parameters(std::string_view operation, std::string_v
   return Parser(operation, text, steps).parse();
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

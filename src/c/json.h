@@ -6,13 +6,13 @@
 #include <string_view>
 #include <vector>
 
-#include "entropic/operation.h"
+#include "isentropic/operation.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The members of an object; names point into `text`. If `steps` is given, it gets the member "steps", a list of objects with
 // names. Throws: std::invalid_argument.
 std::vector<Argument> parse_parameters(std::string_view operation, std::string_view text,
                                        std::optional<std::vector<Step>>* steps = nullptr);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

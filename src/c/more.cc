@@ -11,20 +11,20 @@
 
 #include "src/c/call.h"
 
-namespace entropic::inline ENTROPIC_ABI::by_name {
+namespace isentropic::inline ISENTROPIC_ABI::by_name {
 
 // Stores integers in an array of 32 or 64 bits.
 void store_integers(const Given& to, std::span<const std::int64_t> from) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     const auto small = static_cast<std::int32_t>(from[i]);
-    std::memcpy(to.at(i / to.cols(), i % to.cols()), to.type == ENTROPIC_INT32 ? static_cast<const void*>(&small) : &from[i],
+    std::memcpy(to.at(i / to.cols(), i % to.cols()), to.type == ISENTROPIC_INT32 ? static_cast<const void*>(&small) : &from[i],
                 size_of(to.type));
   }
 }
 
 const Given& checked_indices(const Call& call) {
   const Given& indices = call["indices"];
-  if (indices.type != ENTROPIC_INT32 && indices.type != ENTROPIC_INT64) {
+  if (indices.type != ISENTROPIC_INT32 && indices.type != ISENTROPIC_INT64) {
     fail("{}: indices must be int32 or int64", call.where());
   }
   if (indices.rows() != call["x"].rows()) {
@@ -105,14 +105,14 @@ std::vector<T> numbers_of(const Call& call, std::string_view name) {
   if (given->cols() != 1 && given->rows() != 1) {
     fail("{}: {} must have one row or one column, got shape {}", call.where(), name, shape_text(given->shape));
   }
-  if (given->type != ENTROPIC_FLOAT32 && given->type != ENTROPIC_FLOAT64) {
+  if (given->type != ISENTROPIC_FLOAT32 && given->type != ISENTROPIC_FLOAT64) {
     fail("{}: {} must be float32 or float64", call.where(), name);
   }
   std::vector<T> numbers;
   for (std::size_t r = 0; r < given->rows(); ++r) {
     for (std::size_t c = 0; c < given->cols(); ++c) {
       const char* const at = given->at(r, c);
-      numbers.push_back(given->type == ENTROPIC_FLOAT32 ? static_cast<T>(read<float>(at)) : static_cast<T>(read<double>(at)));
+      numbers.push_back(given->type == ISENTROPIC_FLOAT32 ? static_cast<T>(read<float>(at)) : static_cast<T>(read<double>(at)));
     }
   }
   return numbers;
@@ -290,4 +290,4 @@ void run_transport(Call& call) {
   });
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI::by_name
+}  // namespace isentropic::inline ISENTROPIC_ABI::by_name

@@ -1,7 +1,7 @@
 // Fits to labels, a reference or a length: one-dimensional minimisation over blocks of rows, with softmax and gamma from the
 // library's own maps.
 
-#include "entropic/calibration.h"
+#include "isentropic/calibration.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,15 +9,15 @@
 #include <optional>
 #include <vector>
 
-#include "entropic/entropy_control.h"
-#include "entropic/maps.h"
+#include "isentropic/entropy_control.h"
+#include "isentropic/maps.h"
 #include "src/calibration/labels.h"
 #include "src/calibration/scale.h"
 #include "src/calibration/search.h"
 #include "src/check.h"
 #include "src/parallel.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -264,4 +264,4 @@ template FittedTemperature fit_temperature(MatrixView<const double>, std::span<c
 template double fit_target_entropy(MatrixView<const double>, std::span<const std::int64_t>, std::span<const double>);
 template double match_entropy(MatrixView<const double>, std::span<const double>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -9,10 +9,10 @@
 #include <span>
 #include <string_view>
 
-#include "entropic/matrix_view.h"
+#include "isentropic/matrix_view.h"
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The sum of term(i) over i < n, in lanes that the compiler can vectorise.
 template <class Term>
@@ -74,4 +74,4 @@ SampleWeights check_labels(std::string_view name, std::string_view matrix, Matri
   return weights;
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -4,13 +4,13 @@
 
 #include <cmath>
 
-#include "entropic/calibration.h"
+#include "isentropic/calibration.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 inline double scale_of_length(double n, double d, const EntropyInvariantScale& options) {
   const double log_n = std::log(n);
   return options.kappa ? *options.kappa * log_n / d : log_n / std::log(options.train_length) / std::sqrt(d);
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

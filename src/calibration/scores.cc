@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "entropic/calibration.h"
-#include "entropic/input.h"
+#include "isentropic/calibration.h"
+#include "isentropic/input.h"
 #include "src/calibration/labels.h"
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 // Checks that a row of p is a distribution.
@@ -154,4 +154,4 @@ template std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationE
 template double brier_score(MatrixView<const double>, std::span<const std::int64_t>, std::span<const double>,
                             std::optional<double>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

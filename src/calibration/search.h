@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "entropic/calibration.h"
+#include "isentropic/calibration.h"
 #include "src/calibration/labels.h"
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Properties of a row that depend on neither the temperature nor the entropy.
 struct RowFacts {
@@ -248,4 +248,4 @@ double find_target_entropy(Data& data) {
   return best->entropy;
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

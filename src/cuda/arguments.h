@@ -1,4 +1,4 @@
-// One call of entropic_cuda's C interface: its arrays by name, checked, and its parameters.
+// One call of isentropic_cuda's C interface: its arrays by name, checked, and its parameters.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +11,24 @@
 #include <variant>
 #include <vector>
 
-#include "entropic/c.h"
-#include "entropic/cuda.h"
-#include "entropic/operation.h"
+#include "isentropic/c.h"
+#include "isentropic/cuda.h"
+#include "isentropic/operation.h"
 #include "src/c/json.h"
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI::cuda {
+namespace isentropic::inline ISENTROPIC_ABI::cuda {
 
 // The arguments of one call, by name. After all arrays of the operation were asked for, check_all_used() refuses the others:
 // call it before anything is written.
 class Arguments {
  public:
   // The type of the call is that of the first array. Only a chain has the parameter steps.
-  Arguments(std::string_view operation, const char* parameters, const entropic_array* arrays, std::size_t count, bool chain)
+  Arguments(std::string_view operation, const char* parameters, const isentropic_array* arrays, std::size_t count, bool chain)
       : operation_(operation), arrays_(arrays, count), used_(count), type_(arrays[0].type) {
     for (std::size_t i = 0; i < count; ++i) {
-      if (arrays[i].struct_size != sizeof(entropic_array)) {
-        fail("{}: struct_size must be {}, got {}", operation_, sizeof(entropic_array), arrays[i].struct_size);
+      if (arrays[i].struct_size != sizeof(isentropic_array)) {
+        fail("{}: struct_size must be {}, got {}", operation_, sizeof(isentropic_array), arrays[i].struct_size);
       }
       if (arrays[i].name == nullptr) fail("{}: array {} has no name", operation_, i);
       if (arrays[i].col_stride > 1 || arrays[i].col_stride < 0 || arrays[i].row_stride < 0) {
@@ -40,7 +40,7 @@ class Arguments {
 
   std::string_view operation() const { return operation_; }
 
-  const entropic_array* find(std::string_view name) {
+  const isentropic_array* find(std::string_view name) {
     for (std::size_t i = 0; i < arrays_.size(); ++i) {
       if (name != arrays_[i].name) continue;
       used_[i] = true;
@@ -48,8 +48,8 @@ class Arguments {
     }
     return nullptr;
   }
-  const entropic_array& at(std::string_view name) {
-    const entropic_array* const found = find(name);
+  const isentropic_array& at(std::string_view name) {
+    const isentropic_array* const found = find(name);
     if (found == nullptr) fail("{}: the array '{}' is missing", operation_, name);
     return *found;
   }
@@ -57,19 +57,19 @@ class Arguments {
   // Rows of T; none if the array was left out. Their type is that of the call, if it is not given.
   template <class T>
   MatrixView<T> matrix(std::string_view name, bool required = true, std::int32_t type = 0) {
-    const entropic_array* const found = required ? &at(name) : find(name);
+    const isentropic_array* const found = required ? &at(name) : find(name);
     if (found == nullptr) return {};
     check_type(*found, type == 0 ? type_ : type);
     const std::size_t stride = found->row_stride == 0 ? found->cols : static_cast<std::size_t>(found->row_stride);
     return {static_cast<T*>(found->data), found->rows, found->cols, stride};
   }
   template <class Number>
-  std::span<Number> column(const entropic_array& array, std::int32_t type) {
+  std::span<Number> column(const isentropic_array& array, std::int32_t type) {
     check_type(array, type);
     if (array.cols != 1 || array.row_stride > 1) fail("{}: {} must be one number for each row", operation_, array.name);
     return {static_cast<Number*>(array.data), array.rows};
   }
-  std::span<double> value() { return column<double>(at("value"), ENTROPIC_FLOAT64); }
+  std::span<double> value() { return column<double>(at("value"), ISENTROPIC_FLOAT64); }
 
   // The operation of this family with these parameters. A parameter with a value for each row takes any number here.
   template <class Family>
@@ -77,7 +77,7 @@ class Arguments {
     const std::vector<ParamValue> typical = typical_values(info);
     for (std::size_t i = 0; i < info.params.size(); ++i)
       add_per_row(info.params[i].name, info.params[i].per_row, typical[i], true);
-    return entropic::make<Family>(info.name, given_);
+    return isentropic::make<Family>(info.name, given_);
   }
   // Adds the parameters of the loss's map, if it has one.
   void add_of_map(const Map& map) {
@@ -115,9 +115,9 @@ class Arguments {
     const auto number = [&](std::string_view name) { return static_cast<std::uint64_t>(whole(name).value_or(0)); };
     noise.seed = number("seed"), noise.stream = number("stream"), noise.position = number("position");
     const auto numbers = [&](std::string_view name) -> std::span<const std::uint64_t> {
-      const entropic_array* const found = find(name);
+      const isentropic_array* const found = find(name);
       if (found == nullptr) return {};
-      return column<const std::uint64_t>(*found, ENTROPIC_INT64);
+      return column<const std::uint64_t>(*found, ISENTROPIC_INT64);
     };
     noise.streams = numbers("stream");
     const std::span<const std::uint64_t> seed = numbers("seed"), positions = numbers("position");
@@ -146,7 +146,7 @@ class Arguments {
     constexpr std::string_view kNames[] = {"float32", "float64", "float16", "bfloat16", "int32", "int64"};
     return type >= 1 && type <= 6 ? kNames[type - 1] : "of an unknown type";
   }
-  void check_type(const entropic_array& array, std::int32_t type) const {
+  void check_type(const isentropic_array& array, std::int32_t type) const {
     if (array.type == type) return;
     fail("{}: {} must be {}, got {}", operation_, array.name, type_name(type), type_name(array.type));
   }
@@ -162,18 +162,18 @@ class Arguments {
   }
   void add_per_row(std::string_view name, bool per_row, const ParamValue& typical, bool beside) {
     if (!per_row) return;
-    const entropic_array* const found = find(name);
+    const isentropic_array* const found = find(name);
     if (found != nullptr) {
-      per_row_.push_back({name, column<const double>(*found, ENTROPIC_FLOAT64)});
+      per_row_.push_back({name, column<const double>(*found, ISENTROPIC_FLOAT64)});
       if (beside) given_.push_back({name, typical});
     }
     names_.push_back("d_" + std::string(name));
-    const entropic_array* const slope = find(names_.back());
-    if (slope != nullptr) gradients_.push_back({name, column<double>(*slope, ENTROPIC_FLOAT64)});
+    const isentropic_array* const slope = find(names_.back());
+    if (slope != nullptr) gradients_.push_back({name, column<double>(*slope, ISENTROPIC_FLOAT64)});
   }
 
   std::string operation_;
-  std::span<const entropic_array> arrays_;
+  std::span<const isentropic_array> arrays_;
   std::vector<bool> used_;
   std::vector<Argument> given_;
   std::optional<std::vector<Step>> steps_;
@@ -183,4 +183,4 @@ class Arguments {
   std::int32_t type_;
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI::cuda
+}  // namespace isentropic::inline ISENTROPIC_ABI::cuda

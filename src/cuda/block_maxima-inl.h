@@ -6,7 +6,7 @@
 #include "src/sampling/noise-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 HWY_INLINE size_t MostBlocks(size_t n) { return (n + kNoiseBlock - 1) / kNoiseBlock; }
@@ -89,15 +89,15 @@ HWY_NOINLINE bool BlockMaxima(const T* x, size_t n, T* block_max, NoiseAhead<T, 
     // All blocks of the warp are whole.
     for (; (first - Team::Lane() / kLanes + (kAtOnce - 1) * step + 32 / kLanes) * kNoiseBlock <= n; first += kAtOnce * step) {
       Numbers<T> scores[kAtOnce];
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t k = 0; k < kAtOnce; ++k) {
         scores[k] = read(x + (first + k * step) * kNoiseBlock + Team::Lane() % kLanes * kEach);
       }
       if (last < blocks || noisy < blocks) find_noise();
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t k = 0; k < kAtOnce; ++k) {
         T max = scores[k].of[0];
-        ENTROPIC_UNROLL
+        ISENTROPIC_UNROLL
         for (size_t e = 1; e < kEach; ++e) max = LargerOrNaN(max, scores[k].of[e]);
         tell(first + k * step, max);
       }
@@ -108,12 +108,12 @@ HWY_NOINLINE bool BlockMaxima(const T* x, size_t n, T* block_max, NoiseAhead<T, 
   } else {
     walk([](const T* from) HWY_ATTR {
       Numbers<T> read;
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t e = 0; e < kEach; ++e) read.of[e] = from[e];
       return read;
     });
   }
-  ENTROPIC_ROLLED
+  ISENTROPIC_ROLLED
   for (; first - Team::Lane() / kLanes < blocks; first += step) {
     T max = -kInfinity<T>;
     const size_t begin = first * kNoiseBlock + Team::Lane() % kLanes * kEach;
@@ -128,5 +128,5 @@ HWY_NOINLINE bool BlockMaxima(const T* x, size_t n, T* block_max, NoiseAhead<T, 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

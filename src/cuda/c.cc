@@ -1,6 +1,6 @@
-// The C interface of entropic_cuda: arrays by name and parameters as JSON, on top of cuda.h.
+// The C interface of isentropic_cuda: arrays by name and parameters as JSON, on top of cuda.h.
 
-#include "entropic/cuda_c.h"
+#include "isentropic/cuda_c.h"
 
 #include <cstdint>
 #include <optional>
@@ -9,30 +9,30 @@
 #include <string_view>
 #include <vector>
 
-#include "entropic/cuda.h"
-#include "entropic/operation.h"
+#include "isentropic/cuda.h"
+#include "isentropic/operation.h"
 #include "src/c/guard.h"
 #include "src/c/json.h"
 #include "src/check.h"
 #include "src/cuda/arguments.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 namespace {
 
 template <class Run>
 void on_type(std::string_view operation, std::int32_t type, const Run& run) {
   switch (type) {
-    case ENTROPIC_FLOAT32:
+    case ISENTROPIC_FLOAT32:
       return run(std::type_identity<float>());
-    case ENTROPIC_FLOAT64:
+    case ISENTROPIC_FLOAT64:
       return run(std::type_identity<double>());
-    case ENTROPIC_FLOAT16:
+    case ISENTROPIC_FLOAT16:
       return run(std::type_identity<float16>());
-    case ENTROPIC_BFLOAT16:
+    case ISENTROPIC_BFLOAT16:
       return run(std::type_identity<bfloat16>());
     default:
-      fail("{}: type must be ENTROPIC_FLOAT32 to ENTROPIC_BFLOAT16, 1 to 4, got {}", operation, type);
+      fail("{}: type must be ISENTROPIC_FLOAT32 to ISENTROPIC_BFLOAT16, 1 to 4, got {}", operation, type);
   }
 }
 
@@ -53,21 +53,21 @@ bool is_fit(std::string_view name) {
 template <class T>
 void run_token_statistics(Arguments& given, bool vjp, std::span<std::byte> memory, Stream stream) {
   using W = StatisticsOf<T>;
-  const std::int32_t type = kIsHalf<T> ? ENTROPIC_FLOAT32 : given.type();
+  const std::int32_t type = kIsHalf<T> ? ISENTROPIC_FLOAT32 : given.type();
   TokenStatistics options;
   options.temperature = given.number("temperature").value_or(1);
   const std::int64_t wanted = given.whole("top").value_or(0);
   given.add_per_row_of<TokenStatistics>();
   given.check_no_more_parameters();
   const auto x = given.matrix<const T>("x");
-  const auto target = given.column<const std::int64_t>(given.at("target"), ENTROPIC_INT64);
+  const auto target = given.column<const std::int64_t>(given.at("target"), ISENTROPIC_INT64);
   if (vjp) {
     const auto statistics = given.matrix<const W>("statistics", true, type), g = given.matrix<const W>("grad", true, type);
     const auto dx = given.matrix<T>("dx");
     given.check_all_used();
     return token_statistics_vjp<T>(options, x, target, statistics, g, dx, memory, stream, given.per_row(), given.gradients());
   }
-  const auto top = given.matrix<std::int64_t>("top", false, ENTROPIC_INT64);
+  const auto top = given.matrix<std::int64_t>("top", false, ISENTROPIC_INT64);
   if (static_cast<std::int64_t>(top.cols) != wanted) {
     fail("{}: top must have as many columns as the parameter top says, {}, got {}", given.operation(), wanted, top.cols);
   }
@@ -80,8 +80,8 @@ template <class T>
 void run_of_calibration(Arguments& given, std::span<std::byte> memory, Stream stream) {
   const std::string_view name = given.operation();
   const auto x = given.matrix<const T>("x");
-  const auto labels = given.column<const std::int64_t>(given.at("labels"), ENTROPIC_INT64);
-  const auto found = given.matrix<double>("found", true, ENTROPIC_FLOAT64);
+  const auto labels = given.column<const std::int64_t>(given.at("labels"), ISENTROPIC_INT64);
+  const auto found = given.matrix<double>("found", true, ISENTROPIC_FLOAT64);
   const std::optional<double> beta = given.number("beta"), entropy = given.number("entropy");
   given.check_no_more_parameters();
   given.check_all_used();
@@ -97,12 +97,12 @@ void run_of_calibration(Arguments& given, std::span<std::byte> memory, Stream st
 template <class T>
 void run_fit(Arguments& given, std::span<std::byte> memory, Stream stream) {
   const std::string_view name = given.operation();
-  const auto check_one = [&](const entropic_array& array, std::size_t numbers) {
+  const auto check_one = [&](const isentropic_array& array, std::size_t numbers) {
     if (numbers != 1) fail("{}: {} must be one number, got {}", name, array.name, numbers);
   };
-  const entropic_array* const weights = given.find("sample_weight");
+  const isentropic_array* const weights = given.find("sample_weight");
   std::span<const double> weight;
-  if (weights != nullptr) weight = given.column<const double>(*weights, ENTROPIC_FLOAT64);
+  if (weights != nullptr) weight = given.column<const double>(*weights, ISENTROPIC_FLOAT64);
   const std::span<double> values = given.value();
   check_one(given.at("value"), values.size());
   double& value = values[0];
@@ -114,7 +114,7 @@ void run_fit(Arguments& given, std::span<std::byte> memory, Stream stream) {
     return;
   }
   const auto x = given.matrix<const T>("x");
-  const auto labels = given.column<const std::int64_t>(given.at("labels"), ENTROPIC_INT64);
+  const auto labels = given.column<const std::int64_t>(given.at("labels"), ISENTROPIC_INT64);
   const std::optional<std::int64_t> ignored = given.whole("ignore_index");
   given.check_no_more_parameters();
   if (name == "fit_target_entropy") {
@@ -123,8 +123,8 @@ void run_fit(Arguments& given, std::span<std::byte> memory, Stream stream) {
     return;
   }
   std::span<std::int32_t> clamped;
-  if (const entropic_array* const array = given.find("clamped"); array != nullptr) {
-    clamped = given.column<std::int32_t>(*array, ENTROPIC_INT32);
+  if (const isentropic_array* const array = given.find("clamped"); array != nullptr) {
+    clamped = given.column<std::int32_t>(*array, ISENTROPIC_INT32);
     check_one(*array, clamped.size());
   }
   given.check_all_used();
@@ -178,9 +178,9 @@ void run_loss(const OperationInfo& info, Arguments& given, std::span<std::byte> 
   const auto x = given.matrix<const T>("x");
   const auto dx = given.matrix<T>("dx", false);
   const std::span<double> value = given.value();
-  const entropic_array& target = given.at("target");
-  if (target.type == ENTROPIC_INT64) {
-    const auto classes = given.column<const std::int64_t>(target, ENTROPIC_INT64);
+  const isentropic_array& target = given.at("target");
+  if (target.type == ISENTROPIC_INT64) {
+    const auto classes = given.column<const std::int64_t>(target, ISENTROPIC_INT64);
     given.check_all_used();
     return loss<T>(op, x, classes, value, dx, memory, stream, given.per_row(), given.gradients(), ignored);
   }
@@ -210,9 +210,9 @@ void run_divergence(const Divergence& op, Arguments& given, std::span<std::byte>
 template <class T>
 void run_gamma(const GammaForEntropy& op, Arguments& given, std::span<std::byte> memory, Stream stream) {
   const auto x = given.matrix<const T>("x");
-  const auto gamma = given.column<double>(given.at("gamma"), ENTROPIC_FLOAT64);
-  const auto reached = given.column<double>(given.at("reached"), ENTROPIC_FLOAT64);
-  const auto status = given.column<std::int32_t>(given.at("status"), ENTROPIC_INT32);
+  const auto gamma = given.column<double>(given.at("gamma"), ISENTROPIC_FLOAT64);
+  const auto reached = given.column<double>(given.at("reached"), ISENTROPIC_FLOAT64);
+  const auto status = given.column<std::int32_t>(given.at("status"), ISENTROPIC_INT32);
   given.check_all_used();
   gamma_for_entropy<T>(op, x, gamma, reached, status, memory, stream, given.per_row());
 }
@@ -245,7 +245,7 @@ void run_sampling(Arguments& given, std::span<std::byte> memory, Stream stream) 
     given.check_all_used();
     return gumbel_softmax<T>(op, x, y, noise, memory, stream);
   }
-  const auto indices = given.matrix<std::int64_t>("indices", true, ENTROPIC_INT64);
+  const auto indices = given.matrix<std::int64_t>("indices", true, ISENTROPIC_INT64);
   if (name == "sampler_sample") {
     given.check_no_more_parameters();
     given.check_all_used();
@@ -281,7 +281,7 @@ void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream s
   if (is_of_calibration(name)) return run_of_calibration<T>(given, memory, stream);
   if (is_fit(name)) return run_fit<T>(given, memory, stream);
   if (is_chain(name) || name == "gumbel_noise" || info_of<Sampling>(name)) return run_sampling<T>(given, memory, stream);
-  fail("operation must be one of those in entropic/cuda_c.h, got '{}'", name);
+  fail("operation must be one of those in isentropic/cuda_c.h, got '{}'", name);
 }
 
 // The operation of this family with typical parameters, which do not change how much memory it needs.
@@ -320,7 +320,7 @@ std::size_t memory_of(std::string_view name, const char* parameters, std::size_t
   }
   // Losses need memory for the map that they start from, with any parameters.
   std::optional<Loss> loss = typical<Loss>(name);
-  if (!loss) fail("operation must be one of those in entropic/cuda_c.h, got '{}'", name);
+  if (!loss) fail("operation must be one of those in isentropic/cuda_c.h, got '{}'", name);
   for (const Argument& one : given) {
     const Map* const map = std::get_if<Map>(&one.value);
     std::visit(
@@ -334,8 +334,8 @@ std::size_t memory_of(std::string_view name, const char* parameters, std::size_t
   return memory_for<T>(*loss, rows, cols);
 }
 
-int run(const char* operation, const char* parameters, const entropic_array* arrays, std::size_t count, bool vjp, void* memory,
-        std::size_t memory_size, void* stream) {
+int run(const char* operation, const char* parameters, const isentropic_array* arrays, std::size_t count, bool vjp,
+        void* memory, std::size_t memory_size, void* stream) {
   return guarded([&] {
     if (operation == nullptr) fail("operation must not be null");
     if (count == 0 || arrays == nullptr) fail("{}: arrays must not be empty", operation);
@@ -348,12 +348,12 @@ int run(const char* operation, const char* parameters, const entropic_array* arr
 
 }  // namespace
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 extern "C" {
 
-size_t entropic_cuda_memory(const char* operation, const char* parameters, size_t rows, size_t cols, int32_t type) {
-  using namespace entropic;
+size_t isentropic_cuda_memory(const char* operation, const char* parameters, size_t rows, size_t cols, int32_t type) {
+  using namespace isentropic;
   size_t bytes = 0;
   const int error = guarded([&] {
     if (operation == nullptr) fail("operation must not be null");
@@ -361,18 +361,18 @@ size_t entropic_cuda_memory(const char* operation, const char* parameters, size_
       bytes = cuda::memory_of<T>(operation, parameters == nullptr ? "{}" : parameters, rows, cols);
     });
   });
-  return error != ENTROPIC_OK ? 0 : bytes;
+  return error != ISENTROPIC_OK ? 0 : bytes;
 }
 
-int entropic_cuda_run(const char* operation, const char* parameters, const entropic_array* arrays, size_t count, void* memory,
-                      size_t memory_size, void* stream) {
-  return entropic::cuda::run(operation, parameters, arrays, count, false, memory, memory_size, stream);
+int isentropic_cuda_run(const char* operation, const char* parameters, const isentropic_array* arrays, size_t count,
+                        void* memory, size_t memory_size, void* stream) {
+  return isentropic::cuda::run(operation, parameters, arrays, count, false, memory, memory_size, stream);
 }
-int entropic_cuda_vjp(const char* operation, const char* parameters, const entropic_array* arrays, size_t count, void* memory,
-                      size_t memory_size, void* stream) {
-  return entropic::cuda::run(operation, parameters, arrays, count, true, memory, memory_size, stream);
+int isentropic_cuda_vjp(const char* operation, const char* parameters, const isentropic_array* arrays, size_t count,
+                        void* memory, size_t memory_size, void* stream) {
+  return isentropic::cuda::run(operation, parameters, arrays, count, true, memory, memory_size, stream);
 }
 
-const char* entropic_cuda_last_error(void) { return entropic::last_error().c_str(); }
+const char* isentropic_cuda_last_error(void) { return isentropic::last_error().c_str(); }
 
 }  // extern "C"

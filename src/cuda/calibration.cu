@@ -3,7 +3,7 @@
 #include "src/cuda/launch.h"
 #include "src/entropy_control/gamma-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Scores minus the largest, in float64. If that could overflow everything is halved: at such distances every temperature gives
@@ -146,4 +146,4 @@ template struct CalibrationKernels<float16>;
 template struct CalibrationKernels<bfloat16>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

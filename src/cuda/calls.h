@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <tuple>
 
-#include "entropic/describe.h"
-#include "entropic/sampling.h"
+#include "isentropic/describe.h"
+#include "isentropic/sampling.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 // The type of rows in memory: the type of the computation, or a 16-bit one.
@@ -73,7 +73,7 @@ struct ChainStep {
   std::int64_t count;
 };
 
-// Draws, or the distribution after the steps (out), or both. The noise is that of entropic::Noise; a number on the device, if
+// Draws, or the distribution after the steps (out), or both. The noise is that of isentropic::Noise; a number on the device, if
 // given, replaces the number here.
 struct SampleCall : Call<Sample> {
   static constexpr int kMostSteps = 16;
@@ -93,4 +93,4 @@ struct Shape {
 };
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

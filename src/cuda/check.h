@@ -8,7 +8,7 @@
 
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI::cuda {
+namespace isentropic::inline ISENTROPIC_ABI::cuda {
 
 // Checks the memory of a call; the function `says` says how much it needs.
 inline void check_memory(std::string_view operation, std::span<std::byte> memory, std::size_t wanted,
@@ -21,4 +21,4 @@ inline void check_memory(std::string_view operation, std::span<std::byte> memory
   }
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI::cuda
+}  // namespace isentropic::inline ISENTROPIC_ABI::cuda

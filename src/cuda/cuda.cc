@@ -1,6 +1,6 @@
 // Operations on rows in device memory: checks, and the arguments of kernels.
 
-#include "entropic/cuda.h"
+#include "isentropic/cuda.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@
 #include "src/maps/check.h"
 #include "src/measures/check.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 namespace {
 
@@ -204,7 +204,7 @@ void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, st
   Kernels<GammaForEntropy, T>::map(call, stream);
 }
 
-#define ENTROPIC_CUDA_MAPS(T)                                                                                                  \
+#define ISENTROPIC_CUDA_MAPS(T)                                                                                                \
   template void apply(const Map&, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream, std::span<const PerRow>);  \
   template void apply_vjp(const Map&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>, MatrixView<T>,            \
                           std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);              \
@@ -217,12 +217,12 @@ void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, st
                           std::span<const PerRow>);                                                                            \
   template void logsumexp_vjp(const LogSumExp&, MatrixView<const T>, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, \
                               Stream, std::span<const PerRow>, std::span<const ParamGradient>)
-ENTROPIC_CUDA_MAPS(float);
-ENTROPIC_CUDA_MAPS(double);
-ENTROPIC_CUDA_MAPS(float16);
-ENTROPIC_CUDA_MAPS(bfloat16);
-#undef ENTROPIC_CUDA_MAPS
-#define ENTROPIC_CUDA_MEMORY(T)                                                         \
+ISENTROPIC_CUDA_MAPS(float);
+ISENTROPIC_CUDA_MAPS(double);
+ISENTROPIC_CUDA_MAPS(float16);
+ISENTROPIC_CUDA_MAPS(bfloat16);
+#undef ISENTROPIC_CUDA_MAPS
+#define ISENTROPIC_CUDA_MEMORY(T)                                                       \
   template std::size_t memory_for<T>(const Map&, std::size_t, std::size_t);             \
   template std::size_t memory_for<T>(const LogSoftmax&, std::size_t, std::size_t);      \
   template std::size_t memory_for<T>(const LogSumExp&, std::size_t, std::size_t);       \
@@ -230,11 +230,11 @@ ENTROPIC_CUDA_MAPS(bfloat16);
   template std::size_t memory_for<T>(const Divergence&, std::size_t, std::size_t);      \
   template std::size_t memory_for<T>(const GammaForEntropy&, std::size_t, std::size_t); \
   template std::size_t memory_for_calibration<T>(std::size_t, std::size_t)
-ENTROPIC_CUDA_MEMORY(float);
-ENTROPIC_CUDA_MEMORY(double);
-ENTROPIC_CUDA_MEMORY(float16);
-ENTROPIC_CUDA_MEMORY(bfloat16);
-#undef ENTROPIC_CUDA_MEMORY
+ISENTROPIC_CUDA_MEMORY(float);
+ISENTROPIC_CUDA_MEMORY(double);
+ISENTROPIC_CUDA_MEMORY(float16);
+ISENTROPIC_CUDA_MEMORY(bfloat16);
+#undef ISENTROPIC_CUDA_MEMORY
 template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const float>, std::span<double>, std::span<double>,
                                 std::span<int>, std::span<std::byte>, Stream, std::span<const PerRow>);
 template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const double>, std::span<double>, std::span<double>,
@@ -387,18 +387,18 @@ void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_id
   run_loss<T>(loss, {x, target, {}, value, dx, memory, stream, per_row, gradients, {}});
 }
 
-#define ENTROPIC_CUDA_LOSSES(T)                                                                                         \
+#define ISENTROPIC_CUDA_LOSSES(T)                                                                                       \
   template std::size_t memory_for<T>(const Loss&, std::size_t, std::size_t);                                            \
   template void loss(const Loss&, MatrixView<const T>, std::span<const std::int64_t>, std::span<double>, MatrixView<T>, \
                      std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>,             \
                      std::optional<std::int64_t>);                                                                      \
   template void loss(const Loss&, MatrixView<const T>, MatrixView<const T>, std::span<double>, MatrixView<T>,           \
                      std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>)
-ENTROPIC_CUDA_LOSSES(float);
-ENTROPIC_CUDA_LOSSES(double);
-ENTROPIC_CUDA_LOSSES(float16);
-ENTROPIC_CUDA_LOSSES(bfloat16);
-#undef ENTROPIC_CUDA_LOSSES
+ISENTROPIC_CUDA_LOSSES(float);
+ISENTROPIC_CUDA_LOSSES(double);
+ISENTROPIC_CUDA_LOSSES(float16);
+ISENTROPIC_CUDA_LOSSES(bfloat16);
+#undef ISENTROPIC_CUDA_LOSSES
 
 namespace {
 
@@ -453,16 +453,16 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
       op);
 }
 
-#define ENTROPIC_CUDA_MEASURES(T)                                                                                            \
+#define ISENTROPIC_CUDA_MEASURES(T)                                                                                          \
   template void measure(const Measure&, MatrixView<const T>, std::span<double>, MatrixView<T>, std::span<std::byte>, Stream, \
                         std::span<const PerRow>, std::span<const ParamGradient>);                                            \
   template void measure(const Divergence&, MatrixView<const T>, MatrixView<const T>, std::span<double>, MatrixView<T>,       \
                         MatrixView<T>, std::span<std::byte>, Stream)
-ENTROPIC_CUDA_MEASURES(float);
-ENTROPIC_CUDA_MEASURES(double);
-ENTROPIC_CUDA_MEASURES(float16);
-ENTROPIC_CUDA_MEASURES(bfloat16);
-#undef ENTROPIC_CUDA_MEASURES
+ISENTROPIC_CUDA_MEASURES(float);
+ISENTROPIC_CUDA_MEASURES(double);
+ISENTROPIC_CUDA_MEASURES(float16);
+ISENTROPIC_CUDA_MEASURES(bfloat16);
+#undef ISENTROPIC_CUDA_MEASURES
 
 namespace {
 
@@ -602,7 +602,7 @@ void gumbel_noise(MatrixView<T> g, DeviceNoise noise, std::span<std::byte> memor
   SamplingKernels<T>::add_noise(call, stream);
 }
 
-#define ENTROPIC_CUDA_SAMPLING(T)                                                                                           \
+#define ISENTROPIC_CUDA_SAMPLING(T)                                                                                         \
   template std::size_t memory_for<T>(const Sample&, std::size_t, std::size_t);                                              \
   template std::size_t memory_for<T>(std::span<const Step>, std::size_t, std::size_t);                                      \
   template std::size_t memory_for<T>(const GumbelSoftmax&, std::size_t, std::size_t);                                       \
@@ -613,11 +613,11 @@ void gumbel_noise(MatrixView<T> g, DeviceNoise noise, std::span<std::byte> memor
   template void probs(std::span<const Step>, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream);             \
   template void gumbel_softmax(const GumbelSoftmax&, MatrixView<const T>, MatrixView<T>, DeviceNoise, std::span<std::byte>, \
                                Stream)
-ENTROPIC_CUDA_SAMPLING(float);
-ENTROPIC_CUDA_SAMPLING(double);
-ENTROPIC_CUDA_SAMPLING(float16);
-ENTROPIC_CUDA_SAMPLING(bfloat16);
-#undef ENTROPIC_CUDA_SAMPLING
+ISENTROPIC_CUDA_SAMPLING(float);
+ISENTROPIC_CUDA_SAMPLING(double);
+ISENTROPIC_CUDA_SAMPLING(float16);
+ISENTROPIC_CUDA_SAMPLING(bfloat16);
+#undef ISENTROPIC_CUDA_SAMPLING
 template void gumbel_noise(MatrixView<float>, DeviceNoise, std::span<std::byte>, Stream);
 template void gumbel_noise(MatrixView<double>, DeviceNoise, std::span<std::byte>, Stream);
 
@@ -679,7 +679,7 @@ void token_statistics_vjp(const TokenStatistics& options, MatrixView<const T> x,
   TokenKernels<T>::vjp(call, stream);
 }
 
-#define ENTROPIC_CUDA_TOKENS(T)                                                                                           \
+#define ISENTROPIC_CUDA_TOKENS(T)                                                                                         \
   template std::size_t memory_for<T>(const TokenStatistics&, std::size_t, std::size_t, std::size_t);                      \
   template void token_statistics(const TokenStatistics&, MatrixView<const T>, std::span<const std::int64_t>,              \
                                  MatrixView<StatisticsOf<T>>, MatrixView<std::int64_t>, std::span<std::byte>, Stream,     \
@@ -687,11 +687,11 @@ void token_statistics_vjp(const TokenStatistics& options, MatrixView<const T> x,
   template void token_statistics_vjp(const TokenStatistics&, MatrixView<const T>, std::span<const std::int64_t>,          \
                                      MatrixView<const StatisticsOf<T>>, MatrixView<const StatisticsOf<T>>, MatrixView<T>, \
                                      std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>)
-ENTROPIC_CUDA_TOKENS(float);
-ENTROPIC_CUDA_TOKENS(double);
-ENTROPIC_CUDA_TOKENS(float16);
-ENTROPIC_CUDA_TOKENS(bfloat16);
-#undef ENTROPIC_CUDA_TOKENS
+ISENTROPIC_CUDA_TOKENS(float);
+ISENTROPIC_CUDA_TOKENS(double);
+ISENTROPIC_CUDA_TOKENS(float16);
+ISENTROPIC_CUDA_TOKENS(bfloat16);
+#undef ISENTROPIC_CUDA_TOKENS
 
 namespace {
 
@@ -733,18 +733,18 @@ void target_entropy_losses(double entropy, MatrixView<const T> x, std::span<cons
   ask_rows("target_entropy_losses", CalibrationCall::loss, entropy, x, labels, found, memory, stream);
 }
 
-#define ENTROPIC_CUDA_CALIBRATION(T)                                                                                  \
+#define ISENTROPIC_CUDA_CALIBRATION(T)                                                                                \
   template void calibration_facts(MatrixView<const T>, std::span<const std::int64_t>, MatrixView<double>,             \
                                   std::span<std::byte>, Stream);                                                      \
   template void temperature_slopes(double, MatrixView<const T>, std::span<const std::int64_t>, MatrixView<double>,    \
                                    std::span<std::byte>, Stream);                                                     \
   template void target_entropy_losses(double, MatrixView<const T>, std::span<const std::int64_t>, MatrixView<double>, \
                                       std::span<std::byte>, Stream)
-ENTROPIC_CUDA_CALIBRATION(float);
-ENTROPIC_CUDA_CALIBRATION(double);
-ENTROPIC_CUDA_CALIBRATION(float16);
-ENTROPIC_CUDA_CALIBRATION(bfloat16);
-#undef ENTROPIC_CUDA_CALIBRATION
+ISENTROPIC_CUDA_CALIBRATION(float);
+ISENTROPIC_CUDA_CALIBRATION(double);
+ISENTROPIC_CUDA_CALIBRATION(float16);
+ISENTROPIC_CUDA_CALIBRATION(bfloat16);
+#undef ISENTROPIC_CUDA_CALIBRATION
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -3,7 +3,7 @@
 #include "src/cuda/launch.h"
 #include "src/maps/cut_softmax-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 template struct Kernels<TopKSoftmax, float>;
@@ -14,4 +14,4 @@ template struct Kernels<MinPSoftmax, float>;
 template struct Kernels<MinPSoftmax, double>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -3,7 +3,7 @@
 #include "src/cuda/short_rows.h"
 #include "src/maps/cut_softmax-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 template struct ShortKernels<TopKSoftmax, float>;
@@ -12,4 +12,4 @@ template struct ShortKernels<TopPSoftmax, float>;
 template struct ShortKernels<TopPSoftmax, double>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

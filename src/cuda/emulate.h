@@ -23,9 +23,9 @@
 #endif
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
-#define ENTROPIC_UNSEEN __attribute__((no_sanitize("thread")))  // it has what only the emulation shares between threads
+#define ISENTROPIC_UNSEEN __attribute__((no_sanitize("thread")))  // it has what only the emulation shares between threads
 #else
-#define ENTROPIC_UNSEEN
+#define ISENTROPIC_UNSEEN
 #endif
 
 #define __global__
@@ -39,7 +39,7 @@ struct dim3 {
 };
 inline dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-namespace entropic_emulate {
+namespace isentropic_emulate {
 
 enum class Wait { none, warp, block, cluster, number, done };
 
@@ -140,17 +140,17 @@ inline Device device;
 // but then nothing is known of the numbers' own memory, which is used again and again. So both are to be tried.
 inline bool sent_in_order = false;
 
-ENTROPIC_UNSEEN inline Fiber& fiber(unsigned i) { return device.first[i]; }
-ENTROPIC_UNSEEN inline Cluster& cluster() { return *device.cluster; }
-ENTROPIC_UNSEEN inline unsigned block_rank() { return device.running / device.threads; }
+ISENTROPIC_UNSEEN inline Fiber& fiber(unsigned i) { return device.first[i]; }
+ISENTROPIC_UNSEEN inline Cluster& cluster() { return *device.cluster; }
+ISENTROPIC_UNSEEN inline unsigned block_rank() { return device.running / device.threads; }
 inline unsigned cluster_size() { return static_cast<unsigned>(cluster().shared.size()); }
 
-[[noreturn]] __attribute__((noinline)) ENTROPIC_UNSEEN inline void go_to(Place& place) {
+[[noreturn]] __attribute__((noinline)) ISENTROPIC_UNSEEN inline void go_to(Place& place) {
   __builtin_longjmp(place.registers, 1);
 }
 
 // Returns to the scheduler, until it lets this fiber continue.
-__attribute__((noinline)) ENTROPIC_UNSEEN inline void wait(Wait what) {
+__attribute__((noinline)) ISENTROPIC_UNSEEN inline void wait(Wait what) {
   Fiber& me = fiber(device.running);
   me.wait = what;
   leave(what == Wait::done ? nullptr : &me.fake, device.host_stack, device.host_bytes);
@@ -160,7 +160,7 @@ __attribute__((noinline)) ENTROPIC_UNSEEN inline void wait(Wait what) {
 }
 
 // Waits for a warp, a block or a cluster: what each thread has done comes before what follows in all others.
-ENTROPIC_UNSEEN inline void meet(Wait what) {
+ISENTROPIC_UNSEEN inline void meet(Wait what) {
   const unsigned me = device.running, kind = static_cast<unsigned>(what) - static_cast<unsigned>(Wait::warp);
   const unsigned in_block = me % device.threads, firsts[] = {me - in_block % 32, me - in_block, 0};
   const char* const order = &cluster().orders[firsts[kind] * 6 + kind * 2 + fiber(me).met[kind]++ % 2];
@@ -170,7 +170,7 @@ ENTROPIC_UNSEEN inline void meet(Wait what) {
 }
 
 // Waits until others have raised a number.
-ENTROPIC_UNSEEN inline void wait_for(const unsigned long long* number, unsigned long long until) {
+ISENTROPIC_UNSEEN inline void wait_for(const unsigned long long* number, unsigned long long until) {
   Fiber& me = fiber(device.running);
   me.number = number, me.until = until;
   wait(Wait::number);
@@ -178,7 +178,7 @@ ENTROPIC_UNSEEN inline void wait_for(const unsigned long long* number, unsigned 
 }
 
 template <class T>
-ENTROPIC_UNSEEN void put_unseen(T* place, T value) {
+ISENTROPIC_UNSEEN void put_unseen(T* place, T value) {
   *place = value;
 }
 // A number that comes to another block's memory by itself, and with it raises `count` there.
@@ -189,7 +189,7 @@ void send(T* place, T value, unsigned long long* count, unsigned long long by) {
   __atomic_fetch_add(count, by, __ATOMIC_RELAXED);
 }
 
-ENTROPIC_UNSEEN inline void enter() {
+ISENTROPIC_UNSEEN inline void enter() {
   arrive(nullptr, &device.host_stack, &device.host_bytes);
   know(&device.begin);
   device.kernel();
@@ -197,7 +197,7 @@ ENTROPIC_UNSEEN inline void enter() {
   wait(Wait::done);
 }
 
-__attribute__((noinline)) ENTROPIC_UNSEEN inline void resume(Fiber& fiber) {
+__attribute__((noinline)) ISENTROPIC_UNSEEN inline void resume(Fiber& fiber) {
   leave(&device.fake, fiber.stack.get(), Device::kStack);
   go_on_as(fiber.thread);
   if (__builtin_setjmp(device.scheduler.registers) != 0) return arrive(device.fake, nullptr, nullptr);
@@ -207,7 +207,7 @@ __attribute__((noinline)) ENTROPIC_UNSEEN inline void resume(Fiber& fiber) {
 }
 
 // Lets the fibers [first, last) continue if all of them wait for `what` or are done; returns whether any did.
-ENTROPIC_UNSEEN inline bool release(unsigned first, unsigned last, Wait what) {
+ISENTROPIC_UNSEEN inline bool release(unsigned first, unsigned last, Wait what) {
   bool any = false;
   for (unsigned i = first; i < last; ++i) {
     if (fiber(i).wait != what && fiber(i).wait != Wait::done) return false;
@@ -222,7 +222,7 @@ ENTROPIC_UNSEEN inline bool release(unsigned first, unsigned last, Wait what) {
 
 // Lets the fibers of one block continue whose number is there: another block then still has to read what it was sent. Returns
 // whether any did.
-ENTROPIC_UNSEEN inline bool release_numbers() {
+ISENTROPIC_UNSEEN inline bool release_numbers() {
   bool any = false;
   for (unsigned turn = 0; turn < device.count; ++turn) {
     if (any && turn % device.threads == 0) break;
@@ -245,7 +245,7 @@ ENTROPIC_UNSEEN inline bool release_numbers() {
 }
 
 // On a device, the memory of a block that has not begun must not be touched.
-ENTROPIC_UNSEEN inline void require_all_begun() {
+ISENTROPIC_UNSEEN inline void require_all_begun() {
   if (cluster().all_begun) return;
   std::fprintf(stderr, "a block uses another's memory before all blocks of the cluster have met at a barrier\n");
   std::abort();
@@ -253,7 +253,7 @@ ENTROPIC_UNSEEN inline void require_all_begun() {
 
 // Lets a warp of the cluster go on until it waits for its block: another warp that still reads what this one writes then gives
 // a wrong result. Returns whether it went on.
-ENTROPIC_UNSEEN inline bool run_warp(unsigned warp) {
+ISENTROPIC_UNSEEN inline bool run_warp(unsigned warp) {
   const unsigned threads = device.threads, of_block = (threads + 31) / 32, block = warp / of_block * threads;
   const unsigned first = block + warp % of_block * 32, last = std::min(first + 32, block + threads);
   bool any = false;
@@ -271,7 +271,7 @@ ENTROPIC_UNSEEN inline bool run_warp(unsigned warp) {
   return any;
 }
 
-__attribute__((noinline)) ENTROPIC_UNSEEN inline void prepare(Fiber& fiber) {
+__attribute__((noinline)) ISENTROPIC_UNSEEN inline void prepare(Fiber& fiber) {
   getcontext(&fiber.context);
   fiber.context.uc_stack.ss_sp = fiber.stack.get();
   fiber.context.uc_stack.ss_size = Device::kStack;
@@ -282,7 +282,7 @@ __attribute__((noinline)) ENTROPIC_UNSEEN inline void prepare(Fiber& fiber) {
   makecontext(&fiber.context, enter, 0);
 }
 
-ENTROPIC_UNSEEN inline void run_cluster() {
+ISENTROPIC_UNSEEN inline void run_cluster() {
   const unsigned count = device.count, threads = device.threads;
   for (unsigned i = 0; i < count; ++i) prepare(fiber(i));
   const unsigned warps = count / threads * ((threads + 31) / 32);
@@ -301,8 +301,8 @@ ENTROPIC_UNSEEN inline void run_cluster() {
 
 // Runs the kernel on blocks of block.x x block.y threads, `cluster` of them at a time, each with `bytes` bytes of shared
 // memory.
-ENTROPIC_UNSEEN inline void launch(unsigned blocks, dim3 block, unsigned cluster, std::size_t shared_bytes,
-                                   std::function<void()> kernel) {
+ISENTROPIC_UNSEEN inline void launch(unsigned blocks, dim3 block, unsigned cluster, std::size_t shared_bytes,
+                                     std::function<void()> kernel) {
   device.kernel = std::move(kernel);
   device.threads = block.x * block.y;
   device.shared_bytes = shared_bytes;
@@ -327,26 +327,26 @@ ENTROPIC_UNSEEN inline void launch(unsigned blocks, dim3 block, unsigned cluster
   device.clusters.clear();
 }
 
-}  // namespace entropic_emulate
+}  // namespace isentropic_emulate
 
-inline void __syncthreads() { entropic_emulate::meet(entropic_emulate::Wait::block); }
-inline void __syncwarp() { entropic_emulate::meet(entropic_emulate::Wait::warp); }
+inline void __syncthreads() { isentropic_emulate::meet(isentropic_emulate::Wait::block); }
+inline void __syncwarp() { isentropic_emulate::meet(isentropic_emulate::Wait::warp); }
 
 template <class T>
-ENTROPIC_UNSEEN T __shfl_sync(unsigned, T value, unsigned lane) {
-  using entropic_emulate::fiber;
-  using entropic_emulate::Wait;
-  const unsigned me = entropic_emulate::device.running, warp = me - me % entropic_emulate::device.threads % 32;
+ISENTROPIC_UNSEEN T __shfl_sync(unsigned, T value, unsigned lane) {
+  using isentropic_emulate::fiber;
+  using isentropic_emulate::Wait;
+  const unsigned me = isentropic_emulate::device.running, warp = me - me % isentropic_emulate::device.threads % 32;
   __builtin_memcpy(&fiber(me).slot, &value, sizeof value);
-  entropic_emulate::wait(Wait::warp);
+  isentropic_emulate::wait(Wait::warp);
   T other;
   __builtin_memcpy(&other, &fiber(warp + lane).slot, sizeof other);
-  entropic_emulate::wait(Wait::warp);
+  isentropic_emulate::wait(Wait::warp);
   return other;
 }
 template <class T>
-ENTROPIC_UNSEEN T __shfl_xor_sync(unsigned all, T value, unsigned mask) {
-  return __shfl_sync(all, value, (entropic_emulate::device.running % entropic_emulate::device.threads % 32) ^ mask);
+ISENTROPIC_UNSEEN T __shfl_xor_sync(unsigned all, T value, unsigned mask) {
+  return __shfl_sync(all, value, (isentropic_emulate::device.running % isentropic_emulate::device.threads % 32) ^ mask);
 }
 inline unsigned __ballot_sync(unsigned all, bool set) {
   unsigned bits = 0;

@@ -4,7 +4,7 @@
 #include "src/cuda/resident_entropy.h"
 #include "src/maps/entropy_normalize-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 template <>
@@ -32,4 +32,4 @@ template struct Kernels<EntropyClip, float>;
 template struct Kernels<EntropyClip, double>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -7,7 +7,7 @@
 #include "src/maps/entropy_normalize-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 // What a block finds of its part of a long row. `chosen`: how many scores are in the top.
@@ -84,9 +84,9 @@ HWY_INLINE void ForSample(const EntriesOf<S>& entries, unsigned n, const Visit& 
   const unsigned size = static_cast<unsigned>(SampleSize(n)), threads = Team::BlockThreads();
   for (unsigned first = Team::Thread(); first < size; first += kAtOnce * threads) {
     float read[kAtOnce];
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (unsigned k = 0; k < kAtOnce; ++k) read[k] = entries(SampleIndex(HWY_MIN(first + k * threads, size - 1), size, n));
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (unsigned k = 0; k < kAtOnce; ++k) {
       if (first + k * threads < size) visit(first + k * threads, read[k]);
     }
@@ -221,7 +221,7 @@ HWY_INLINE void GatherParts(const cuda::PartOfRow* of_row, unsigned n, float* to
   const unsigned threads = Team::BlockThreads();
   for (unsigned first = 0; first < count; first += kAtOnce * threads) {
     float read[kAtOnce];
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (unsigned k = 0; k < kAtOnce; ++k) {
       const unsigned place = HWY_MIN(first + k * threads + Team::Thread(), count - 1);
       unsigned part = 0, before = 0;
@@ -229,7 +229,7 @@ HWY_INLINE void GatherParts(const cuda::PartOfRow* of_row, unsigned n, float* to
       read[k] = tops[part * parts.room + place - before];
     }
     Team::BlockBarrier();
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (unsigned k = 0; k < kAtOnce; ++k) {
       const unsigned place = first + k * threads + Team::Thread();
       if (place < count) tops[place] = read[k] - survey.max;
@@ -293,5 +293,5 @@ __global__ void __launch_bounds__(256, 2)
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

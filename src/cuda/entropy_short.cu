@@ -3,11 +3,11 @@
 #include "src/cuda/short_rows.h"
 #include "src/maps/entropy_normalize-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 template struct ShortKernels<EntropyNormalize, float>;
 template struct ShortKernels<EntropyClip, float>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -3,7 +3,7 @@
 
 #include "src/cuda/team.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // An exchange gives each block numbers of every block: block b's k-th is at [k Team::Blocks() + b]. The threads wait for these
@@ -54,7 +54,7 @@ class Exchanges {
                    : "memory");
     }
     if (thread < blocks) {
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t k = 0; k < K; ++k) {
         asm volatile(
             "{\n"
@@ -84,11 +84,11 @@ class Exchanges {
 #elif !defined(__CUDACC__)
     if (thread < blocks) {
       for (size_t k = 0; k < K; ++k) {
-        entropic_emulate::send(Team::In(thread, numbers + k * blocks + Team::BlockRank()), own[k], Team::In(thread, arrived),
-                               1);
+        isentropic_emulate::send(Team::In(thread, numbers + k * blocks + Team::BlockRank()), own[k], Team::In(thread, arrived),
+                                 1);
       }
     }
-    entropic_emulate::wait_for(arrived, K * blocks);
+    isentropic_emulate::wait_for(arrived, K * blocks);
     if (thread == 0) __atomic_store_n(arrived, 0ull, __ATOMIC_RELAXED);
 #endif
     ++count_;
@@ -105,4 +105,4 @@ class Exchanges {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

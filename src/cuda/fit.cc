@@ -9,14 +9,14 @@
 #include <string_view>
 #include <vector>
 
-#include "entropic/cuda.h"
+#include "isentropic/cuda.h"
 #include "src/calibration/labels.h"
 #include "src/calibration/search.h"
 #include "src/check.h"
 #include "src/cuda/check.h"
 #include "src/cuda/kernels.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 namespace {
 
@@ -172,17 +172,17 @@ double match_entropy(MatrixView<const T> x_reference, std::span<std::byte> memor
          sum_of(x.rows, [&](std::size_t r) { return weights[r]; });
 }
 
-#define ENTROPIC_CUDA_FIT(T)                                                                                                   \
+#define ISENTROPIC_CUDA_FIT(T)                                                                                                 \
   template FittedTemperature fit_temperature(MatrixView<const T>, std::span<const std::int64_t>, std::span<std::byte>, Stream, \
                                              std::span<const double>, std::optional<std::int64_t>);                            \
   template double fit_target_entropy(MatrixView<const T>, std::span<const std::int64_t>, std::span<std::byte>, Stream,         \
                                      std::span<const double>, std::optional<std::int64_t>);                                    \
   template double match_entropy(MatrixView<const T>, std::span<std::byte>, Stream, std::span<const double>)
-ENTROPIC_CUDA_FIT(float);
-ENTROPIC_CUDA_FIT(double);
-ENTROPIC_CUDA_FIT(float16);
-ENTROPIC_CUDA_FIT(bfloat16);
-#undef ENTROPIC_CUDA_FIT
+ISENTROPIC_CUDA_FIT(float);
+ISENTROPIC_CUDA_FIT(double);
+ISENTROPIC_CUDA_FIT(float16);
+ISENTROPIC_CUDA_FIT(bfloat16);
+#undef ISENTROPIC_CUDA_FIT
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -3,12 +3,12 @@
 
 #include <cstddef>
 
-#include "entropic/cuda.h"
-#include "entropic/losses.h"
-#include "entropic/measures.h"
+#include "isentropic/cuda.h"
+#include "isentropic/losses.h"
+#include "isentropic/measures.h"
 #include "src/cuda/calls.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 // The kernels of an operation for rows that are computed in T. call.memory has memory() bytes.
@@ -101,4 +101,4 @@ inline Shape forced_shape = {0, 0, 0};
 #endif
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

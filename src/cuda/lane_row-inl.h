@@ -8,7 +8,7 @@
 #include "src/rows/exp_log-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class S>
@@ -45,12 +45,12 @@ class LaneRow {
     }
     ForBlocks([&](unsigned j) HWY_ATTR {
       float read[16];
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned m = 0; m < 16; ++m) {
         const unsigned at = Offset(j, m);
         read[m] = whole || first_ + at < n_ ? row(at) : -kInfinity<float>;
       }
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned m = 0; m < 16; ++m) At(j, m) = read[m];
     });
   }
@@ -123,15 +123,15 @@ class LaneRow {
   // long for the cache of instructions.
   template <class Visit>
   static HWY_INLINE void ForBlocks(const Visit& visit) {
-    ENTROPIC_ROLLED
+    ISENTROPIC_ROLLED
     for (unsigned j = 0; j < 2; ++j) visit(j);
   }
   template <class Visit>
   static HWY_INLINE void ForAll(const Visit& visit) {
     ForBlocks([&](unsigned j) HWY_ATTR {
-      ENTROPIC_ROLLED
+      ISENTROPIC_ROLLED
       for (unsigned m = 0; m < 16; m += 4) {
-        ENTROPIC_UNROLL
+        ISENTROPIC_UNROLL
         for (unsigned k = 0; k < 4; ++k) visit(j, m + k);
       }
     });
@@ -143,12 +143,12 @@ class LaneRow {
                          : first_ + Offset(j, 0) >= n_ ? 0
                                                        : HWY_MIN((n_ - first_ - Offset(j, 0) + 15) / 16, 16u);
     unsigned m = 0;
-    ENTROPIC_ROLLED
+    ISENTROPIC_ROLLED
     for (; m + 4 <= end; m += 4) {
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned k = 0; k < 4; ++k) visit(m + k, k);
     }
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (unsigned k = 0; k < 3; ++k) {
       if (m + k < end) visit(m + k, k);
     }
@@ -178,14 +178,14 @@ HWY_INLINE void CollectSums(unsigned n, double (&sums)[K], float* least, Exchang
   constexpr size_t kPairs = (K + 1) / 2;
   double totals[kPairs] = {};
   for (unsigned b = 0; b < blocks; ++b) {
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (size_t pair = 0; pair < kPairs; ++pair) {
       const size_t k = HWY_MIN(2 * pair + half, K - 1);
       totals[pair] += static_cast<double>(partial[(b * K + k) * 16 + lane]);
     }
   }
   double own[K + 1];
-  ENTROPIC_UNROLL
+  ISENTROPIC_UNROLL
   for (size_t pair = 0; pair < kPairs; ++pair) {
     const double total = Team::FoldHalfWarp(totals[pair]);
     own[2 * pair] = Team::FromLane(total, 0);
@@ -205,5 +205,5 @@ HWY_INLINE void CollectSums(unsigned n, double (&sums)[K], float* least, Exchang
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

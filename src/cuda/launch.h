@@ -10,7 +10,7 @@
 #include <cuda_runtime.h>
 #endif
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 #ifdef __CUDACC__
@@ -125,7 +125,7 @@ void launch_as(const Shape& shape, std::size_t clusters, std::size_t shared, voi
   check_launch(cudaLaunchKernelEx(&config, kernel, call, more...));
 #else
   (void)stream;
-  entropic_emulate::launch(blocks, {shape.threads, shape.rows}, shape.blocks, shared, [&] { kernel(call, more...); });
+  isentropic_emulate::launch(blocks, {shape.threads, shape.rows}, shape.blocks, shared, [&] { kernel(call, more...); });
 #endif
 }
 
@@ -220,4 +220,4 @@ void Kernels<Op, T>::vjp(Call<Op> call, Stream stream) {
 }
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -3,7 +3,7 @@
 #include "src/cuda/launch.h"
 #include "src/entropy_control/gamma-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class Op>
@@ -215,4 +215,4 @@ void Kernels<GammaForEntropy, double>::map(Call<GammaForEntropy> call, Stream st
 }
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -5,7 +5,7 @@
 #include "src/losses/all-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The target of a row, and whether it is valid: the host cannot look at it.
@@ -152,5 +152,5 @@ size_t TeamMemoryOfLosses(size_t n) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

@@ -4,7 +4,7 @@
 #include "src/cuda/resident_jsd.h"
 #include "src/cuda/streamed-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // -<q, p>; stores the vector for the map's gradient in g, if g is given.
@@ -261,4 +261,4 @@ template struct MappedLossKernels<float>;
 template struct MappedLossKernels<double>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

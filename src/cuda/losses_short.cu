@@ -1,10 +1,10 @@
 // Kernels of softmax_loss against classes for short rows.
 
-#define ENTROPIC_ONE_THREAD
+#define ISENTROPIC_ONE_THREAD
 
 #include "src/cuda/losses-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 template <class Op, class T>
@@ -16,4 +16,4 @@ template struct ShortLossKernels<SoftmaxLoss, float>;
 template struct ShortLossKernels<SoftmaxLoss, double>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

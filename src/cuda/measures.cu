@@ -3,7 +3,7 @@
 #include "src/cuda/launch.h"
 #include "src/measures/rows-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Whether a row is a distribution by the host's rules.
@@ -141,4 +141,4 @@ template struct MeasureKernels<JsDistance, float>;
 template struct MeasureKernels<JsDistance, double>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

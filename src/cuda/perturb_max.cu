@@ -3,11 +3,11 @@
 #include "src/cuda/launch.h"
 #include "src/maps/perturb_max-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 template struct Kernels<PerturbMax, float>;
 template struct Kernels<PerturbMax, double>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -3,11 +3,11 @@
 #include "src/cuda/short_rows.h"
 #include "src/maps/perturb_max-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 template struct ShortKernels<PerturbMax, float>;
 template struct ShortKernels<PerturbMax, double>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

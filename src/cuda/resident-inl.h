@@ -10,7 +10,7 @@
 #include "src/rows/exp_log-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 inline constexpr std::size_t kGroup = 16384, kMostGroups = 8;
@@ -56,7 +56,7 @@ namespace HWY_NAMESPACE {
 // fold of the values of a warp's threads; the largest and the least of them, without NaN.
 template <class T, class F>
 HWY_INLINE T FoldOfWarp(T value, const F& fold) {
-  ENTROPIC_UNROLL
+  ISENTROPIC_UNROLL
   for (unsigned mask = 16; mask > 0; mask /= 2) value = fold(value, Team::FromXor(value, mask));
   return value;
 }
@@ -157,9 +157,9 @@ class ResidentRow {
     if (chosen.of_warp == 0) return;
     unsigned place = chosen.before;
     const unsigned lower = (1u << Team::Lane()) - 1;
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (unsigned j = 0; j < kEach; ++j) {
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned m = 0; m < 8; m += 2) {
         const bool even = is(values_[j][m]), odd = is(values_[j][m + 1]);
         const unsigned evens = Team::Ballot(even), odds = Team::Ballot(odd);
@@ -204,7 +204,7 @@ class ResidentRow {
     const unsigned blocks = first < n_ ? (HWY_MIN(n_ - first, kGroupSize) + 255) / 256 : 0;
     double total = 0;
     if (Team::IsWarp()) {
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned j = 0; j < kEach; ++j) {
         const T even = Team::FromLane(found[j][0], lane / 2), odd = Team::FromLane(found[j][1], lane / 2);
         if (j < blocks) total += static_cast<double>(lane % 2 == 0 ? even : odd);
@@ -235,9 +235,9 @@ class ResidentRow {
   HWY_INLINE void Write(const cuda::Rows& rows, size_t r, const Of& of) const {
     const auto block = EntriesOf<S>(rows, r).From(begin_);
     if (whole_ && InPairs(rows)) {
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned j = 0; j < kEach; ++j) {
-        ENTROPIC_UNROLL
+        ISENTROPIC_UNROLL
         for (unsigned m = 0; m < 8; m += 2) {
           const unsigned at = 256 * j + Offset(m);
           *block.NeighboursAt(at) = block.Narrowed(of(values_[j][m], begin_ + at), of(values_[j][m + 1], begin_ + at + 1));
@@ -267,13 +267,13 @@ class ResidentRow {
   // The sums of each of the warp's blocks in two lanes: thread t < 8 has those of lanes 2t and 2t + 1.
   template <class Term>
   HWY_INLINE void SumBlocks(const Term& term, T (&found)[kEach][2]) const {
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (unsigned j = 0; j < kEach; ++j) {
       const unsigned at = begin_ + 256 * j;
       T acc[2] = {};
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned m = 0; m < 8; ++m) acc[m % 2] = acc[m % 2] + term(values_[j][m], at + Offset(m));
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned e = 0; e < 2; ++e) {
         const T sum = acc[e] + Team::FromXor(acc[e], 16);
         found[j][e] = sum + Team::FromXor(sum, 8);
@@ -283,7 +283,7 @@ class ResidentRow {
   // Puts them into shared memory: 16 lanes for each block.
   static HWY_INLINE T* Partial() { return reinterpret_cast<T*>(Team::Shared().partial); }
   static HWY_INLINE void StorePartial(const T (&found)[kEach][2]) {
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (unsigned j = 0; j < kEach; ++j) {
       T* const of_block = Partial() + (Team::Thread() / 32 * kEach + j) * 16;
       if (Team::Lane() < 8) reinterpret_cast<Neighbours<T>*>(of_block)[Team::Lane()] = {{found[j][0], found[j][1]}};
@@ -292,9 +292,9 @@ class ResidentRow {
 
   template <class Pair>
   HWY_INLINE void LoadPairs(const Pair& pair_at) {
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (unsigned j = 0; j < kEach; ++j) {
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned m = 0; m < 4; ++m) {
         const Neighbours<S> pair = pair_at(j, m);
         values_[j][2 * m] = EntriesOf<S>::Widened(pair.of[0]), values_[j][2 * m + 1] = EntriesOf<S>::Widened(pair.of[1]);
@@ -303,9 +303,9 @@ class ResidentRow {
   }
   template <class Visit>
   static HWY_INLINE void ForAll(const Visit& visit) {
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (unsigned j = 0; j < kEach; ++j) {
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned m = 0; m < 8; ++m) visit(j, m);
     }
   }
@@ -323,9 +323,9 @@ class ResidentRow {
   }
   HWY_INLINE void Ask(const cuda::Rows& rows, size_t r) const {
     const auto block = EntriesOf<S>(rows, r).From(begin_);
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (unsigned j = 0; j < kEach; ++j) {
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned m = 0; m < 4; ++m) Team::CopyAhead(Near(j, m), block.NeighboursAt(256 * j + 64 * m));
     }
   }
@@ -355,5 +355,5 @@ void launch_resident(void (*kernel)(AnyCall), const AnyCall& call, Stream stream
 }
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

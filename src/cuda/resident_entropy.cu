@@ -5,7 +5,7 @@
 // its own: so all rows are searched at once, while only some have room at a time. A long row is then read twice and written
 // once.
 
-#define ENTROPIC_NARROW
+#define ISENTROPIC_NARROW
 #include "src/cuda/resident_entropy.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "src/cuda/lane_row-inl.h"
 #include "src/cuda/launch.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 HWY_INLINE ExpOfGamma ExpOf(const EntropyQuestion& question) {
@@ -56,7 +56,7 @@ HWY_NOINLINE void AskNext(EntropySearch<S>& search, unsigned n, EntropyQuestion&
     question.kind = Kind::survey;
     return;
   }
-  ENTROPIC_ROLLED
+  ISENTROPIC_ROLLED
   for (;;) {
     if (answered) rows.Continue();
     if (row.lost || !rows.Ask()) break;
@@ -265,4 +265,4 @@ void launch_entropy(Call<EntropyNormalize>& call, Stream stream) { launch_in_reg
 void launch_entropy(Call<EntropyClip>& call, Stream stream) { launch_in_registers(call, stream); }
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -3,7 +3,7 @@
 
 #include "src/cuda/kernels.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 // The bytes that launch_entropy needs of a call's workspace.
@@ -15,4 +15,4 @@ void launch_entropy(Call<EntropyNormalize>& call, Stream stream);
 void launch_entropy(Call<EntropyClip>& call, Stream stream);
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -8,7 +8,7 @@
 #include "src/cuda/lane_row-inl.h"
 #include "src/losses/divergence-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The rows of student and teacher, as LaneRow has one: a thread has the 16 numbers of a lane of a block of 256, and a warp 1024
@@ -41,12 +41,12 @@ class LanePair {
       const unsigned first = first_ + 512 * j;
       const auto x = EntriesOf<S>(x_rows, r).From(first), target = EntriesOf<S>(target_rows, r).From(first);
       Neighbours<S> read[16];
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned m = 0; m < 16; ++m) {
         const bool exists = whole() || first + 16 * m < n_;
         read[m] = {{exists ? x.AsStored(16 * m) : absent, exists ? target.AsStored(16 * m) : absent}};
       }
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned m = 0; m < 16; ++m) max = EntriesOf<S>::LargerOf(read[m], max), pairs_[32 * (16 * j + m)] = read[m];
     });
     return max;
@@ -69,29 +69,29 @@ class LanePair {
   // time, those of accumulators 0 and 1, then those of 2 and 3: a long kernel would wait for its instructions.
   template <size_t K, bool kShort, class T, class TermsOf>
   HWY_INLINE void Add(const TermsOf& terms_of) const {
-    ENTROPIC_ROLLED
+    ISENTROPIC_ROLLED
     for (unsigned j = 0; j < halves_; ++j) {
       T acc[2][K] = {}, before[2][K];
-      ENTROPIC_ROLLED
+      ISENTROPIC_ROLLED
       for (unsigned first = 16 * j; first < 16 * j + 4; first += 2) {
-        ENTROPIC_UNROLL
+        ISENTROPIC_UNROLL
         for (unsigned e = 0; e < 2; ++e) {
           for (size_t k = 0; k < K; ++k) before[e][k] = acc[e][k], acc[e][k] = 0;
         }
         const auto two = [&](unsigned at) HWY_ATTR {
           hn::V1<T> terms[2][K];
-          ENTROPIC_UNROLL
+          ISENTROPIC_UNROLL
           for (unsigned e = 0; e < 2; ++e) terms_of(at + e, terms[e]);
-          ENTROPIC_UNROLL
+          ISENTROPIC_UNROLL
           for (unsigned e = 0; e < 2; ++e) {
             for (size_t k = 0; k < K; ++k) acc[e][k] = acc[e][k] + hn::GetLane(terms[e][k]);
           }
         };
         if constexpr (kShort) {
-          ENTROPIC_UNROLL
+          ISENTROPIC_UNROLL
           for (unsigned m = 0; m < 16; m += 4) two(first + m);
         } else {
-          ENTROPIC_ROLLED
+          ISENTROPIC_ROLLED
           for (unsigned m = 0; m < 16; m += 4) two(first + m);
         }
       }
@@ -109,7 +109,7 @@ class LanePair {
     ForHalves([&](unsigned j, auto whole) HWY_ATTR {
       const unsigned first = first_ + 512 * j;
       const auto row = EntriesOf<S>(rows, r).From(first);
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned m = 0; m < 16; ++m) {
         if (whole() || first + 16 * m < n_) row.Put(16 * m, hn::GetLane(of(16 * j + m)));
       }
@@ -123,10 +123,10 @@ class LanePair {
   template <class Visit>
   HWY_INLINE void ForHalves(const Visit& visit) const {
     if (whole_) {
-      ENTROPIC_ROLLED
+      ISENTROPIC_ROLLED
       for (unsigned j = 0; j < 2; ++j) visit(j, std::true_type());
     } else {
-      ENTROPIC_ROLLED
+      ISENTROPIC_ROLLED
       for (unsigned j = 0; j < halves_; ++j) visit(j, std::false_type());
     }
   }
@@ -441,4 +441,4 @@ void launch_jsd(LossCall<JsdLoss>& call, Stream stream) {
 }
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

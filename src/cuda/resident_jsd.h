@@ -3,7 +3,7 @@
 
 #include "src/cuda/kernels.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 // The bytes that launch_jsd needs of a call's workspace.
@@ -14,4 +14,4 @@ std::size_t memory_of_jsd(std::size_t rows, std::size_t n);
 void launch_jsd(LossCall<JsdLoss>& call, Stream stream);
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -3,14 +3,14 @@
 // warps read the next row. If that takes longer than to read a row, another kernel finds them, with a warp for each row: so all
 // rows are searched at once, and not only those that are in registers.
 
-#define ENTROPIC_NARROW
+#define ISENTROPIC_NARROW
 #include "src/cuda/resident_sparse.h"
 
 #include "src/cuda/launch.h"
 #include "src/cuda/resident-inl.h"
 #include "src/maps/entmax-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 // Rows whose survivors another kernel gets: how many each has, and the threshold that they are above. Of other rows `kept` is
@@ -292,4 +292,4 @@ bool launch_sparse(const Call<Entmax>& call, Stream stream) {
 }
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -3,7 +3,7 @@
 
 #include "src/cuda/kernels.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 // The bytes that launch_sparse needs of a call's workspace if each team has of_team; 0 if rows of n do not stay in registers.
@@ -15,4 +15,4 @@ bool launch_sparse(const Call<Sparsemax>& call, Stream stream);
 bool launch_sparse(const Call<Entmax>& call, Stream stream);
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

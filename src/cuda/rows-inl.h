@@ -10,7 +10,7 @@
 #include "src/rows/select-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Gives op the values of row r; returns false if one of them is out of range, which the host cannot check.
@@ -127,21 +127,21 @@ HWY_INLINE void Stage(const EntriesOf<S>& row, size_t n, T* to) {
   const size_t quads = row.Quads() == nullptr ? 0 : n / kEach;
   for (size_t first = Team::Rank(); first < quads; first += kAtOnce * Team::Size()) {
     Quad read[kAtOnce];
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (size_t k = 0; k < kAtOnce; ++k) {
       const size_t q = first + k * Team::Size();
       if (q < quads) read[k] = row.Quads()[q];
     }
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (size_t k = 0; k < kAtOnce; ++k) {
       const size_t q = first + k * Team::Size();
       if (q >= quads) continue;
       S entries[kEach];
       memcpy(entries, &read[k], 16);
       alignas(16) T wide[kEach];
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t e = 0; e < kEach; ++e) wide[e] = EntriesOf<S>::Widened(entries[e]);
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t e = 0; e < kEach; e += 16 / sizeof(T)) {
         memcpy(&read[k], wide + e, 16);
         reinterpret_cast<Quad*>(to + q * kEach)[e / (16 / sizeof(T))] = read[k];
@@ -401,5 +401,5 @@ size_t TeamMemory(size_t n) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

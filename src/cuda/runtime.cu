@@ -11,7 +11,7 @@
 
 #include "src/cuda/kernels.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 #ifdef __CUDACC__
@@ -39,4 +39,4 @@ void copy_to_host(void* to, const void* from, std::size_t bytes, Stream /*stream
 #endif
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -3,7 +3,7 @@
 #include "src/cuda/chain-inl.h"
 #include "src/cuda/launch.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 HWY_INLINE NoiseKey KeyOf(const cuda::SampleCall& call, size_t r, uint64_t draw) {
@@ -99,4 +99,4 @@ template struct SamplingKernels<float>;
 template struct SamplingKernels<double>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

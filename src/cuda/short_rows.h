@@ -1,11 +1,11 @@
 // The kernels for short rows of an operation, for a file that instantiates them. One thread has a row there, see Team::IsOne.
 #pragma once
 
-#define ENTROPIC_ONE_THREAD
+#define ISENTROPIC_ONE_THREAD
 
 #include "src/cuda/launch.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 template <class Op, class T>
@@ -20,4 +20,4 @@ void ShortKernels<Op, T>::vjp(Call<Op> call, Stream stream) {
 }
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

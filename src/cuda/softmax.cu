@@ -6,7 +6,7 @@
 #include "src/maps/softmax-inl.h"
 #include "src/maps/taylor_softmax-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // p of a row in registers.
@@ -66,4 +66,4 @@ template struct Kernels<TaylorSoftmax, float>;
 template struct Kernels<TaylorSoftmax, double>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -3,11 +3,11 @@
 #include "src/cuda/short_rows.h"
 #include "src/maps/softmax-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 template struct ShortKernels<Softmax, float>;
 template struct ShortKernels<Softmax, double>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

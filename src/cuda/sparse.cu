@@ -6,7 +6,7 @@
 #include "src/cuda/resident_sparse.h"
 #include "src/maps/entmax-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 template <class Op>
@@ -42,4 +42,4 @@ template struct Kernels<Entmax, float>;
 template struct Kernels<Entmax, double>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

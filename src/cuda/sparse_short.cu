@@ -3,7 +3,7 @@
 #include "src/cuda/short_rows.h"
 #include "src/maps/entmax-inl.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 
 template struct ShortKernels<Sparsemax, float>;
@@ -12,4 +12,4 @@ template struct ShortKernels<Entmax, float>;
 template struct ShortKernels<Entmax, double>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -11,7 +11,7 @@
 #include "src/cuda/resident-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // A number in shared memory for which threads wait: the arrivals of warps, or bytes that others send. It is used again and
@@ -39,7 +39,7 @@ class Arrivals {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(Address()) : "memory");
 #elif !defined(__CUDACC__)
-    entropic_emulate::tell(&bits_);
+    isentropic_emulate::tell(&bits_);
     __atomic_fetch_add(&bits_, 1ull, __ATOMIC_RELAXED);
 #endif
   }
@@ -49,7 +49,7 @@ class Arrivals {
     asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(Address()), "r"(bytes) : "memory");
 #elif !defined(__CUDACC__)
     (void)bytes;
-    entropic_emulate::tell(&bits_);
+    isentropic_emulate::tell(&bits_);
 #else
     (void)bytes;
 #endif
@@ -80,7 +80,7 @@ class Arrivals {
           : "memory");
     }
 #elif !defined(__CUDACC__)
-    entropic_emulate::send(Team::In(block, place), value, &Team::In(block, this)->bits_, sizeof(T));
+    isentropic_emulate::send(Team::In(block, place), value, &Team::In(block, this)->bits_, sizeof(T));
 #else
     (void)block, (void)place, (void)value;
 #endif
@@ -97,7 +97,7 @@ class Arrivals {
                  : "memory");
 #elif !defined(__CUDACC__)
     memcpy(to, from, bytes);
-    entropic_emulate::tell(&bits_);
+    isentropic_emulate::tell(&bits_);
     __atomic_fetch_add(&bits_, bytes, __ATOMIC_RELAXED);
 #else
     (void)to, (void)from, (void)bytes;
@@ -122,8 +122,8 @@ class Arrivals {
     return Team::Ballot(over == 0) == 0;
 #elif !defined(__CUDACC__)
     const bool over = __atomic_load_n(&bits_, __ATOMIC_RELAXED) >= (uint64_t{phase} + 1) * each;
-    if (Team::Ballot(!over || entropic_emulate::device.last_first) != 0) return false;
-    entropic_emulate::know(&bits_);
+    if (Team::Ballot(!over || isentropic_emulate::device.last_first) != 0) return false;
+    isentropic_emulate::know(&bits_);
     return true;
 #else
     return phase == each;
@@ -145,7 +145,7 @@ class Arrivals {
           : "memory");
     }
 #elif !defined(__CUDACC__)
-    entropic_emulate::wait_for(&bits_, (uint64_t{phase} + 1) * each);
+    isentropic_emulate::wait_for(&bits_, (uint64_t{phase} + 1) * each);
 #else
     (void)phase, (void)each;
 #endif
@@ -279,7 +279,7 @@ class StreamedRow : public ResidentRow<S, 4> {
     float max = -kInfinity<float>;
     if (whole_) {
       Neighbours<S> of_pairs = Pairs()[lane];
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (unsigned k = 1; k < 16; ++k) of_pairs = EntriesOf<S>::LargerOf(of_pairs, Pairs()[lane + 32 * k]);
       max = fmaxf(fmaxf(EntriesOf<S>::Widened(of_pairs.of[0]), max), EntriesOf<S>::Widened(of_pairs.of[1]));
     } else {
@@ -354,5 +354,5 @@ bool launch_streamed(const AnyCall& call, Stream stream) {
 }
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

@@ -12,19 +12,19 @@
 // UNROLL stands before a loop whose arrays must be in registers. ROLLED stands before one that is rarely run: a single copy of
 // its body keeps the kernel short, and a long kernel waits for its instructions.
 #ifdef __CUDACC__
-#define ENTROPIC_UNROLL _Pragma("unroll")
-#define ENTROPIC_ROLLED _Pragma("unroll 1")
+#define ISENTROPIC_UNROLL _Pragma("unroll")
+#define ISENTROPIC_ROLLED _Pragma("unroll 1")
 #include <cooperative_groups.h>
 #else
-#define ENTROPIC_UNROLL
-#define ENTROPIC_ROLLED
+#define ISENTROPIC_UNROLL
+#define ISENTROPIC_ROLLED
 #include "src/cuda/emulate.h"
 #endif
 
-#include "entropic/version.h"
 #include "hwy/highway.h"
+#include "isentropic/version.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 struct Team {
@@ -65,8 +65,8 @@ struct Team {
 #endif
   }
   static HWY_INLINE Memory& Shared() {
-    extern __shared__ __align__(16) unsigned char entropic_shared[];
-    return *reinterpret_cast<Memory*>(entropic_shared);
+    extern __shared__ __align__(16) unsigned char isentropic_shared[];
+    return *reinterpret_cast<Memory*>(isentropic_shared);
   }
   static HWY_INLINE unsigned SharedAddress(const void* at) { return static_cast<unsigned>(__cvta_generic_to_shared(at)); }
   static HWY_INLINE unsigned SharedBytes() {
@@ -92,22 +92,22 @@ struct Team {
     __syncthreads();
   }
 #elif !defined(__CUDACC__)
-  static unsigned Blocks() { return entropic_emulate::cluster_size(); }
-  static unsigned BlockRank() { return entropic_emulate::block_rank(); }
+  static unsigned Blocks() { return isentropic_emulate::cluster_size(); }
+  static unsigned BlockRank() { return isentropic_emulate::block_rank(); }
   static Memory& Shared() {
-    return *reinterpret_cast<Memory*>(entropic_emulate::cluster().shared[entropic_emulate::block_rank()].get());
+    return *reinterpret_cast<Memory*>(isentropic_emulate::cluster().shared[isentropic_emulate::block_rank()].get());
   }
-  static size_t SharedBytes() { return entropic_emulate::device.shared_bytes; }
+  static size_t SharedBytes() { return isentropic_emulate::device.shared_bytes; }
   static void BlockBarrier() { __syncthreads(); }
   template <class T>
   static T* In(unsigned block, T* at) {
-    if (block != BlockRank()) entropic_emulate::require_all_begun();
-    const auto& shared = entropic_emulate::cluster().shared;
+    if (block != BlockRank()) isentropic_emulate::require_all_begun();
+    const auto& shared = isentropic_emulate::cluster().shared;
     return reinterpret_cast<T*>(shared[block].get() + (reinterpret_cast<char*>(at) - shared[BlockRank()].get()));
   }
   static void Barrier() {
     if (blockDim.x == 1) return;
-    if (Blocks() > 1) return entropic_emulate::meet(entropic_emulate::Wait::cluster);
+    if (Blocks() > 1) return isentropic_emulate::meet(isentropic_emulate::Wait::cluster);
     Threads() == 32 ? __syncwarp() : __syncthreads();
   }
 #else  // nvcc's pass over the host's code, which runs none of this
@@ -159,11 +159,11 @@ struct Team {
 #endif
 
   // Whether the team is only the block's first warp, while the others wait or do something else: for few numbers a warp is
-  // faster, because it waits for no other. In kernels of files that define ENTROPIC_NARROW.
+  // faster, because it waits for no other. In kernels of files that define ISENTROPIC_NARROW.
   static HWY_INLINE bool IsNarrow() {
 #if !defined(__CUDACC__)
-    return entropic_emulate::cluster().narrow[entropic_emulate::block_rank()];
-#elif defined(ENTROPIC_NARROW)
+    return isentropic_emulate::cluster().narrow[isentropic_emulate::block_rank()];
+#elif defined(ISENTROPIC_NARROW)
     return Shared().narrow != 0;
 #else
     return false;
@@ -177,7 +177,7 @@ struct Team {
 #if defined(__CUDACC__)
       Shared().narrow = narrow;
 #else
-      entropic_emulate::cluster().narrow[entropic_emulate::block_rank()] = narrow;
+      isentropic_emulate::cluster().narrow[isentropic_emulate::block_rank()] = narrow;
 #endif
     }
     BlockBarrier();
@@ -202,7 +202,7 @@ struct Team {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #elif !defined(__CUDACC__)
-    entropic_emulate::wait(entropic_emulate::Wait::cluster);
+    isentropic_emulate::wait(isentropic_emulate::Wait::cluster);
 #endif
   }
 
@@ -230,9 +230,9 @@ struct Team {
     asm volatile("fence.acq_rel.cta;" ::: "memory");
     return last;
 #elif !defined(__CUDACC__)
-    entropic_emulate::tell(number);
+    isentropic_emulate::tell(number);
     const unsigned before = __atomic_fetch_add(number, 1u, __ATOMIC_RELAXED);
-    entropic_emulate::know(number);
+    isentropic_emulate::know(number);
     if (before + 1 == all) __atomic_store_n(number, 0u, __ATOMIC_RELAXED);
     return before + 1 == all;
 #else
@@ -278,12 +278,12 @@ struct Team {
   static HWY_INLINE size_t Size() { return size_t{Threads()} * Blocks(); }
   static HWY_INLINE size_t Rank() { return size_t{BlockRank()} * Threads() + Thread(); }
   // Whether one thread has a row. nvcc knows it when it compiles a file: kernels for short rows are in files of their own,
-  // which define ENTROPIC_ONE_THREAD. So what the other kind of team needs takes neither registers nor stack, nor the
+  // which define ISENTROPIC_ONE_THREAD. So what the other kind of team needs takes neither registers nor stack, nor the
   // compiler's time.
   static HWY_INLINE bool IsOne() {
 #if !defined(__CUDACC__)
     return Threads() == 1;
-#elif defined(ENTROPIC_ONE_THREAD)
+#elif defined(ISENTROPIC_ONE_THREAD)
     return true;
 #else
     return false;
@@ -399,12 +399,12 @@ struct Team {
         unsigned in = 0;
         if (base + 32 * kAtOnce <= end) {
           decltype(read(first)) values[kAtOnce];
-          ENTROPIC_UNROLL
+          ISENTROPIC_UNROLL
           for (unsigned k = 0; k < kAtOnce; ++k) values[k] = read(first + 32 * k);
-          ENTROPIC_UNROLL
+          ISENTROPIC_UNROLL
           for (unsigned k = 0; k < kAtOnce; ++k) in |= unsigned{chosen(first + 32 * k, values[k])} << k;
         } else {
-          ENTROPIC_ROLLED
+          ISENTROPIC_ROLLED
           for (unsigned k = 0; first + 32 * k < end; ++k) in |= unsigned{chosen(first + 32 * k, read(first + 32 * k))} << k;
         }
         visit(first, in, bit);
@@ -419,7 +419,7 @@ struct Team {
     which = OrOfWarp(with_chosen);  // where the second walk goes
     size_t place = SumBefore(SumOfWarp(mine), &all);
     walk([&](size_t first, unsigned in, uint64_t) HWY_ATTR {
-      ENTROPIC_ROLLED
+      ISENTROPIC_ROLLED
       for (unsigned k = 0; k < kAtOnce; ++k) {
         const bool chosen_here = (in >> k & 1) != 0;
         const unsigned bits = Ballot(chosen_here);
@@ -571,4 +571,4 @@ struct Team {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -6,7 +6,7 @@
 
 #include "src/cuda/launch.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The parts of a row: the largest logit of each, how many logits equal it, and of the others sum e and sum e (x - max), with
@@ -260,4 +260,4 @@ template struct TokenKernels<float16>;
 template struct TokenKernels<bfloat16>;
 
 }  // namespace cuda
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

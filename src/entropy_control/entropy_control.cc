@@ -2,7 +2,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/entropy_control/entropy_control.cc"
-#include "entropic/entropy_control.h"
+#include "isentropic/entropy_control.h"
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/dispatch.h"
 #include "src/entropy_control/gamma-inl.h"
@@ -11,10 +11,10 @@
 #include "src/rows/input-inl.h"
 #include "src/scratch.h"
 
-#ifndef ENTROPIC_ENTROPY_CONTROL_CC_
-#define ENTROPIC_ENTROPY_CONTROL_CC_
+#ifndef ISENTROPIC_ENTROPY_CONTROL_CC_
+#define ISENTROPIC_ENTROPY_CONTROL_CC_
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // One thread's share of a batch: rows [begin, end), and memory to compute in.
 struct ControlShare {
@@ -41,12 +41,12 @@ struct ControlKernels {
   Normalized (*table)(const NormalizeJoint&, std::size_t rows, std::size_t cols, double* table, double* marginal);
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
-#endif  // ENTROPIC_ENTROPY_CONTROL_CC_
+#endif  // ISENTROPIC_ENTROPY_CONTROL_CC_
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -99,10 +99,10 @@ ControlKernels<T> MakeControl() {
   return {GammaRows<T>, PowerRows<T>, DensityRows<T>, MeanFieldRows<T>, NormalizeTable};
 #endif
 }
-ENTROPIC_KERNELS(MakeControl);
+ISENTROPIC_KERNELS(MakeControl);
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -112,12 +112,12 @@ HWY_AFTER_NAMESPACE();
 #include "src/check.h"
 #include "src/parallel.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 template <class T>
 ControlKernels<T> control_kernels();
-ENTROPIC_KERNELS_BY(control_kernels, MakeControl);
+ISENTROPIC_KERNELS_BY(control_kernels, MakeControl);
 
 // Checks that weights are finite, not negative, and not all 0.
 void check_weights(std::string_view operation, const MatrixView<const double>& weights) {
@@ -238,6 +238,6 @@ template void normalize_density(const NormalizeDensity&, MatrixView<const double
 template Normalized normalize_joint(const NormalizeJoint&, MatrixView<const double>, MatrixView<double>);
 template void mean_field_entropy(const MeanFieldEntropy&, MatrixView<const double>, std::span<double>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif  // HWY_ONCE

@@ -1,19 +1,19 @@
 // For a row of scores: the gamma that reaches an entropy, and an estimate of the entropy at a gamma.
 
-#if defined(ENTROPIC_ENTROPY_CONTROL_GAMMA_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ENTROPY_CONTROL_GAMMA_INL_H_
-#undef ENTROPIC_ENTROPY_CONTROL_GAMMA_INL_H_
+#if defined(ISENTROPIC_ENTROPY_CONTROL_GAMMA_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ENTROPY_CONTROL_GAMMA_INL_H_
+#undef ISENTROPIC_ENTROPY_CONTROL_GAMMA_INL_H_
 #else
-#define ENTROPIC_ENTROPY_CONTROL_GAMMA_INL_H_
+#define ISENTROPIC_ENTROPY_CONTROL_GAMMA_INL_H_
 #endif
 
 #include <cmath>
 
-#include "entropic/entropy_control.h"
+#include "isentropic/entropy_control.h"
 #include "src/rows/entropy-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -77,7 +77,7 @@ double MeanFieldRow(double gamma, const T* x, size_t n) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ENTROPY_CONTROL_GAMMA_INL_H_
+#endif  // ISENTROPIC_ENTROPY_CONTROL_GAMMA_INL_H_

@@ -5,24 +5,24 @@
 // entropy-inl.h with weights; log sum u over p > 0 replaces log n there, and the same sum over the ties of the maximum replaces
 // log_ties.
 
-#if defined(ENTROPIC_ENTROPY_CONTROL_POWER_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ENTROPY_CONTROL_POWER_INL_H_
-#undef ENTROPIC_ENTROPY_CONTROL_POWER_INL_H_
+#if defined(ISENTROPIC_ENTROPY_CONTROL_POWER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ENTROPY_CONTROL_POWER_INL_H_
+#undef ISENTROPIC_ENTROPY_CONTROL_POWER_INL_H_
 #else
-#define ENTROPIC_ENTROPY_CONTROL_POWER_INL_H_
+#define ISENTROPIC_ENTROPY_CONTROL_POWER_INL_H_
 #endif
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "entropic/entropy_control.h"
+#include "isentropic/entropy_control.h"
 #include "src/rows/entropy-inl.h"
 #include "src/rows/input-inl.h"
 #include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // exp(gamma z) for z <= 0: 0 at z = -inf even for gamma = 0, and 1 at z = 0 even for gamma = inf. It never falls as z rises.
@@ -306,7 +306,7 @@ inline Normalized NormalizeTable(const NormalizeJoint& op, size_t rows, size_t c
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ENTROPY_CONTROL_POWER_INL_H_
+#endif  // ISENTROPIC_ENTROPY_CONTROL_POWER_INL_H_

@@ -1,10 +1,10 @@
 // Every loss's kernels.
 
-#if defined(ENTROPIC_LOSSES_ALL_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_LOSSES_ALL_INL_H_
-#undef ENTROPIC_LOSSES_ALL_INL_H_
+#if defined(ISENTROPIC_LOSSES_ALL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_LOSSES_ALL_INL_H_
+#undef ISENTROPIC_LOSSES_ALL_INL_H_
 #else
-#define ENTROPIC_LOSSES_ALL_INL_H_
+#define ISENTROPIC_LOSSES_ALL_INL_H_
 #endif
 
 #include "src/losses/divergence-inl.h"
@@ -13,4 +13,4 @@
 #include "src/losses/multilabel_softmax-inl.h"
 #include "src/losses/softmax-inl.h"
 
-#endif  // ENTROPIC_LOSSES_ALL_INL_H_
+#endif  // ISENTROPIC_LOSSES_ALL_INL_H_

@@ -1,10 +1,10 @@
 // Functions for the rows of a batch that all losses share.
 
-#if defined(ENTROPIC_LOSSES_BATCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_LOSSES_BATCH_INL_H_
-#undef ENTROPIC_LOSSES_BATCH_INL_H_
+#if defined(ISENTROPIC_LOSSES_BATCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_LOSSES_BATCH_INL_H_
+#undef ISENTROPIC_LOSSES_BATCH_INL_H_
 #else
-#define ENTROPIC_LOSSES_BATCH_INL_H_
+#define ISENTROPIC_LOSSES_BATCH_INL_H_
 #endif
 
 #include "src/losses/batch.h"
@@ -12,7 +12,7 @@
 #include "src/rows/entry-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The target of a row: probabilities q or, without them, the class t.
@@ -67,7 +67,7 @@ void SettleSlopes(const LossBatch<T>& batch) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_LOSSES_BATCH_INL_H_
+#endif  // ISENTROPIC_LOSSES_BATCH_INL_H_

@@ -8,12 +8,12 @@
 #include <span>
 #include <vector>
 
-#include "entropic/losses.h"
+#include "isentropic/losses.h"
 #include "src/maps/kernels.h"
 #include "src/per_row.h"
 #include "src/scratch.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // A batch for the kernels: classes or a matrix of targets; dx has no data if no gradient is wanted.
 template <class T>
@@ -60,4 +60,4 @@ struct LossKernels {
   std::size_t (*memory)(const Loss&, const MapKernels<T>&, std::size_t n);
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

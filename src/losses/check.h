@@ -1,10 +1,10 @@
 // Checks of a loss's target and of its wanted gradients, for all devices.
 #pragma once
 
-#include "entropic/losses.h"
+#include "isentropic/losses.h"
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Checks that the loss takes a class for each row.
 inline void check_takes_classes(const Loss& loss) {
@@ -46,4 +46,4 @@ void check_gradients(const Op& op, std::span<const ParamGradient> gradients, std
   }
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -1,11 +1,11 @@
 // Losses between a student's softmax and a teacher's. Masses and terms are of the scores' type, and log s - log t, which
 // decides how accurate they are where s and t are nearly equal, comes from differences in float64.
 
-#if defined(ENTROPIC_LOSSES_DIVERGENCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_LOSSES_DIVERGENCE_INL_H_
-#undef ENTROPIC_LOSSES_DIVERGENCE_INL_H_
+#if defined(ISENTROPIC_LOSSES_DIVERGENCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_LOSSES_DIVERGENCE_INL_H_
+#undef ISENTROPIC_LOSSES_DIVERGENCE_INL_H_
 #else
-#define ENTROPIC_LOSSES_DIVERGENCE_INL_H_
+#define ISENTROPIC_LOSSES_DIVERGENCE_INL_H_
 #endif
 
 #include <array>
@@ -14,7 +14,7 @@
 #include "src/rows/near_softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // r^3/3 + r^5/5 + ..., the end of artanh(r), for |r| <= 1/3. With r = u / (2 + u), log(1 + u) = 2 artanh(r) = 2 r + 2 tail and
@@ -447,7 +447,7 @@ void FusedRows(const JsdLoss& op, const LossBatch<T>& batch, LossScratch<T> scra
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_LOSSES_DIVERGENCE_INL_H_
+#endif  // ISENTROPIC_LOSSES_DIVERGENCE_INL_H_

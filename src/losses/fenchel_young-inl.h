@@ -6,11 +6,11 @@
 //   q (-c/b - z)                          over those with p = 0, which lie that far below the threshold,
 // so that no small loss is a difference of large numbers. For b = 0 it is KL's sum q log(q/p) - q + p.
 
-#if defined(ENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_
-#undef ENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_
+#if defined(ISENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_
+#undef ISENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_
 #else
-#define ENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_
+#define ISENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_
 #endif
 
 #include "src/losses/mapped.h"
@@ -18,7 +18,7 @@
 #include "src/rows/expm1-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // (y e^y - e^y + 1) / y^2 from y and e^y, which is e^y phi_2(-y).
@@ -325,7 +325,7 @@ void MappedRows(const SmoothAccuracyLoss& op, const LossBatch<T>& batch, MatrixV
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_
+#endif  // ISENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_

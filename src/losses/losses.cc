@@ -7,13 +7,13 @@
 #include "src/losses/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-ENTROPIC_KERNELS(MakeLosses);
+ISENTROPIC_KERNELS(MakeLosses);
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -23,12 +23,12 @@ HWY_AFTER_NAMESPACE();
 #include "src/losses/check.h"
 #include "src/parallel.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 template <class T>
 LossKernels<T> loss_kernels();
-ENTROPIC_KERNELS_BY(loss_kernels, MakeLosses);
+ISENTROPIC_KERNELS_BY(loss_kernels, MakeLosses);
 
 template <class Op>
 void check_loss(const Op& op, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, std::size_t rows) {
@@ -214,17 +214,17 @@ void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_id
   run(loss, batch);
 }
 
-#define ENTROPIC_LOSSES(T)                                                                                              \
+#define ISENTROPIC_LOSSES(T)                                                                                            \
   template void loss(const Loss&, MatrixView<const T>, std::span<const std::int64_t>, std::span<double>, MatrixView<T>, \
                      std::span<const PerRow>, std::span<const ParamGradient>, std::optional<std::int64_t>);             \
   template void loss(const Loss&, MatrixView<const T>, MatrixView<const T>, std::span<double>, MatrixView<T>,           \
                      std::span<const PerRow>, std::span<const ParamGradient>)
-ENTROPIC_LOSSES(float);
-ENTROPIC_LOSSES(double);
-ENTROPIC_LOSSES(float16);
-ENTROPIC_LOSSES(bfloat16);
-#undef ENTROPIC_LOSSES
+ISENTROPIC_LOSSES(float);
+ISENTROPIC_LOSSES(double);
+ISENTROPIC_LOSSES(float16);
+ISENTROPIC_LOSSES(bfloat16);
+#undef ISENTROPIC_LOSSES
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif  // HWY_ONCE

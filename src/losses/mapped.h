@@ -1,9 +1,9 @@
 // The losses that start from a map's result.
 #pragma once
 
-#include "entropic/losses.h"
+#include "isentropic/losses.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The map that a loss starts from.
 inline Map map_of(const SparsemaxLoss& /*op*/) { return Sparsemax{}; }
@@ -13,4 +13,4 @@ inline Map map_of(const TopPSoftmaxLoss& op) { return TopPSoftmax{.p = op.p}; }
 inline Map map_of(const SmoothAccuracyLoss& op) { return op.map; }
 inline Map map_of(const SurrogateLoss& op) { return op.map; }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

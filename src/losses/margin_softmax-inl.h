@@ -1,10 +1,10 @@
 // Softmax of cosines with a margin for the class.
 
-#if defined(ENTROPIC_LOSSES_MARGIN_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_LOSSES_MARGIN_SOFTMAX_INL_H_
-#undef ENTROPIC_LOSSES_MARGIN_SOFTMAX_INL_H_
+#if defined(ISENTROPIC_LOSSES_MARGIN_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_LOSSES_MARGIN_SOFTMAX_INL_H_
+#undef ISENTROPIC_LOSSES_MARGIN_SOFTMAX_INL_H_
 #else
-#define ENTROPIC_LOSSES_MARGIN_SOFTMAX_INL_H_
+#define ISENTROPIC_LOSSES_MARGIN_SOFTMAX_INL_H_
 #endif
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "src/losses/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // psi of a target's cosine, its derivative, and the derivative of -psi in the margin.
@@ -144,7 +144,7 @@ void FusedRows(const MarginSoftmaxLoss& common, const LossBatch<T>& batch, LossS
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_LOSSES_MARGIN_SOFTMAX_INL_H_
+#endif  // ISENTROPIC_LOSSES_MARGIN_SOFTMAX_INL_H_

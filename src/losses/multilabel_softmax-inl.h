@@ -1,10 +1,10 @@
 // The loss of several labels against the other classes.
 
-#if defined(ENTROPIC_LOSSES_MULTILABEL_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_LOSSES_MULTILABEL_SOFTMAX_INL_H_
-#undef ENTROPIC_LOSSES_MULTILABEL_SOFTMAX_INL_H_
+#if defined(ISENTROPIC_LOSSES_MULTILABEL_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_LOSSES_MULTILABEL_SOFTMAX_INL_H_
+#undef ISENTROPIC_LOSSES_MULTILABEL_SOFTMAX_INL_H_
 #else
-#define ENTROPIC_LOSSES_MULTILABEL_SOFTMAX_INL_H_
+#define ISENTROPIC_LOSSES_MULTILABEL_SOFTMAX_INL_H_
 #endif
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "src/losses/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Two logsumexps with an additional term 0: of x for classes without a label, of -x for labels.
@@ -80,7 +80,7 @@ void FusedRows(const MultilabelSoftmaxLoss& /*op*/, const LossBatch<T>& batch, L
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_LOSSES_MULTILABEL_SOFTMAX_INL_H_
+#endif  // ISENTROPIC_LOSSES_MULTILABEL_SOFTMAX_INL_H_

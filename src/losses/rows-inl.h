@@ -1,17 +1,17 @@
 // The loops over rows that call the losses' kernels.
 
-#if defined(ENTROPIC_LOSSES_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_LOSSES_ROWS_INL_H_
-#undef ENTROPIC_LOSSES_ROWS_INL_H_
+#if defined(ISENTROPIC_LOSSES_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_LOSSES_ROWS_INL_H_
+#undef ISENTROPIC_LOSSES_ROWS_INL_H_
 #else
-#define ENTROPIC_LOSSES_ROWS_INL_H_
+#define ISENTROPIC_LOSSES_ROWS_INL_H_
 #endif
 
 #include "src/losses/all-inl.h"
 #include "src/losses/mapped.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The memory of each loss. A map's loss: a row and the map's memory. Softmax: two rows, and short rows without
@@ -57,7 +57,7 @@ LossKernels<T> MakeLosses() {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_LOSSES_ROWS_INL_H_
+#endif  // ISENTROPIC_LOSSES_ROWS_INL_H_

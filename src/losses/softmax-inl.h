@@ -1,10 +1,10 @@
 // Cross-entropy of softmax, fused with its gradient.
 
-#if defined(ENTROPIC_LOSSES_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_LOSSES_SOFTMAX_INL_H_
-#undef ENTROPIC_LOSSES_SOFTMAX_INL_H_
+#if defined(ISENTROPIC_LOSSES_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_LOSSES_SOFTMAX_INL_H_
+#undef ISENTROPIC_LOSSES_SOFTMAX_INL_H_
 #else
-#define ENTROPIC_LOSSES_SOFTMAX_INL_H_
+#define ISENTROPIC_LOSSES_SOFTMAX_INL_H_
 #endif
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 #include "src/rows/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // v with 0 for the element t of the row, if that is one of the `count` from i on.
@@ -320,7 +320,7 @@ void FusedRows(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratch<T> 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_LOSSES_SOFTMAX_INL_H_
+#endif  // ISENTROPIC_LOSSES_SOFTMAX_INL_H_

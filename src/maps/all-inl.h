@@ -1,10 +1,10 @@
 // Every map's kernels.
 
-#if defined(ENTROPIC_MAPS_ALL_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_ALL_INL_H_
-#undef ENTROPIC_MAPS_ALL_INL_H_
+#if defined(ISENTROPIC_MAPS_ALL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_ALL_INL_H_
+#undef ISENTROPIC_MAPS_ALL_INL_H_
 #else
-#define ENTROPIC_MAPS_ALL_INL_H_
+#define ISENTROPIC_MAPS_ALL_INL_H_
 #endif
 
 #include "src/maps/cut_softmax-inl.h"
@@ -16,4 +16,4 @@
 #include "src/maps/sparsemax-inl.h"
 #include "src/maps/taylor_softmax-inl.h"
 
-#endif  // ENTROPIC_MAPS_ALL_INL_H_
+#endif  // ISENTROPIC_MAPS_ALL_INL_H_

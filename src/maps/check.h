@@ -3,7 +3,7 @@
 
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 template <class T>
 void check_map(std::string_view name, const MatrixView<const T>& x, std::string_view out_name, const MatrixView<T>& out) {
@@ -22,4 +22,4 @@ void check_vjp(std::string_view name, const MatrixView<const T>& x, std::string_
   check_overlap(name, "dx", dx, "g", g);
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

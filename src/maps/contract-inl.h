@@ -1,10 +1,10 @@
 // The interface of a map's kernels to the loops over rows, which the compiler checks.
 
-#if defined(ENTROPIC_MAPS_CONTRACT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_CONTRACT_INL_H_
-#undef ENTROPIC_MAPS_CONTRACT_INL_H_
+#if defined(ISENTROPIC_MAPS_CONTRACT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_CONTRACT_INL_H_
+#undef ISENTROPIC_MAPS_CONTRACT_INL_H_
 #else
-#define ENTROPIC_MAPS_CONTRACT_INL_H_
+#define ISENTROPIC_MAPS_CONTRACT_INL_H_
 #endif
 
 #include <type_traits>
@@ -14,7 +14,7 @@
 #include "src/rows/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Stands for a member that a map does not have.
@@ -121,7 +121,7 @@ HWY_INLINE size_t MostInfinite(const Op& op, const T* x, size_t n) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_CONTRACT_INL_H_
+#endif  // ISENTROPIC_MAPS_CONTRACT_INL_H_

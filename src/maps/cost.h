@@ -3,9 +3,9 @@
 
 #include <cstddef>
 
-#include "entropic/maps.h"
+#include "isentropic/maps.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The cost of an entry, in units of softmax's.
 inline std::size_t cost_of(const Map& map) {
@@ -15,4 +15,4 @@ inline std::size_t cost_of(const Map& map) {
   return is_softmax ? Softmax::kDescription.cost : description_of(map).cost;
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -1,10 +1,10 @@
 // perturb_max with the caller's noise, for the kernels.
 #pragma once
 
-#include "entropic/maps.h"
-#include "entropic/perturb_max.h"
+#include "isentropic/maps.h"
+#include "isentropic/perturb_max.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 struct CustomPerturbMax {
   NoiseFunctions noise;
@@ -15,4 +15,4 @@ struct CustomPerturbMax {
       .name = "scale", .meaning = "multiplies the noise", .member = &CustomPerturbMax::scale, .above = 0}};
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

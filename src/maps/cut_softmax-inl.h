@@ -1,13 +1,13 @@
 // Softmax after truncation: top_k_softmax, top_p_softmax and min_p_softmax of one row.
 
-#if defined(ENTROPIC_MAPS_CUT_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_CUT_SOFTMAX_INL_H_
-#undef ENTROPIC_MAPS_CUT_SOFTMAX_INL_H_
+#if defined(ISENTROPIC_MAPS_CUT_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_CUT_SOFTMAX_INL_H_
+#undef ISENTROPIC_MAPS_CUT_SOFTMAX_INL_H_
 #else
-#define ENTROPIC_MAPS_CUT_SOFTMAX_INL_H_
+#define ISENTROPIC_MAPS_CUT_SOFTMAX_INL_H_
 #endif
 
-#include "entropic/maps.h"
+#include "isentropic/maps.h"
 #include "src/maps/softmax-inl.h"
 #include "src/rows/candidates-inl.h"
 #include "src/rows/filter-inl.h"
@@ -16,7 +16,7 @@
 #include "src/rows/short_largest-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // On the support the gradient is softmax's.
@@ -491,7 +491,7 @@ HWY_INLINE void KernelsOf<MinPSoftmax, T>::MapRow(const MinPSoftmax& op, const T
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_CUT_SOFTMAX_INL_H_
+#endif  // ISENTROPIC_MAPS_CUT_SOFTMAX_INL_H_

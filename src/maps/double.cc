@@ -7,21 +7,21 @@
 #include "src/maps/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-ENTROPIC_KERNELS_OF(MakeMaps, double);
+ISENTROPIC_KERNELS_OF(MakeMaps, double);
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
-ENTROPIC_KERNELS_BY_OF(map_kernels, MakeMaps, double);
+ISENTROPIC_KERNELS_BY_OF(map_kernels, MakeMaps, double);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif  // HWY_ONCE

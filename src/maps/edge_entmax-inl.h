@@ -4,11 +4,11 @@
 // Few scores have mass: of 1,024 normal ones 2 for alpha = 3, and 14 if they differ by a hundredth. In float32 at most 32 that
 // may have some are sorted, rows side by side, and their masses put in their places in a row of zeros.
 
-#if defined(ENTROPIC_MAPS_EDGE_ENTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_EDGE_ENTMAX_INL_H_
-#undef ENTROPIC_MAPS_EDGE_ENTMAX_INL_H_
+#if defined(ISENTROPIC_MAPS_EDGE_ENTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_EDGE_ENTMAX_INL_H_
+#undef ISENTROPIC_MAPS_EDGE_ENTMAX_INL_H_
 #else
-#define ENTROPIC_MAPS_EDGE_ENTMAX_INL_H_
+#define ISENTROPIC_MAPS_EDGE_ENTMAX_INL_H_
 #endif
 
 #include "src/maps/filtered_rows-inl.h"
@@ -16,7 +16,7 @@
 #include "src/search/search-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // For b > 1: the root as p at the edge of the support. Entries equal to `edge`, the lowest that have mass, get `p`; those
@@ -362,7 +362,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsByEdge(double b, double temperature, const 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_EDGE_ENTMAX_INL_H_
+#endif  // ISENTROPIC_MAPS_EDGE_ENTMAX_INL_H_

@@ -11,14 +11,14 @@
 // alpha = 1 and alpha = 2 are softmax and sparsemax themselves. For float32, alpha <= 0.8 is in heavy_entmax-inl.h, and short
 // rows are in short_entmax-inl.h and short_edge-inl.h.
 
-#if defined(ENTROPIC_MAPS_ENTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_ENTMAX_INL_H_
-#undef ENTROPIC_MAPS_ENTMAX_INL_H_
+#if defined(ISENTROPIC_MAPS_ENTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_ENTMAX_INL_H_
+#undef ISENTROPIC_MAPS_ENTMAX_INL_H_
 #else
-#define ENTROPIC_MAPS_ENTMAX_INL_H_
+#define ISENTROPIC_MAPS_ENTMAX_INL_H_
 #endif
 
-#include "entropic/maps.h"
+#include "isentropic/maps.h"
 #include "src/maps/edge_entmax-inl.h"
 #include "src/maps/heavy_entmax-inl.h"
 #include "src/maps/short_edge-inl.h"
@@ -31,7 +31,7 @@
 #include "src/rows/select-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The longest rows of which several go: longer ones gain nothing by others.
@@ -963,7 +963,7 @@ HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_ENTMAX_INL_H_
+#endif  // ISENTROPIC_MAPS_ENTMAX_INL_H_

@@ -1,20 +1,20 @@
 // entropy_normalize and entropy_clip of one row.
 
-#if defined(ENTROPIC_MAPS_ENTROPY_NORMALIZE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_ENTROPY_NORMALIZE_INL_H_
-#undef ENTROPIC_MAPS_ENTROPY_NORMALIZE_INL_H_
+#if defined(ISENTROPIC_MAPS_ENTROPY_NORMALIZE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_ENTROPY_NORMALIZE_INL_H_
+#undef ISENTROPIC_MAPS_ENTROPY_NORMALIZE_INL_H_
 #else
-#define ENTROPIC_MAPS_ENTROPY_NORMALIZE_INL_H_
+#define ISENTROPIC_MAPS_ENTROPY_NORMALIZE_INL_H_
 #endif
 
-#include "entropic/maps.h"
+#include "isentropic/maps.h"
 #include "src/maps/contract-inl.h"
 #include "src/maps/softmax-inl.h"
 #include "src/rows/narrow_entropy-inl.h"
 #include "src/rows/select-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // In float32 several rows are also searched together, each in a lane.
@@ -564,7 +564,7 @@ HWY_INLINE void KernelsOf<EntropyClip, T>::VjpRow(const EntropyClip& op, const T
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_ENTROPY_NORMALIZE_INL_H_
+#endif  // ISENTROPIC_MAPS_ENTROPY_NORMALIZE_INL_H_

@@ -1,16 +1,16 @@
 // Rows of which only the scores that may have mass are left, for entmax with alpha above 1.
 
-#if defined(ENTROPIC_MAPS_FILTERED_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_FILTERED_ROWS_INL_H_
-#undef ENTROPIC_MAPS_FILTERED_ROWS_INL_H_
+#if defined(ISENTROPIC_MAPS_FILTERED_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_FILTERED_ROWS_INL_H_
+#undef ISENTROPIC_MAPS_FILTERED_ROWS_INL_H_
 #else
-#define ENTROPIC_MAPS_FILTERED_ROWS_INL_H_
+#define ISENTROPIC_MAPS_FILTERED_ROWS_INL_H_
 #endif
 
 #include "src/maps/threshold_start-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Rows that go side by side: the search of one alone waits for its own results.
@@ -79,7 +79,7 @@ HWY_INLINE void WriteFew(const Filtered<T>& row, T sum, size_t n, T* p, bool str
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_FILTERED_ROWS_INL_H_
+#endif  // ISENTROPIC_MAPS_FILTERED_ROWS_INL_H_

@@ -1,11 +1,11 @@
 // entmax of float32 rows for 0 < alpha <= 0.8, where every score has mass: p = y^e with y = 1/(c + u) <= 1, e = 1/(1 - alpha)
 // and u = (1 - alpha)(max - x)/T >= 0.
 
-#if defined(ENTROPIC_MAPS_HEAVY_ENTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_HEAVY_ENTMAX_INL_H_
-#undef ENTROPIC_MAPS_HEAVY_ENTMAX_INL_H_
+#if defined(ISENTROPIC_MAPS_HEAVY_ENTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_HEAVY_ENTMAX_INL_H_
+#undef ISENTROPIC_MAPS_HEAVY_ENTMAX_INL_H_
 #else
-#define ENTROPIC_MAPS_HEAVY_ENTMAX_INL_H_
+#define ISENTROPIC_MAPS_HEAVY_ENTMAX_INL_H_
 #endif
 
 #include "src/maps/scores-inl.h"
@@ -14,7 +14,7 @@
 #include "src/search/search-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // b = alpha - 1. p may be x.
@@ -64,7 +64,7 @@ HWY_NOINLINE HWY_FLATTEN inline void MapHeavyRow(double b, double temperature, c
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_HEAVY_ENTMAX_INL_H_
+#endif  // ISENTROPIC_MAPS_HEAVY_ENTMAX_INL_H_

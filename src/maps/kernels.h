@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <span>
 
-#include "entropic/maps.h"
+#include "isentropic/maps.h"
 #include "src/maps/custom_perturb_max.h"
 #include "src/scratch.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // One thread's share of a batch: rows [begin, end), and its workspace.
 template <class T>
@@ -50,4 +50,4 @@ MapKernels<float> map_kernels<float>();
 template <>
 MapKernels<double> map_kernels<double>();
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

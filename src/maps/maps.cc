@@ -1,6 +1,6 @@
 // Maps, called: checks, threads and memory for the kernels.
 
-#include "entropic/maps.h"
+#include "isentropic/maps.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 #endif
 
-#include "entropic/perturb_max.h"
+#include "isentropic/perturb_max.h"
 #include "src/check.h"
 #include "src/half.h"
 #include "src/maps/check.h"
@@ -20,7 +20,7 @@
 #include "src/per_row.h"
 #include "src/scratch.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 struct Caches {
@@ -219,7 +219,7 @@ void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity
                    });
 }
 
-#define ENTROPIC_MAPS(T)                                                                                                      \
+#define ISENTROPIC_MAPS(T)                                                                                                    \
   template void apply(const Map&, MatrixView<const T>, MatrixView<T>, std::span<const PerRow>);                               \
   template void apply_vjp(const Map&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>, MatrixView<T>,           \
                           std::span<const PerRow>, std::span<const ParamGradient>);                                           \
@@ -229,11 +229,11 @@ void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity
   template void logsumexp(const LogSumExp&, MatrixView<const T>, MatrixView<T>, std::span<const PerRow>);                     \
   template void logsumexp_vjp(const LogSumExp&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>, MatrixView<T>, \
                               std::span<const PerRow>, std::span<const ParamGradient>)
-ENTROPIC_MAPS(float);
-ENTROPIC_MAPS(double);
-ENTROPIC_MAPS(float16);
-ENTROPIC_MAPS(bfloat16);
-#undef ENTROPIC_MAPS
+ISENTROPIC_MAPS(float);
+ISENTROPIC_MAPS(double);
+ISENTROPIC_MAPS(float16);
+ISENTROPIC_MAPS(bfloat16);
+#undef ISENTROPIC_MAPS
 template void perturb_max(const NoiseFunctions&, double, MatrixView<const float>, MatrixView<float>);
 template void perturb_max(const NoiseFunctions&, double, MatrixView<const double>, MatrixView<double>);
 template void perturb_max_vjp(const NoiseFunctions&, double, MatrixView<const float>, MatrixView<const float>,
@@ -241,4 +241,4 @@ template void perturb_max_vjp(const NoiseFunctions&, double, MatrixView<const fl
 template void perturb_max_vjp(const NoiseFunctions&, double, MatrixView<const double>, MatrixView<const double>,
                               MatrixView<const double>, MatrixView<double>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -13,11 +13,11 @@
 // than 1e-13, while it is computed to some 1e-14. Neighbouring panels share the point between them and agree there to this
 // error.
 
-#if defined(ENTROPIC_MAPS_NORMAL_PANELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_NORMAL_PANELS_INL_H_
-#undef ENTROPIC_MAPS_NORMAL_PANELS_INL_H_
+#if defined(ISENTROPIC_MAPS_NORMAL_PANELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_NORMAL_PANELS_INL_H_
+#undef ISENTROPIC_MAPS_NORMAL_PANELS_INL_H_
 #else
-#define ENTROPIC_MAPS_NORMAL_PANELS_INL_H_
+#define ISENTROPIC_MAPS_NORMAL_PANELS_INL_H_
 #endif
 
 #include "src/rows/normal-inl.h"
@@ -25,7 +25,7 @@
 #include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -198,7 +198,7 @@ HWY_INLINE size_t PanelsMemory() {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_NORMAL_PANELS_INL_H_
+#endif  // ISENTROPIC_MAPS_NORMAL_PANELS_INL_H_

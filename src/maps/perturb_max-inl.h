@@ -12,11 +12,11 @@
 // monotonically), z is first rounded to multiples of 2^-40: from one multiple to the next h grows by more than its rounding
 // error.
 
-#if defined(ENTROPIC_MAPS_PERTURB_MAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_PERTURB_MAX_INL_H_
-#undef ENTROPIC_MAPS_PERTURB_MAX_INL_H_
+#if defined(ISENTROPIC_MAPS_PERTURB_MAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_PERTURB_MAX_INL_H_
+#undef ISENTROPIC_MAPS_PERTURB_MAX_INL_H_
 #else
-#define ENTROPIC_MAPS_PERTURB_MAX_INL_H_
+#define ISENTROPIC_MAPS_PERTURB_MAX_INL_H_
 #endif
 
 #include <array>
@@ -30,7 +30,7 @@
 #include "src/rows/products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 HWY_INLINE size_t PaddedTo16(size_t n) { return (n + 15) / 16 * 16; }
@@ -755,7 +755,7 @@ HWY_INLINE void KernelsOf<CustomPerturbMax, T>::VjpRow(const CustomPerturbMax& o
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_PERTURB_MAX_INL_H_
+#endif  // ISENTROPIC_MAPS_PERTURB_MAX_INL_H_

@@ -1,10 +1,10 @@
 // The loops over rows that call the maps' kernels.
 
-#if defined(ENTROPIC_MAPS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_ROWS_INL_H_
-#undef ENTROPIC_MAPS_ROWS_INL_H_
+#if defined(ISENTROPIC_MAPS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_ROWS_INL_H_
+#undef ISENTROPIC_MAPS_ROWS_INL_H_
 #else
-#define ENTROPIC_MAPS_ROWS_INL_H_
+#define ISENTROPIC_MAPS_ROWS_INL_H_
 #endif
 
 #include "hwy/cache_control.h"
@@ -14,7 +14,7 @@
 #include "src/rows/entropy-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The row after r, if it is worth fetching it into the cache while r is computed, otherwise null.
@@ -412,7 +412,7 @@ MapKernels<T> MakeMaps() {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_ROWS_INL_H_
+#endif  // ISENTROPIC_MAPS_ROWS_INL_H_

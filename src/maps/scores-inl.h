@@ -1,22 +1,22 @@
 // Functions that the maps share: scores relative to their maximum, and rows without a finite maximum.
 
-#if defined(ENTROPIC_MAPS_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_SCORES_INL_H_
-#undef ENTROPIC_MAPS_SCORES_INL_H_
+#if defined(ISENTROPIC_MAPS_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_SCORES_INL_H_
+#undef ISENTROPIC_MAPS_SCORES_INL_H_
 #else
-#define ENTROPIC_MAPS_SCORES_INL_H_
+#define ISENTROPIC_MAPS_SCORES_INL_H_
 #endif
 
 #include <cmath>
 #include <limits>
 
-#include "entropic/input.h"
+#include "isentropic/input.h"
 #include "src/rows/input-inl.h"
 #include "src/rows/split-inl.h"
 #include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The memory of a kernel, besides its row.
@@ -194,7 +194,7 @@ HWY_INLINE bool HasInfiniteScore(const T* x, const T* y, size_t n, T no_mass) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_SCORES_INL_H_
+#endif  // ISENTROPIC_MAPS_SCORES_INL_H_

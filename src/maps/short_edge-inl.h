@@ -3,18 +3,18 @@
 // Few scores have mass: of 64 normal ones 2 for alpha = 3, and 11 if they differ by a hundredth. So the 16 largest of each row
 // are sorted, and the search reads only these, see EdgeOfSorted. A row with more mass than that goes alone.
 
-#if defined(ENTROPIC_MAPS_SHORT_EDGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_SHORT_EDGE_INL_H_
-#undef ENTROPIC_MAPS_SHORT_EDGE_INL_H_
+#if defined(ISENTROPIC_MAPS_SHORT_EDGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_SHORT_EDGE_INL_H_
+#undef ISENTROPIC_MAPS_SHORT_EDGE_INL_H_
 #else
-#define ENTROPIC_MAPS_SHORT_EDGE_INL_H_
+#define ISENTROPIC_MAPS_SHORT_EDGE_INL_H_
 #endif
 
 #include "src/maps/edge_entmax-inl.h"
 #include "src/rows/short_largest-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Root(d, b)(d, q) is q^(1/b). The entries of the groups are u = b (x - max)/T. alone(g, r) maps row r of group g.
@@ -75,7 +75,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortByEdge(double b, const ShortRows<float>* u, f
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_SHORT_EDGE_INL_H_
+#endif  // ISENTROPIC_MAPS_SHORT_EDGE_INL_H_

@@ -4,11 +4,11 @@
 // starts near the root, by whole powers, which are a few multiplications; then two evaluations by UnitPower are enough for most
 // rows, and the last of them also gives the masses.
 
-#if defined(ENTROPIC_MAPS_SHORT_ENTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_SHORT_ENTMAX_INL_H_
-#undef ENTROPIC_MAPS_SHORT_ENTMAX_INL_H_
+#if defined(ISENTROPIC_MAPS_SHORT_ENTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_SHORT_ENTMAX_INL_H_
+#undef ISENTROPIC_MAPS_SHORT_ENTMAX_INL_H_
 #else
-#define ENTROPIC_MAPS_SHORT_ENTMAX_INL_H_
+#define ISENTROPIC_MAPS_SHORT_ENTMAX_INL_H_
 #endif
 
 #include "src/maps/scores-inl.h"
@@ -19,7 +19,7 @@
 #include "src/search/search-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // b = alpha - 1 in [1/5, 1), or in [-1, -1/5] if not kRising. The entries of the groups are the scores.
@@ -112,7 +112,7 @@ HWY_NOINLINE HWY_FLATTEN inline void ShortEntmaxVjp(double b, double temperature
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_SHORT_ENTMAX_INL_H_
+#endif  // ISENTROPIC_MAPS_SHORT_ENTMAX_INL_H_

@@ -1,17 +1,17 @@
 // The gradient of a map whose Jacobian is (diag(s) - s s^T / sum s)/T, as of sparsemax and entmax, for short rows side by side.
 
-#if defined(ENTROPIC_MAPS_SHORT_VJP_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_SHORT_VJP_INL_H_
-#undef ENTROPIC_MAPS_SHORT_VJP_INL_H_
+#if defined(ISENTROPIC_MAPS_SHORT_VJP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_SHORT_VJP_INL_H_
+#undef ISENTROPIC_MAPS_SHORT_VJP_INL_H_
 #else
-#define ENTROPIC_MAPS_SHORT_VJP_INL_H_
+#define ISENTROPIC_MAPS_SHORT_VJP_INL_H_
 #endif
 
 #include "src/maps/scores-inl.h"
 #include "src/rows/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // dx = s (g - <s, g>/sum s)/T with s = slope(p) in [0, 1]; 0 where p is 0. It overwrites p with s.
@@ -92,7 +92,7 @@ HWY_INLINE void ShortVjpByPivot(double b, double temperature, ShortRows<float>* 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_SHORT_VJP_INL_H_
+#endif  // ISENTROPIC_MAPS_SHORT_VJP_INL_H_

@@ -1,19 +1,19 @@
 // sparsemax of one row.
 
-#if defined(ENTROPIC_MAPS_SPARSEMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_SPARSEMAX_INL_H_
-#undef ENTROPIC_MAPS_SPARSEMAX_INL_H_
+#if defined(ISENTROPIC_MAPS_SPARSEMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_SPARSEMAX_INL_H_
+#undef ISENTROPIC_MAPS_SPARSEMAX_INL_H_
 #else
-#define ENTROPIC_MAPS_SPARSEMAX_INL_H_
+#define ISENTROPIC_MAPS_SPARSEMAX_INL_H_
 #endif
 
-#include "entropic/maps.h"
+#include "isentropic/maps.h"
 #include "src/maps/contract-inl.h"
 #include "src/maps/short_vjp-inl.h"
 #include "src/maps/threshold_start-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -131,7 +131,7 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::Short::Vjp(const Sparsemax& op, ShortRo
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_SPARSEMAX_INL_H_
+#endif  // ISENTROPIC_MAPS_SPARSEMAX_INL_H_

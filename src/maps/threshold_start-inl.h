@@ -1,10 +1,10 @@
 // The sums that the search for a sparse map's threshold needs, and a start value from a part of the row.
 
-#if defined(ENTROPIC_MAPS_THRESHOLD_START_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_THRESHOLD_START_INL_H_
-#undef ENTROPIC_MAPS_THRESHOLD_START_INL_H_
+#if defined(ISENTROPIC_MAPS_THRESHOLD_START_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_THRESHOLD_START_INL_H_
+#undef ISENTROPIC_MAPS_THRESHOLD_START_INL_H_
 #else
-#define ENTROPIC_MAPS_THRESHOLD_START_INL_H_
+#define ISENTROPIC_MAPS_THRESHOLD_START_INL_H_
 #endif
 
 #include "src/maps/scores-inl.h"
@@ -15,7 +15,7 @@
 #include "src/rows/unit_power-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // q^(1/b) for q > 0, otherwise 0. It rises because Log and ExpScaled do. b = 1/2 and b = 1 need neither.
@@ -185,7 +185,7 @@ HWY_INLINE T LeastThreshold(D d, double b, const Relative& relative, const T* x,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_THRESHOLD_START_INL_H_
+#endif  // ISENTROPIC_MAPS_THRESHOLD_START_INL_H_

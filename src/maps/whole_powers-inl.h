@@ -5,18 +5,18 @@
 // the cubic through its values at four whole e is off by less than a hundredth for 1 < e <= 5, in most rows by a thousandth. At
 // a whole e it is exact.
 
-#if defined(ENTROPIC_MAPS_WHOLE_POWERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MAPS_WHOLE_POWERS_INL_H_
-#undef ENTROPIC_MAPS_WHOLE_POWERS_INL_H_
+#if defined(ISENTROPIC_MAPS_WHOLE_POWERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MAPS_WHOLE_POWERS_INL_H_
+#undef ISENTROPIC_MAPS_WHOLE_POWERS_INL_H_
 #else
-#define ENTROPIC_MAPS_WHOLE_POWERS_INL_H_
+#define ISENTROPIC_MAPS_WHOLE_POWERS_INL_H_
 #endif
 
 #include "src/rows/exp_log-inl.h"
 #include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // What is raised to a power: q = c + u for b > 0, and 1/q for b < 0, where q >= 1 and so 1/q <= 1 as well. `least` stands for
@@ -135,7 +135,7 @@ HWY_INLINE T WholePowerSteps(const WholePowers& whole_powers, T c, size_t n, dou
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MAPS_WHOLE_POWERS_INL_H_
+#endif  // ISENTROPIC_MAPS_WHOLE_POWERS_INL_H_

@@ -8,11 +8,11 @@
 #include <string_view>
 #include <type_traits>
 
-#include "entropic/measures.h"
+#include "isentropic/measures.h"
 #include "src/check.h"
 #include "src/half.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Checks that the gradient, if wanted, has the shape of p. A gradient without data is not wanted, and may have any shape.
 template <class T, class P>
@@ -65,4 +65,4 @@ double stored_up_to(double bound) {
   return static_cast<double>(static_cast<double>(rounded) > bound ? std::nextafter(rounded, T(0)) : rounded);
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

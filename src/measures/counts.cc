@@ -1,10 +1,10 @@
 // Counts of outcomes, the only state that measures of streams need.
 #include <algorithm>
 
-#include "entropic/measures.h"
+#include "isentropic/measures.h"
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 void check_outcomes(std::string_view name, std::span<const std::int64_t> outcomes, std::size_t number) {
@@ -47,4 +47,4 @@ void Counts::merge(const Counts& other) {
   std::transform(weights_.begin(), weights_.end(), other.weights_.begin(), weights_.begin(), std::plus<>());
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -1,22 +1,22 @@
 // Rows of every kind of input as distributions in double: the probabilities p and, if the input gives them, their logarithms.
 
-#if defined(ENTROPIC_MEASURES_DISTRIBUTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MEASURES_DISTRIBUTION_INL_H_
-#undef ENTROPIC_MEASURES_DISTRIBUTION_INL_H_
+#if defined(ISENTROPIC_MEASURES_DISTRIBUTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MEASURES_DISTRIBUTION_INL_H_
+#undef ISENTROPIC_MEASURES_DISTRIBUTION_INL_H_
 #else
-#define ENTROPIC_MEASURES_DISTRIBUTION_INL_H_
+#define ISENTROPIC_MEASURES_DISTRIBUTION_INL_H_
 #endif
 
 #include <limits>
 
-#include "entropic/input.h"
+#include "isentropic/input.h"
 #include "src/measures/terms-inl.h"
 #include "src/rows/entry-inl.h"
 #include "src/rows/input-inl.h"
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // log p is z - shift if z is not null, otherwise the logarithm of p.
@@ -177,7 +177,7 @@ HWY_NOINLINE Distribution DistributionOf(Input input, bool normalize, const T* x
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MEASURES_DISTRIBUTION_INL_H_
+#endif  // ISENTROPIC_MEASURES_DISTRIBUTION_INL_H_

@@ -1,10 +1,10 @@
 // Measures of each entry by itself.
 
-#if defined(ENTROPIC_MEASURES_ENTRIES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MEASURES_ENTRIES_INL_H_
-#undef ENTROPIC_MEASURES_ENTRIES_INL_H_
+#if defined(ISENTROPIC_MEASURES_ENTRIES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MEASURES_ENTRIES_INL_H_
+#undef ISENTROPIC_MEASURES_ENTRIES_INL_H_
 #else
-#define ENTROPIC_MEASURES_ENTRIES_INL_H_
+#define ISENTROPIC_MEASURES_ENTRIES_INL_H_
 #endif
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -78,7 +78,7 @@ void EntryRow(const BinaryEntropy& op, const T* x, size_t n, double, double unit
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MEASURES_ENTRIES_INL_H_
+#endif  // ISENTROPIC_MEASURES_ENTRIES_INL_H_

@@ -1,11 +1,11 @@
 // Measures of short rows of probabilities, a row in each lane: a row of ten by itself would spend most of its time in sums
 // across lanes, and in lanes without an entry. Every bit is that of the row by itself.
 
-#if defined(ENTROPIC_MEASURES_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MEASURES_LANES_INL_H_
-#undef ENTROPIC_MEASURES_LANES_INL_H_
+#if defined(ISENTROPIC_MEASURES_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MEASURES_LANES_INL_H_
+#undef ISENTROPIC_MEASURES_LANES_INL_H_
 #else
-#define ENTROPIC_MEASURES_LANES_INL_H_
+#define ISENTROPIC_MEASURES_LANES_INL_H_
 #endif
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "src/measures/values-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // As many rows as there are lanes, column after column.
@@ -128,7 +128,7 @@ HWY_NOINLINE void MeasureInLanes(const Op& op, MatrixView<const T> p, MatrixView
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MEASURES_LANES_INL_H_
+#endif  // ISENTROPIC_MEASURES_LANES_INL_H_

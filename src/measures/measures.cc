@@ -2,7 +2,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/measures/measures.cc"
-#include "entropic/measures.h"
+#include "isentropic/measures.h"
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/dispatch.h"
 #include "src/measures/check.h"
@@ -13,10 +13,10 @@
 #include "src/per_row.h"
 #include "src/scratch.h"
 
-#ifndef ENTROPIC_MEASURES_CC_
-#define ENTROPIC_MEASURES_CC_
+#ifndef ISENTROPIC_MEASURES_CC_
+#define ISENTROPIC_MEASURES_CC_
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The sums of rows (see GivenSum): none for scores; otherwise known sums, or room for them.
 struct GivenSums {
@@ -41,12 +41,12 @@ struct MeasureKernels {
   void (*entries)(const EntryMeasure&, MatrixView<const T> p, GivenSums, MatrixView<T> value, MatrixView<T> dp, Arena memory);
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
-#endif  // ENTROPIC_MEASURES_CC_
+#endif  // ISENTROPIC_MEASURES_CC_
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -211,10 +211,10 @@ template <class T>
 MeasureKernels<T> MakeMeasures() {
   return {SumRows<T>, OneRows<T>, TwoRows<T>, TableOf<T>, TableRoom, EntryRows<T>};
 }
-ENTROPIC_KERNELS(MakeMeasures);
+ISENTROPIC_KERNELS(MakeMeasures);
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -225,12 +225,12 @@ HWY_AFTER_NAMESPACE();
 #include "src/half.h"
 #include "src/parallel.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 template <class T>
 MeasureKernels<T> measure_kernels();
-ENTROPIC_KERNELS_BY(measure_kernels, MakeMeasures);
+ISENTROPIC_KERNELS_BY(measure_kernels, MakeMeasures);
 
 // Distributes rows of n numbers of T: calls work(first, count, memory, wide) for some rows at a time, with the kernels'
 // workspace and room for `views` views of these rows as float.
@@ -489,6 +489,6 @@ template void measure(const EntryMeasure&, MatrixView<const double>, MatrixView<
 template void measure(const EntryMeasure&, MatrixView<const float16>, MatrixView<float16>, MatrixView<float16>);
 template void measure(const EntryMeasure&, MatrixView<const bfloat16>, MatrixView<bfloat16>, MatrixView<bfloat16>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif  // HWY_ONCE

@@ -1,10 +1,10 @@
 // Measures of rows of float32 scores in one pass after the maximum, by exponentials with the digits that float32 can use.
 
-#if defined(ENTROPIC_MEASURES_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MEASURES_NARROW_INL_H_
-#undef ENTROPIC_MEASURES_NARROW_INL_H_
+#if defined(ISENTROPIC_MEASURES_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MEASURES_NARROW_INL_H_
+#undef ISENTROPIC_MEASURES_NARROW_INL_H_
 #else
-#define ENTROPIC_MEASURES_NARROW_INL_H_
+#define ISENTROPIC_MEASURES_NARROW_INL_H_
 #endif
 
 #include <cmath>
@@ -12,7 +12,7 @@
 #include "src/rows/narrow_moments-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The entropy of softmax(x) by exponentials in float32. It is 0 if it is below 2^-60, or if the row has no entropy.
@@ -110,7 +110,7 @@ inline HWY_NOINLINE double KlOfScores(const float* x, const float* y, size_t n, 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MEASURES_NARROW_INL_H_
+#endif  // ISENTROPIC_MEASURES_NARROW_INL_H_

@@ -1,10 +1,10 @@
 // What a measure gives for one row, or for two.
 
-#if defined(ENTROPIC_MEASURES_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MEASURES_ROWS_INL_H_
-#undef ENTROPIC_MEASURES_ROWS_INL_H_
+#if defined(ISENTROPIC_MEASURES_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MEASURES_ROWS_INL_H_
+#undef ISENTROPIC_MEASURES_ROWS_INL_H_
 #else
-#define ENTROPIC_MEASURES_ROWS_INL_H_
+#define ISENTROPIC_MEASURES_ROWS_INL_H_
 #endif
 
 #include <cmath>
@@ -15,7 +15,7 @@
 #include "src/rows/near_softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 HWY_INLINE double UnitOf(const std::optional<double>& base) { return base ? 1 / LogNumber(*base) : 1; }
@@ -137,7 +137,7 @@ HWY_INLINE Distribution Apart(Distribution row, double* p) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MEASURES_ROWS_INL_H_
+#endif  // ISENTROPIC_MEASURES_ROWS_INL_H_

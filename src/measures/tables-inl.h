@@ -1,10 +1,10 @@
 // Measures of tables: how much one variable tells about the other.
 
-#if defined(ENTROPIC_MEASURES_TABLES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MEASURES_TABLES_INL_H_
-#undef ENTROPIC_MEASURES_TABLES_INL_H_
+#if defined(ISENTROPIC_MEASURES_TABLES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MEASURES_TABLES_INL_H_
+#undef ISENTROPIC_MEASURES_TABLES_INL_H_
 #else
-#define ENTROPIC_MEASURES_TABLES_INL_H_
+#define ISENTROPIC_MEASURES_TABLES_INL_H_
 #endif
 
 #include <algorithm>
@@ -12,19 +12,19 @@
 #include "src/measures/values-inl.h"
 #include "src/scratch.h"
 
-#ifndef ENTROPIC_MEASURES_TABLE_SHAPE_
-#define ENTROPIC_MEASURES_TABLE_SHAPE_
-namespace entropic::inline ENTROPIC_ABI {
+#ifndef ISENTROPIC_MEASURES_TABLE_SHAPE_
+#define ISENTROPIC_MEASURES_TABLE_SHAPE_
+namespace isentropic::inline ISENTROPIC_ABI {
 
 struct TableShape {
   std::size_t rows, cols;
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
-#endif  // ENTROPIC_MEASURES_TABLE_SHAPE_
+}  // namespace isentropic::inline ISENTROPIC_ABI
+#endif  // ISENTROPIC_MEASURES_TABLE_SHAPE_
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The workspace for a table's measure.
@@ -177,7 +177,7 @@ inline Partial PartialOf(const ConditionalEntropy& op, const Distribution& all, 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MEASURES_TABLES_INL_H_
+#endif  // ISENTROPIC_MEASURES_TABLES_INL_H_

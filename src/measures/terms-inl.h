@@ -1,10 +1,10 @@
 // The terms that measures sum, each with a small relative error.
 
-#if defined(ENTROPIC_MEASURES_TERMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MEASURES_TERMS_INL_H_
-#undef ENTROPIC_MEASURES_TERMS_INL_H_
+#if defined(ISENTROPIC_MEASURES_TERMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MEASURES_TERMS_INL_H_
+#undef ISENTROPIC_MEASURES_TERMS_INL_H_
 #else
-#define ENTROPIC_MEASURES_TERMS_INL_H_
+#define ISENTROPIC_MEASURES_TERMS_INL_H_
 #endif
 
 #include <limits>
@@ -12,7 +12,7 @@
 #include "src/rows/expm1-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // x = 2^k m with m in [sqrt(1/2), sqrt 2), for normal x > 0.
@@ -123,7 +123,7 @@ HWY_INLINE V64 Contrast(D64 d, V64 p, V64 q) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MEASURES_TERMS_INL_H_
+#endif  // ISENTROPIC_MEASURES_TERMS_INL_H_

@@ -1,22 +1,22 @@
 // Each measure of distributions: its value, and its partial derivatives.
 
-#if defined(ENTROPIC_MEASURES_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_MEASURES_VALUES_INL_H_
-#undef ENTROPIC_MEASURES_VALUES_INL_H_
+#if defined(ISENTROPIC_MEASURES_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MEASURES_VALUES_INL_H_
+#undef ISENTROPIC_MEASURES_VALUES_INL_H_
 #else
-#define ENTROPIC_MEASURES_VALUES_INL_H_
+#define ISENTROPIC_MEASURES_VALUES_INL_H_
 #endif
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "entropic/measures.h"
+#include "isentropic/measures.h"
 #include "src/measures/distribution-inl.h"
 #include "src/rows/entropy-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 HWY_INLINE V64 ZeroWhere(hn::Mask<D64> mask, V64 v) { return hn::IfThenZeroElse(mask, v); }
@@ -417,7 +417,7 @@ HWY_NOINLINE void WriteGradient(Through through, const Distribution& row, double
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_MEASURES_VALUES_INL_H_
+#endif  // ISENTROPIC_MEASURES_VALUES_INL_H_

@@ -2,17 +2,17 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/parts/parts.cc"
-#include "entropic/parts.h"
+#include "isentropic/parts.h"
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/dispatch.h"
 #include "src/rows/exp_log-inl.h"
 #include "src/rows/reduce-inl.h"
 #include "src/sampling/noise-inl.h"
 
-#ifndef ENTROPIC_PARTS_CC_
-#define ENTROPIC_PARTS_CC_
+#ifndef ISENTROPIC_PARTS_CC_
+#define ISENTROPIC_PARTS_CC_
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 struct DrawnKey {
   double key;
@@ -34,12 +34,12 @@ struct PartKernels {
   void (*plain_exp)(const T* x, std::size_t n, T* y);
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
-#endif  // ENTROPIC_PARTS_CC_
+#endif  // ISENTROPIC_PARTS_CC_
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -164,10 +164,10 @@ template <class T>
 PartKernels<T> MakePart() {
   return {PartMax<T>, PartExp<T>, PartWide<T>, PartDraw<T>, PartLog<T>, PartPlainExp<T>};
 }
-ENTROPIC_KERNELS(MakePart);
+ISENTROPIC_KERNELS(MakePart);
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -186,12 +186,12 @@ HWY_AFTER_NAMESPACE();
 #include "src/parts/words.h"
 #include "src/search/search.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 template <class T>
 PartKernels<T> part_kernels();
-ENTROPIC_KERNELS_BY(part_kernels, MakePart);
+ISENTROPIC_KERNELS_BY(part_kernels, MakePart);
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -217,8 +217,10 @@ class Part<T>::Work {
   Question question() const { return question_; }
   virtual void Answer(std::size_t r, std::int64_t* words) = 0;
   virtual void Take(const std::int64_t* joined, std::size_t parts) = 0;
-  virtual void Write(std::size_t, T*) const { throw std::logic_error("entropic::Part: this operation writes nothing"); }
-  virtual bool Keeps(std::size_t, std::size_t) const { throw std::logic_error("entropic::Part: this operation cuts nothing"); }
+  virtual void Write(std::size_t, T*) const { throw std::logic_error("isentropic::Part: this operation writes nothing"); }
+  virtual bool Keeps(std::size_t, std::size_t) const {
+    throw std::logic_error("isentropic::Part: this operation cuts nothing");
+  }
 
   std::size_t rows() const { return x_.rows; }
   std::size_t cols() const { return x_.cols; }
@@ -311,7 +313,7 @@ template <class T>
 void Part<T>::answer(std::span<std::int64_t> words) {
   const Question asked = question();
   if (asked.join == Join::none || words.size() != work_->rows() * asked.words) {
-    throw std::logic_error("entropic::Part: answer() needs question().words integers for each row");
+    throw std::logic_error("isentropic::Part: answer() needs question().words integers for each row");
   }
   std::fill(words.begin(), words.end(), 0);
   parallel_rows(work_->rows(), 4 * work_->cols() + asked.words, [&](std::size_t begin, std::size_t end) {
@@ -326,7 +328,7 @@ void Part<T>::take(std::span<const std::int64_t> joined) {
   const std::size_t parts = each == 0 ? 1 : joined.size() / each;
   if (asked.join == Join::none || joined.size() != parts * each || (parts != 1 && asked.join != Join::gather)) {
     throw std::logic_error(
-        "entropic::Part: take() needs question().words integers for each row, of all parts if they are gathered");
+        "isentropic::Part: take() needs question().words integers for each row, of all parts if they are gathered");
   }
   work_->Take(joined.data(), parts);
 }
@@ -335,7 +337,7 @@ template <class T>
 void Part<T>::write(MatrixView<T> y) const {
   check_shape(work_->name(), "y", y, "x", work_->rows(), work_->cols());
   if (question().join != Join::none)
-    throw std::logic_error("entropic::Part: write() came before the last question was answered");
+    throw std::logic_error("isentropic::Part: write() came before the last question was answered");
   parallel_rows(work_->rows(), 2 * work_->cols(), [&](std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) work_->Write(r, y.row(r));
   });
@@ -454,16 +456,16 @@ void exponentials(std::span<const double> log_p, std::span<double> p) {
   part_kernels<double>().plain_exp(log_p.data(), log_p.size(), p.data());
 }
 
-#define ENTROPIC_PART_OF(T)                                                                                   \
+#define ISENTROPIC_PART_OF(T)                                                                                 \
   template class Part<T>;                                                                                     \
   template Part<T> part_of(const Map&, MatrixView<const T>, Extent);                                          \
   template Part<T> part_of(const GammaForEntropy&, MatrixView<const T>, Extent);                              \
   template Part<T> part_of(const RowStatistics&, MatrixView<const T>, Extent, std::span<const std::int64_t>); \
   template Part<T> part_of(const step::TypicalP&, double, MatrixView<const T>, Extent);                       \
   template Part<T> part_of(const Sample&, MatrixView<const T>, Extent, const Noise&, std::size_t)
-ENTROPIC_PART_OF(float);
-ENTROPIC_PART_OF(double);
+ISENTROPIC_PART_OF(float);
+ISENTROPIC_PART_OF(double);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif  // HWY_ONCE

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // An integer in the order of the numbers; that of NaN is larger than that of +inf. There is room above NaN for error codes.
 inline std::int64_t KeyOf(double v) {
@@ -75,4 +75,4 @@ class Fixed {
   double scale_, inverse_;
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -1,6 +1,6 @@
 // The tables of operations, made once from the descriptions in the structs, and operations by name.
 
-#include "entropic/operation.h"
+#include "isentropic/operation.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 std::string allowed_values(std::span<const std::string_view> names) { return fmt::format("one of {}", fmt::join(names, ", ")); }
 
@@ -312,24 +312,24 @@ Family make(std::string_view name, std::span<const Argument> arguments) {
   return operation;
 }
 
-#define ENTROPIC_FAMILY(Family)                                                         \
-  template ENTROPIC_API const FamilyInfo& family_info<Family>();                        \
-  template ENTROPIC_API Family make(const OperationInfo&, std::span<const ParamValue>); \
-  template ENTROPIC_API Family make(std::string_view, std::span<const Argument>);       \
-  template ENTROPIC_API std::vector<ParamValue> values_of(const Family&)
-ENTROPIC_FAMILY(Map);
-ENTROPIC_FAMILY(Logarithm);
-ENTROPIC_FAMILY(EntropyControl);
-ENTROPIC_FAMILY(Measure);
-ENTROPIC_FAMILY(Divergence);
-ENTROPIC_FAMILY(TableMeasure);
-ENTROPIC_FAMILY(EntryMeasure);
-ENTROPIC_FAMILY(Transport);
-ENTROPIC_FAMILY(Loss);
-ENTROPIC_FAMILY(Sampling);
-ENTROPIC_FAMILY(Step);
-ENTROPIC_FAMILY(Calibration);
-ENTROPIC_FAMILY(AttentionOperation);
-#undef ENTROPIC_FAMILY
+#define ISENTROPIC_FAMILY(Family)                                                         \
+  template ISENTROPIC_API const FamilyInfo& family_info<Family>();                        \
+  template ISENTROPIC_API Family make(const OperationInfo&, std::span<const ParamValue>); \
+  template ISENTROPIC_API Family make(std::string_view, std::span<const Argument>);       \
+  template ISENTROPIC_API std::vector<ParamValue> values_of(const Family&)
+ISENTROPIC_FAMILY(Map);
+ISENTROPIC_FAMILY(Logarithm);
+ISENTROPIC_FAMILY(EntropyControl);
+ISENTROPIC_FAMILY(Measure);
+ISENTROPIC_FAMILY(Divergence);
+ISENTROPIC_FAMILY(TableMeasure);
+ISENTROPIC_FAMILY(EntryMeasure);
+ISENTROPIC_FAMILY(Transport);
+ISENTROPIC_FAMILY(Loss);
+ISENTROPIC_FAMILY(Sampling);
+ISENTROPIC_FAMILY(Step);
+ISENTROPIC_FAMILY(Calibration);
+ISENTROPIC_FAMILY(AttentionOperation);
+#undef ISENTROPIC_FAMILY
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -1,17 +1,17 @@
 // The scores of a row that may be among its k largest, packed with their places.
 
-#if defined(ENTROPIC_ROWS_CANDIDATES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_CANDIDATES_INL_H_
-#undef ENTROPIC_ROWS_CANDIDATES_INL_H_
+#if defined(ISENTROPIC_ROWS_CANDIDATES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_CANDIDATES_INL_H_
+#undef ISENTROPIC_ROWS_CANDIDATES_INL_H_
 #else
-#define ENTROPIC_ROWS_CANDIDATES_INL_H_
+#define ISENTROPIC_ROWS_CANDIDATES_INL_H_
 #endif
 
 #include "src/rows/filter-inl.h"
 #include "src/rows/select-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Packs the scores that may be among the k largest, with their places, for k much smaller than n: all that reach a number that
@@ -112,7 +112,7 @@ HWY_INLINE size_t DropBelow(Cut<T> cut, const Survivors<T>& kept, size_t m, size
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_CANDIDATES_INL_H_
+#endif  // ISENTROPIC_ROWS_CANDIDATES_INL_H_

@@ -1,25 +1,25 @@
 // The entropy of a distribution, and the gamma (inverse temperature) at which softmax(gamma x) has a given entropy, all in
 // float64.
 
-#if defined(ENTROPIC_ROWS_ENTROPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_ENTROPY_INL_H_
-#undef ENTROPIC_ROWS_ENTROPY_INL_H_
+#if defined(ISENTROPIC_ROWS_ENTROPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_ENTROPY_INL_H_
+#undef ISENTROPIC_ROWS_ENTROPY_INL_H_
 #else
-#define ENTROPIC_ROWS_ENTROPY_INL_H_
+#define ISENTROPIC_ROWS_ENTROPY_INL_H_
 #endif
 
 #include <cmath>
 #include <limits>
 #include <type_traits>
 
-#include "entropic/entropy_control.h"
+#include "isentropic/entropy_control.h"
 #include "src/rows/exp_log-inl.h"
 #include "src/rows/reduce-inl.h"
 #include "src/rows/rough_sums-inl.h"
 #include "src/search/search-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // -sum p log p in nats, by terms of d's type, T or double; 0, not -0, if all mass is in one place.
@@ -243,7 +243,7 @@ HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_ENTROPY_INL_H_
+#endif  // ISENTROPIC_ROWS_ENTROPY_INL_H_

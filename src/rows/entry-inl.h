@@ -1,10 +1,10 @@
 // Operations on single entries of a row; devices have their own file for these.
 
-#if defined(ENTROPIC_ROWS_ENTRY_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_ENTRY_INL_H_
-#undef ENTROPIC_ROWS_ENTRY_INL_H_
+#if defined(ISENTROPIC_ROWS_ENTRY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_ENTRY_INL_H_
+#undef ISENTROPIC_ROWS_ENTRY_INL_H_
 #else
-#define ENTROPIC_ROWS_ENTRY_INL_H_
+#define ISENTROPIC_ROWS_ENTRY_INL_H_
 #endif
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -42,7 +42,7 @@ HWY_INLINE bool AnyEntry(D d, size_t n, Which&& which) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_ENTRY_INL_H_
+#endif  // ISENTROPIC_ROWS_ENTRY_INL_H_

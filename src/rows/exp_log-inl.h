@@ -8,17 +8,17 @@
 // Without FMA, measured on every 16th block of inputs: ExpScaled 2 + 2 |x|/T, Exp 0.98, Log 0.91.
 // The polynomials are minimax (Remez, coefficients rounded to the type one by one) on the reduced interval.
 
-#if defined(ENTROPIC_ROWS_EXP_LOG_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_EXP_LOG_INL_H_
-#undef ENTROPIC_ROWS_EXP_LOG_INL_H_
+#if defined(ISENTROPIC_ROWS_EXP_LOG_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_EXP_LOG_INL_H_
+#undef ISENTROPIC_ROWS_EXP_LOG_INL_H_
 #else
-#define ENTROPIC_ROWS_EXP_LOG_INL_H_
+#define ISENTROPIC_ROWS_EXP_LOG_INL_H_
 #endif
 
 #include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Constants of the two precisions.
@@ -301,7 +301,7 @@ HWY_INLINE double Log1pNumber(double x) { return hn::GetLane(Log1p(D64(), hn::Se
 HWY_INLINE double Power(double base, double exponent) { return ExpNumber(exponent * LogNumber(base)); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_EXP_LOG_INL_H_
+#endif  // ISENTROPIC_ROWS_EXP_LOG_INL_H_

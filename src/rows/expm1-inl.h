@@ -1,10 +1,10 @@
 // e^x - 1 and the rest of its series, for cases in which differences would cancel.
 
-#if defined(ENTROPIC_ROWS_EXPM1_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_EXPM1_INL_H_
-#undef ENTROPIC_ROWS_EXPM1_INL_H_
+#if defined(ISENTROPIC_ROWS_EXPM1_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_EXPM1_INL_H_
+#undef ISENTROPIC_ROWS_EXPM1_INL_H_
 #else
-#define ENTROPIC_ROWS_EXPM1_INL_H_
+#define ISENTROPIC_ROWS_EXPM1_INL_H_
 #endif
 
 #include <array>
@@ -13,7 +13,7 @@
 #include "src/rows/exp_log-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // c[0] + c[1] x + ..., one step after another: the loops over rows process four vectors at once.
@@ -77,7 +77,7 @@ HWY_INLINE hn::Vec<D> Phi2(D d, hn::Vec<D> x, hn::Vec<D> exp_x) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_EXPM1_INL_H_
+#endif  // ISENTROPIC_ROWS_EXPM1_INL_H_

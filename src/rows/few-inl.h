@@ -1,16 +1,16 @@
 // Sums of few numbers, and the largest of parts of a row.
 
-#if defined(ENTROPIC_ROWS_FEW_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_FEW_INL_H_
-#undef ENTROPIC_ROWS_FEW_INL_H_
+#if defined(ISENTROPIC_ROWS_FEW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_FEW_INL_H_
+#undef ISENTROPIC_ROWS_FEW_INL_H_
 #else
-#define ENTROPIC_ROWS_FEW_INL_H_
+#define ISENTROPIC_ROWS_FEW_INL_H_
 #endif
 
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Two sums of kCount numbers, in registers, in D's type: lane i with lane i + kCount/2, + kCount/4 and so on.
@@ -44,7 +44,7 @@ HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, const Map& map, T*
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_FEW_INL_H_
+#endif  // ISENTROPIC_ROWS_FEW_INL_H_

@@ -1,10 +1,10 @@
 // The scores of a row that are above a bound, packed.
 
-#if defined(ENTROPIC_ROWS_FILTER_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_FILTER_INL_H_
-#undef ENTROPIC_ROWS_FILTER_INL_H_
+#if defined(ISENTROPIC_ROWS_FILTER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_FILTER_INL_H_
+#undef ISENTROPIC_ROWS_FILTER_INL_H_
 #else
-#define ENTROPIC_ROWS_FILTER_INL_H_
+#define ISENTROPIC_ROWS_FILTER_INL_H_
 #endif
 
 #include <cstring>
@@ -13,7 +13,7 @@
 #include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Room for the results of FilterAbove in a row of n.
@@ -107,7 +107,7 @@ inline HWY_NOINLINE size_t PackAbove(const float* x, size_t n, float least, floa
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_FILTER_INL_H_
+#endif  // ISENTROPIC_ROWS_FILTER_INL_H_

@@ -1,9 +1,9 @@
 // Gauss-Legendre quadrature: the positive half of the nodes and weights on [-1, 1].
 #pragma once
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 struct GaussPoint {
   double node, weight;
@@ -18,4 +18,4 @@ inline constexpr GaussPoint kGauss16[8] = {
     {0x1.3c5a466d5e8b8p-1, 0x1.325f61bca3cbfp-3}, {0x1.d50259a43a772p-2, 0x1.5a6ebbb5a75fcp-3},
     {0x1.205cae642337cp-2, 0x1.75f8c77e0c00fp-3}, {0x1.852bd6676a9f9p-4, 0x1.83feae80e4dfcp-3}};
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -1,10 +1,10 @@
 // Rows of probabilities as rows of scores.
 
-#if defined(ENTROPIC_ROWS_INPUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_INPUT_INL_H_
-#undef ENTROPIC_ROWS_INPUT_INL_H_
+#if defined(ISENTROPIC_ROWS_INPUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_INPUT_INL_H_
+#undef ISENTROPIC_ROWS_INPUT_INL_H_
 #else
-#define ENTROPIC_ROWS_INPUT_INL_H_
+#define ISENTROPIC_ROWS_INPUT_INL_H_
 #endif
 
 #include <limits>
@@ -13,7 +13,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // log(p / max) for 0 <= p <= max, with a small relative error; it never falls as p rises.
@@ -62,7 +62,7 @@ HWY_NOINLINE Z ScoresOfProbs(const T* p, size_t n, Z* z) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_INPUT_INL_H_
+#endif  // ISENTROPIC_ROWS_INPUT_INL_H_

@@ -1,10 +1,10 @@
 // Walking along a row: whole vectors, and the one partial vector at its end.
 
-#if defined(ENTROPIC_ROWS_LOOP_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_LOOP_INL_H_
-#undef ENTROPIC_ROWS_LOOP_INL_H_
+#if defined(ISENTROPIC_ROWS_LOOP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_LOOP_INL_H_
+#undef ISENTROPIC_ROWS_LOOP_INL_H_
 #else
-#define ENTROPIC_ROWS_LOOP_INL_H_
+#define ISENTROPIC_ROWS_LOOP_INL_H_
 #endif
 
 #include <array>
@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "entropic/version.h"
 #include "hwy/highway.h"
+#include "isentropic/version.h"
 
 // Kernels without SIMD are for processors from before 2013. At -O2 they take 40 % less room; at -O3 they would be a third of a
 // library for every target. Other targets are compiled as the command line says.
@@ -26,7 +26,7 @@
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -221,7 +221,7 @@ HWY_INLINE void ScaleRow(D d, T factor, size_t n, T* p) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_LOOP_INL_H_
+#endif  // ISENTROPIC_ROWS_LOOP_INL_H_

@@ -1,10 +1,10 @@
 // The largest entries of a row that have a given mass. Nothing is sorted.
 
-#if defined(ENTROPIC_ROWS_MASS_CUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_MASS_CUT_INL_H_
-#undef ENTROPIC_ROWS_MASS_CUT_INL_H_
+#if defined(ISENTROPIC_ROWS_MASS_CUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_MASS_CUT_INL_H_
+#undef ISENTROPIC_ROWS_MASS_CUT_INL_H_
 #else
-#define ENTROPIC_ROWS_MASS_CUT_INL_H_
+#define ISENTROPIC_ROWS_MASS_CUT_INL_H_
 #endif
 
 #include <cmath>
@@ -13,7 +13,7 @@
 #include "src/rows/select-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The mass of the entries above `low`.
@@ -173,7 +173,7 @@ HWY_INLINE MassCut<T> CutRowByMass(D d, const T* e, size_t n, double total, doub
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_MASS_CUT_INL_H_
+#endif  // ISENTROPIC_ROWS_MASS_CUT_INL_H_

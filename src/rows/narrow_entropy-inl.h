@@ -1,11 +1,11 @@
 // The gamma at which softmax(gamma x) has a given entropy, for most rows of float32. A long row is first solved on a few scores
 // that represent it.
 
-#if defined(ENTROPIC_ROWS_NARROW_ENTROPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_NARROW_ENTROPY_INL_H_
-#undef ENTROPIC_ROWS_NARROW_ENTROPY_INL_H_
+#if defined(ISENTROPIC_ROWS_NARROW_ENTROPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_NARROW_ENTROPY_INL_H_
+#undef ISENTROPIC_ROWS_NARROW_ENTROPY_INL_H_
 #else
-#define ENTROPIC_ROWS_NARROW_ENTROPY_INL_H_
+#define ISENTROPIC_ROWS_NARROW_ENTROPY_INL_H_
 #endif
 
 #include <cmath>
@@ -14,7 +14,7 @@
 #include "src/rows/narrow_moments-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The accepted error of the entropy in float32, as a part of the allowed error: a fifth, so that large entries keep their last
@@ -261,7 +261,7 @@ class NarrowRows {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_NARROW_ENTROPY_INL_H_
+#endif  // ISENTROPIC_ROWS_NARROW_ENTROPY_INL_H_

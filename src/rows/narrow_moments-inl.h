@@ -1,11 +1,11 @@
 // Moments and masses of exp(gamma x) in float32, of a row and of a few scores that represent it: terms in float32, their sums
 // in float64.
 
-#if defined(ENTROPIC_ROWS_NARROW_MOMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_NARROW_MOMENTS_INL_H_
-#undef ENTROPIC_ROWS_NARROW_MOMENTS_INL_H_
+#if defined(ISENTROPIC_ROWS_NARROW_MOMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_NARROW_MOMENTS_INL_H_
+#undef ISENTROPIC_ROWS_NARROW_MOMENTS_INL_H_
 #else
-#define ENTROPIC_ROWS_NARROW_MOMENTS_INL_H_
+#define ISENTROPIC_ROWS_NARROW_MOMENTS_INL_H_
 #endif
 
 #include <limits>
@@ -15,7 +15,7 @@
 #include "src/rows/filter-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // exp(gamma z) in float32 for z <= 0, with more digits of gamma than float32 has.
@@ -275,7 +275,7 @@ inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, floa
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_NARROW_MOMENTS_INL_H_
+#endif  // ISENTROPIC_ROWS_NARROW_MOMENTS_INL_H_

@@ -1,10 +1,10 @@
 // The logarithm of the ratio of two softmax rows that are nearly equal.
 
-#if defined(ENTROPIC_ROWS_NEAR_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_NEAR_SOFTMAX_INL_H_
-#undef ENTROPIC_ROWS_NEAR_SOFTMAX_INL_H_
+#if defined(ISENTROPIC_ROWS_NEAR_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_NEAR_SOFTMAX_INL_H_
+#undef ISENTROPIC_ROWS_NEAR_SOFTMAX_INL_H_
 #else
-#define ENTROPIC_ROWS_NEAR_SOFTMAX_INL_H_
+#define ISENTROPIC_ROWS_NEAR_SOFTMAX_INL_H_
 #endif
 
 #include <cmath>
@@ -13,7 +13,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // x - y = high + low, exact unless a step overflows: Knuth 4.2.2.
@@ -80,7 +80,7 @@ HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_NEAR_SOFTMAX_INL_H_
+#endif  // ISENTROPIC_ROWS_NEAR_SOFTMAX_INL_H_

@@ -3,17 +3,17 @@
 // Largest relative error, measured by tests/rows_test.cc: NormalCdf 2e-15 down to t = -37 (below that its value is subnormal),
 // InverseMills 2e-15 up to t = 37.5, its end. Without FMA, exp(-t^2/2) has a further error of t^2/2 eps.
 
-#if defined(ENTROPIC_ROWS_NORMAL_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_NORMAL_INL_H_
-#undef ENTROPIC_ROWS_NORMAL_INL_H_
+#if defined(ISENTROPIC_ROWS_NORMAL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_NORMAL_INL_H_
+#undef ISENTROPIC_ROWS_NORMAL_INL_H_
 #else
-#define ENTROPIC_ROWS_NORMAL_INL_H_
+#define ISENTROPIC_ROWS_NORMAL_INL_H_
 #endif
 
 #include "src/rows/exp_log-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Mills' ratio at s >= 0, (1 - Phi(s)) / phi(s), as a numerator and a denominator: P(y) and s + 4 with y = (s - 4)/(s + 4). It
@@ -94,7 +94,7 @@ HWY_INLINE NormalLogCdf NormalLogCdfOf(D64 d, V64 t) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_NORMAL_INL_H_
+#endif  // ISENTROPIC_ROWS_NORMAL_INL_H_

@@ -1,16 +1,16 @@
 // Products over a row, in an order that depends on its length alone.
 
-#if defined(ENTROPIC_ROWS_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_PRODUCTS_INL_H_
-#undef ENTROPIC_ROWS_PRODUCTS_INL_H_
+#if defined(ISENTROPIC_ROWS_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_PRODUCTS_INL_H_
+#undef ISENTROPIC_ROWS_PRODUCTS_INL_H_
 #else
-#define ENTROPIC_ROWS_PRODUCTS_INL_H_
+#define ISENTROPIC_ROWS_PRODUCTS_INL_H_
 #endif
 
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The number of entries whose factors are multiplied in 16 lanes, which are then folded as lane i times lane i + half. The
@@ -49,7 +49,7 @@ HWY_INLINE void FourProducts(size_t n, double (&products)[4], Factors&& factors)
 HWY_INLINE size_t TotalCount(size_t count) { return count; }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_PRODUCTS_INL_H_
+#endif  // ISENTROPIC_ROWS_PRODUCTS_INL_H_

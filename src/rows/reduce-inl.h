@@ -9,17 +9,17 @@
 // A row longer than a group, of 16384, is summed in groups, each as if it were a row. The sum of group g is added to total
 // g mod 16 of 16 others, which are folded alike. Groups can be summed in any order, and at the same time (split-inl.h).
 
-#if defined(ENTROPIC_ROWS_REDUCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_REDUCE_INL_H_
-#undef ENTROPIC_ROWS_REDUCE_INL_H_
+#if defined(ISENTROPIC_ROWS_REDUCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_REDUCE_INL_H_
+#undef ISENTROPIC_ROWS_REDUCE_INL_H_
 #else
-#define ENTROPIC_ROWS_REDUCE_INL_H_
+#define ISENTROPIC_ROWS_REDUCE_INL_H_
 #endif
 
 #include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Folds all lanes in a fixed tree, lane i with lane i + half. The order is defined, which SumOfLanes leaves to the target, and
@@ -307,7 +307,7 @@ HWY_NOINLINE NonFinite FindNonFinite(const T* x, size_t n) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_REDUCE_INL_H_
+#endif  // ISENTROPIC_ROWS_REDUCE_INL_H_

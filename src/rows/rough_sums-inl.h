@@ -1,16 +1,16 @@
 // Many sums along a row at once, for searches: a little less exact than those of reduce-inl.h, and faster.
 
-#if defined(ENTROPIC_ROWS_ROUGH_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_ROUGH_SUMS_INL_H_
-#undef ENTROPIC_ROWS_ROUGH_SUMS_INL_H_
+#if defined(ISENTROPIC_ROWS_ROUGH_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_ROUGH_SUMS_INL_H_
+#undef ISENTROPIC_ROWS_ROUGH_SUMS_INL_H_
 #else
-#define ENTROPIC_ROWS_ROUGH_SUMS_INL_H_
+#define ISENTROPIC_ROWS_ROUGH_SUMS_INL_H_
 #endif
 
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // sums[k] = a sum over the row, for many k. Because registers are few, each sum and lane has one accumulator, which takes 16
@@ -52,7 +52,7 @@ HWY_INLINE void RoughSums(D d, const T* x, size_t n, T fill, double (&sums)[K], 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_ROUGH_SUMS_INL_H_
+#endif  // ISENTROPIC_ROWS_ROUGH_SUMS_INL_H_

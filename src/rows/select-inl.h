@@ -1,11 +1,11 @@
 // The scores that a cut keeps: the k largest, or those near the maximum. Nothing is sorted. Also: packing chosen entries of a
 // row.
 
-#if defined(ENTROPIC_ROWS_SELECT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_SELECT_INL_H_
-#undef ENTROPIC_ROWS_SELECT_INL_H_
+#if defined(ISENTROPIC_ROWS_SELECT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_SELECT_INL_H_
+#undef ISENTROPIC_ROWS_SELECT_INL_H_
 #else
-#define ENTROPIC_ROWS_SELECT_INL_H_
+#define ISENTROPIC_ROWS_SELECT_INL_H_
 #endif
 
 #include <cmath>
@@ -16,7 +16,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Keeps scores above `least`, and those equal to it at an index below `end`.
@@ -380,7 +380,7 @@ HWY_INLINE double PackFew(D d, const T* e, size_t n, T low, T high, T* packed, s
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_SELECT_INL_H_
+#endif  // ISENTROPIC_ROWS_SELECT_INL_H_

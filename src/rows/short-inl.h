@@ -7,17 +7,17 @@
 // Column i of a row is in block (i mod 16) / rows, vector i mod rows; a sum adds the columns of equal i mod 16 in order, then
 // folds these 16. The layout, and so every bit, depends only on n: the last group is filled with copies.
 
-#if defined(ENTROPIC_ROWS_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_SHORT_INL_H_
-#undef ENTROPIC_ROWS_SHORT_INL_H_
+#if defined(ISENTROPIC_ROWS_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_SHORT_INL_H_
+#undef ISENTROPIC_ROWS_SHORT_INL_H_
 #else
-#define ENTROPIC_ROWS_SHORT_INL_H_
+#define ISENTROPIC_ROWS_SHORT_INL_H_
 #endif
 
 #include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Transposes the 128-bit blocks of 4 (float32) or 2 (float64) vectors. Its own inverse.
@@ -339,7 +339,7 @@ class ShortRows {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_SHORT_INL_H_
+#endif  // ISENTROPIC_ROWS_SHORT_INL_H_

@@ -1,11 +1,11 @@
 // Which scores of short float32 rows are the k largest, by keys of 8 bits: a search among keys takes a quarter of the time of
 // one among scores.
 
-#if defined(ENTROPIC_ROWS_SHORT_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_SHORT_KEYS_INL_H_
-#undef ENTROPIC_ROWS_SHORT_KEYS_INL_H_
+#if defined(ISENTROPIC_ROWS_SHORT_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_SHORT_KEYS_INL_H_
+#undef ISENTROPIC_ROWS_SHORT_KEYS_INL_H_
 #else
-#define ENTROPIC_ROWS_SHORT_KEYS_INL_H_
+#define ISENTROPIC_ROWS_SHORT_KEYS_INL_H_
 #endif
 
 #include <type_traits>
@@ -13,7 +13,7 @@
 #include "src/rows/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
@@ -202,7 +202,7 @@ class ShortKeys {
 #endif
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_SHORT_KEYS_INL_H_
+#endif  // ISENTROPIC_ROWS_SHORT_KEYS_INL_H_

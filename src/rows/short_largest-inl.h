@@ -1,10 +1,10 @@
 // The largest entries of short rows, side by side, by a sorting network: the order costs half of a softmax.
 
-#if defined(ENTROPIC_ROWS_SHORT_LARGEST_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_SHORT_LARGEST_INL_H_
-#undef ENTROPIC_ROWS_SHORT_LARGEST_INL_H_
+#if defined(ISENTROPIC_ROWS_SHORT_LARGEST_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_SHORT_LARGEST_INL_H_
+#undef ISENTROPIC_ROWS_SHORT_LARGEST_INL_H_
 #else
-#define ENTROPIC_ROWS_SHORT_LARGEST_INL_H_
+#define ISENTROPIC_ROWS_SHORT_LARGEST_INL_H_
 #endif
 
 #include <utility>
@@ -12,7 +12,7 @@
 #include "src/rows/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The larger in each lane goes to a.
@@ -133,7 +133,7 @@ class LargestOfShort {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_SHORT_LARGEST_INL_H_
+#endif  // ISENTROPIC_ROWS_SHORT_LARGEST_INL_H_

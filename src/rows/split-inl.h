@@ -2,11 +2,11 @@
 // threads changes no bit. The visitor must not use the thread's own memory (scratch.h), and should capture by value: a variable
 // that other threads can see stays in memory, even for rows of one thread.
 
-#if defined(ENTROPIC_ROWS_SPLIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_SPLIT_INL_H_
-#undef ENTROPIC_ROWS_SPLIT_INL_H_
+#if defined(ISENTROPIC_ROWS_SPLIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_SPLIT_INL_H_
+#undef ISENTROPIC_ROWS_SPLIT_INL_H_
 #else
-#define ENTROPIC_ROWS_SPLIT_INL_H_
+#define ISENTROPIC_ROWS_SPLIT_INL_H_
 #endif
 
 #include <vector>
@@ -16,7 +16,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Shorter rows do not use a second thread in a walk.
@@ -75,7 +75,7 @@ HWY_INLINE void SplitWriteRow(D d, bool stream, size_t n, T* p, const Value& val
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_SPLIT_INL_H_
+#endif  // ISENTROPIC_ROWS_SPLIT_INL_H_

@@ -1,17 +1,17 @@
 // The threshold tau of sparsemax: the root of sum max(z - tau, 0) = 1.
 
-#if defined(ENTROPIC_ROWS_THRESHOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_THRESHOLD_INL_H_
-#undef ENTROPIC_ROWS_THRESHOLD_INL_H_
+#if defined(ISENTROPIC_ROWS_THRESHOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_THRESHOLD_INL_H_
+#undef ISENTROPIC_ROWS_THRESHOLD_INL_H_
 #else
-#define ENTROPIC_ROWS_THRESHOLD_INL_H_
+#define ISENTROPIC_ROWS_THRESHOLD_INL_H_
 #endif
 
 #include "src/rows/reduce-inl.h"
 #include "src/search/search-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // tau = high + low, with twice the precision of float64: with n entries in the support, an error of tau enters the sum n times.
@@ -43,7 +43,7 @@ HWY_INLINE Threshold SimplexThreshold(const T* z, size_t n, double start = -1) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_THRESHOLD_INL_H_
+#endif  // ISENTROPIC_ROWS_THRESHOLD_INL_H_

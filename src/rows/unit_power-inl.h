@@ -11,17 +11,17 @@
 // roundings of the tables and of their product may be against it, and that of f s: 2^-22 in all, and more as e and f s grow.
 // So s is that of (1 + f)^e (1 - f t), which rises by 3 t/4 from the end of an octave to the beginning of the next.
 
-#if defined(ENTROPIC_ROWS_UNIT_POWER_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_UNIT_POWER_INL_H_
-#undef ENTROPIC_ROWS_UNIT_POWER_INL_H_
+#if defined(ISENTROPIC_ROWS_UNIT_POWER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_UNIT_POWER_INL_H_
+#undef ISENTROPIC_ROWS_UNIT_POWER_INL_H_
 #else
-#define ENTROPIC_ROWS_UNIT_POWER_INL_H_
+#define ISENTROPIC_ROWS_UNIT_POWER_INL_H_
 #endif
 
 #include "src/rows/exp_log-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // A table of eight numbers.
@@ -155,7 +155,7 @@ class UnitPower {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_UNIT_POWER_INL_H_
+#endif  // ISENTROPIC_ROWS_UNIT_POWER_INL_H_

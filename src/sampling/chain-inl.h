@@ -2,18 +2,18 @@
 // step changes the temperature or packs the survivors closer. Survivors stay in the order of their indices, so that of equal
 // scores the first has the lowest index, and every step treats them as a row.
 
-#if defined(ENTROPIC_SAMPLING_CHAIN_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_SAMPLING_CHAIN_INL_H_
-#undef ENTROPIC_SAMPLING_CHAIN_INL_H_
+#if defined(ISENTROPIC_SAMPLING_CHAIN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_SAMPLING_CHAIN_INL_H_
+#undef ISENTROPIC_SAMPLING_CHAIN_INL_H_
 #else
-#define ENTROPIC_SAMPLING_CHAIN_INL_H_
+#define ISENTROPIC_SAMPLING_CHAIN_INL_H_
 #endif
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "entropic/sampling.h"
+#include "isentropic/sampling.h"
 #include "src/maps/cut_softmax-inl.h"
 #include "src/maps/scores-inl.h"
 #include "src/rows/mass_cut-inl.h"
@@ -23,7 +23,7 @@
 #include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -446,7 +446,7 @@ HWY_INLINE Chain<T> ChainOf(std::span<const Step> steps, const T* x, size_t n, A
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_SAMPLING_CHAIN_INL_H_
+#endif  // ISENTROPIC_SAMPLING_CHAIN_INL_H_

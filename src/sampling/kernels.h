@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <span>
 
-#include "entropic/sampling.h"
+#include "isentropic/sampling.h"
 #include "src/sampling/philox.h"
 #include "src/scratch.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 template <class T>
 struct SamplingKernels {
@@ -23,4 +23,4 @@ struct SamplingKernels {
   void (*add_noise)(const T* x, std::size_t n, NoiseKey, T* y);
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

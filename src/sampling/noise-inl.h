@@ -6,11 +6,11 @@
 //   E_i = M at i = J, M + F_i elsewhere,   M ~ Exp(1)/64, J uniform in the block, F_i ~ Exp(1)
 // are 64 independent Exp(1). They do not depend on which of them are calculated, and M bounds them all.
 
-#if defined(ENTROPIC_SAMPLING_NOISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_SAMPLING_NOISE_INL_H_
-#undef ENTROPIC_SAMPLING_NOISE_INL_H_
+#if defined(ISENTROPIC_SAMPLING_NOISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_SAMPLING_NOISE_INL_H_
+#undef ISENTROPIC_SAMPLING_NOISE_INL_H_
 #else
-#define ENTROPIC_SAMPLING_NOISE_INL_H_
+#define ISENTROPIC_SAMPLING_NOISE_INL_H_
 #endif
 
 #include "src/rows/exp_log-inl.h"
@@ -18,7 +18,7 @@
 #include "src/sampling/philox.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 inline constexpr size_t kNoiseBlock = 64;
@@ -138,7 +138,7 @@ HWY_NOINLINE void AddNoiseRow(const T* x, size_t n, NoiseKey key, T* y) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_SAMPLING_NOISE_INL_H_
+#endif  // ISENTROPIC_SAMPLING_NOISE_INL_H_

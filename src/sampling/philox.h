@@ -5,9 +5,9 @@
 #include <array>
 #include <cstdint>
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 struct Philox {
   static constexpr std::uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
@@ -44,4 +44,4 @@ struct NoiseKey {
   }
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -2,14 +2,14 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/sampling/sampling.cc"
-#include "entropic/sampling.h"
+#include "isentropic/sampling.h"
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/dispatch.h"
 #include "src/sampling/chain-inl.h"
 #include "src/sampling/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -38,25 +38,25 @@ template <class T>
 SamplingKernels<T> MakeSampling() {
   return {DrawRow<T>, ProbsRow<T>, Chain<T>::Memory, AddNoiseRow<T>};
 }
-ENTROPIC_KERNELS(MakeSampling);
+ISENTROPIC_KERNELS(MakeSampling);
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-#include "entropic/maps.h"
+#include "isentropic/maps.h"
 #include "src/check.h"
 #include "src/half.h"
 #include "src/parallel.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 template <class T>
 SamplingKernels<T> sampling_kernels();
-ENTROPIC_KERNELS_BY(sampling_kernels, MakeSampling);
+ISENTROPIC_KERNELS_BY(sampling_kernels, MakeSampling);
 
 void check_noise(std::string_view name, const Noise& noise, std::size_t rows) {
   if (!noise.streams.empty()) check_size(name, "streams", noise.streams.size(), rows);
@@ -205,6 +205,6 @@ template void gumbel_softmax(const GumbelSoftmax&, MatrixView<const bfloat16>, M
 template void gumbel_noise(MatrixView<float>, const Noise&);
 template void gumbel_noise(MatrixView<double>, const Noise&);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif  // HWY_ONCE

@@ -1,11 +1,11 @@
 // What the chains of the host and of devices calculate of the scores x that are left, n of them with maximum max, at a
 // temperature.
 
-#if defined(ENTROPIC_SAMPLING_STEPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_SAMPLING_STEPS_INL_H_
-#undef ENTROPIC_SAMPLING_STEPS_INL_H_
+#if defined(ISENTROPIC_SAMPLING_STEPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_SAMPLING_STEPS_INL_H_
+#undef ISENTROPIC_SAMPLING_STEPS_INL_H_
 #else
-#define ENTROPIC_SAMPLING_STEPS_INL_H_
+#define ISENTROPIC_SAMPLING_STEPS_INL_H_
 #endif
 
 #include "src/rows/entropy-inl.h"
@@ -13,7 +13,7 @@
 #include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 HWY_INLINE V64 LoadIn(D64 d, const float* x, size_t count, float fill) { return LoadWide(d, x, count, fill); }
@@ -97,7 +97,7 @@ HWY_NOINLINE ChainTarget TargetOf(const T* x, size_t n, T max, double entropy, A
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_SAMPLING_STEPS_INL_H_
+#endif  // ISENTROPIC_SAMPLING_STEPS_INL_H_

@@ -1,10 +1,10 @@
 // The searches for a SIMD target, and the arithmetic of their types: double, float, and vectors with a row in each lane.
 
-#if defined(ENTROPIC_SEARCH_SEARCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_SEARCH_SEARCH_INL_H_
-#undef ENTROPIC_SEARCH_SEARCH_INL_H_
+#if defined(ISENTROPIC_SEARCH_SEARCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_SEARCH_SEARCH_INL_H_
+#undef ISENTROPIC_SEARCH_SEARCH_INL_H_
 #else
-#define ENTROPIC_SEARCH_SEARCH_INL_H_
+#define ISENTROPIC_SEARCH_SEARCH_INL_H_
 #endif
 
 #include <cfloat>
@@ -13,7 +13,7 @@
 #include "src/rows/exp_log-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Fused if vectors have a fused operation, so that a number gives the same results as a lane.
@@ -82,13 +82,13 @@ class Lanes {
   hn::Vec<D> v;
 };
 
-#define ENTROPIC_SEARCH HWY_INLINE
+#define ISENTROPIC_SEARCH HWY_INLINE
 #include "src/search/gamma.inc"
 #include "src/search/threshold.inc"
-#undef ENTROPIC_SEARCH
+#undef ISENTROPIC_SEARCH
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_SEARCH_SEARCH_INL_H_
+#endif  // ISENTROPIC_SEARCH_SEARCH_INL_H_

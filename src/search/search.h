@@ -7,33 +7,33 @@
 #include <cstdint>
 #include <cstring>
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
 #ifdef __CUDACC__
-#define ENTROPIC_SEARCH __host__ __device__ inline
+#define ISENTROPIC_SEARCH __host__ __device__ inline
 #else
-#define ENTROPIC_SEARCH inline
+#define ISENTROPIC_SEARCH inline
 #endif
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace search {
 
-ENTROPIC_SEARCH double MulAdd(double a, double b, double c) { return fma(a, b, c); }
-ENTROPIC_SEARCH double NegMulAdd(double a, double b, double c) { return fma(-a, b, c); }
-ENTROPIC_SEARCH double MulSub(double a, double b, double c) { return fma(a, b, -c); }
+ISENTROPIC_SEARCH double MulAdd(double a, double b, double c) { return fma(a, b, c); }
+ISENTROPIC_SEARCH double NegMulAdd(double a, double b, double c) { return fma(-a, b, c); }
+ISENTROPIC_SEARCH double MulSub(double a, double b, double c) { return fma(a, b, -c); }
 // Returns the second if either is NaN, like the instructions.
-ENTROPIC_SEARCH double Min(double a, double b) { return a < b ? a : b; }
-ENTROPIC_SEARCH double Max(double a, double b) { return a > b ? a : b; }
-ENTROPIC_SEARCH double Abs(double a) { return fabs(a); }
-ENTROPIC_SEARCH float Abs(float a) { return fabsf(a); }
-ENTROPIC_SEARCH double Sqrt(double a) { return sqrt(a); }
-ENTROPIC_SEARCH float Sqrt(float a) { return sqrtf(a); }
-ENTROPIC_SEARCH double Select(bool chosen, double a, double b) { return chosen ? a : b; }
-ENTROPIC_SEARCH float Select(bool chosen, float a, float b) { return chosen ? a : b; }
-ENTROPIC_SEARCH bool All(bool chosen) { return chosen; }
+ISENTROPIC_SEARCH double Min(double a, double b) { return a < b ? a : b; }
+ISENTROPIC_SEARCH double Max(double a, double b) { return a > b ? a : b; }
+ISENTROPIC_SEARCH double Abs(double a) { return fabs(a); }
+ISENTROPIC_SEARCH float Abs(float a) { return fabsf(a); }
+ISENTROPIC_SEARCH double Sqrt(double a) { return sqrt(a); }
+ISENTROPIC_SEARCH float Sqrt(float a) { return sqrtf(a); }
+ISENTROPIC_SEARCH double Select(bool chosen, double a, double b) { return chosen ? a : b; }
+ISENTROPIC_SEARCH float Select(bool chosen, float a, float b) { return chosen ? a : b; }
+ISENTROPIC_SEARCH bool All(bool chosen) { return chosen; }
 
 // Log of one number, as in src/rows/exp_log-inl.h, which explains it.
-ENTROPIC_SEARCH double Log(double x) {
+ISENTROPIC_SEARCH double Log(double x) {
   if (!(x > 0)) return x == 0 ? -INFINITY : NAN;
   if (!(x <= DBL_MAX)) return x;
   constexpr int64_t kSqrtHalf = 0x3fe6a09e667f3bcd, kOne = 0x3ff0000000000000, kMantissa = 0x000fffffffffffff;
@@ -60,7 +60,7 @@ ENTROPIC_SEARCH double Log(double x) {
 }
 
 // Exp of one number, as in src/rows/exp_log-inl.h.
-ENTROPIC_SEARCH double Exp(double x) {
+ISENTROPIC_SEARCH double Exp(double x) {
   if (x != x) return x;
   constexpr double kMagic = 0x1.8p52;
   const double clamped = Max(Min(x, 710.0), -746.0);
@@ -86,12 +86,12 @@ ENTROPIC_SEARCH double Exp(double x) {
 }
 
 // base^exponent for base > 0.
-ENTROPIC_SEARCH double Power(double base, double exponent) { return Exp(exponent * Log(base)); }
+ISENTROPIC_SEARCH double Power(double base, double exponent) { return Exp(exponent * Log(base)); }
 
 #include "src/search/gamma.inc"
 #include "src/search/threshold.inc"
 
 }  // namespace search
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
-#undef ENTROPIC_SEARCH
+#undef ISENTROPIC_SEARCH

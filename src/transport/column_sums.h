@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <vector>
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 #include "src/parallel.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Rows are added in blocks whose number depends only on n: threads share the blocks, and the bits do not change.
 class ColumnSums {
@@ -47,4 +47,4 @@ class ColumnSums {
   std::vector<double> partial_, rows_, sums_;
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

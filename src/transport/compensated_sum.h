@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // A sum in twice the precision: Neumaier 1974.
 class CompensatedSum {
@@ -26,4 +26,4 @@ class CompensatedSum {
   double sum_ = 0, low_ = 0;
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -5,12 +5,12 @@
 #include <limits>
 #include <span>
 
-#include "entropic/transport.h"
+#include "isentropic/transport.h"
 #include "src/check.h"
 #include "src/transport/kernels.h"
 #include "src/transport/masses.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -86,4 +86,4 @@ template double dual_value(std::span<const double>, std::span<const double>, std
 template double lipschitz_constant(std::span<const float>, MatrixView<const float>);
 template double lipschitz_constant(std::span<const double>, MatrixView<const double>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -9,7 +9,7 @@
 #include "src/transport/sinkhorn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -18,18 +18,18 @@ TransportKernels<T> Transport() {
           LargestSize<T>, Exponentials<T>, Accumulate,   FindInvalid<T>};
 }
 
-ENTROPIC_KERNELS(Transport);
+ISENTROPIC_KERNELS(Transport);
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
-ENTROPIC_KERNELS_BY(transport_kernels, Transport);
+ISENTROPIC_KERNELS_BY(transport_kernels, Transport);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif  // HWY_ONCE

@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "entropic/matrix_view.h"
-#include "entropic/version.h"
+#include "isentropic/matrix_view.h"
+#include "isentropic/version.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The arcs that may enter the basis of the network simplex, and their costs.
 struct Pricing {
@@ -72,4 +72,4 @@ double largest_size(const TransportKernels<T>& kernels, const MatrixView<const T
   return largest;
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 constexpr std::size_t kNewtonColumns = 1024;  // at most this many columns, because the Hessian is a full matrix
 constexpr double kNegligible = 0x1p-70;       // of a row's sum: smaller entries do not enter the Hessian
@@ -60,4 +60,4 @@ inline std::vector<double> solve_laplacian(std::vector<double> w, std::vector<do
   return x;
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -13,7 +13,7 @@
 #include "src/transport/masses.h"
 #include "src/transport/points.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // A number as an integer in the same order: sorting then needs no comparisons.
 inline std::uint32_t to_key(float x) {
@@ -185,4 +185,4 @@ double line_distance(const std::vector<double>& x, const std::vector<double>& y,
   return largest * std::pow(total, 1 / order) / scale;
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

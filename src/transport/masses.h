@@ -12,12 +12,12 @@
 #include <string_view>
 #include <vector>
 
-#include "entropic/matrix_view.h"
+#include "isentropic/matrix_view.h"
 #include "src/check.h"
 #include "src/transport/compensated_sum.h"
 #include "src/transport/network_simplex.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The sum of masses. Each must be at least 0 and finite, and not all 0; refuse(what is wrong) throws.
 template <class T, class Refuse>
@@ -162,4 +162,4 @@ struct WholeMasses {
   }
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -9,7 +9,7 @@
 
 #include "src/transport/compensated_sum.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -670,4 +670,4 @@ void NetworkSimplex<T>::shortest_potentials() {
 template class NetworkSimplex<float>;
 template class NetworkSimplex<double>;
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "entropic/matrix_view.h"
+#include "isentropic/matrix_view.h"
 #include "src/transport/kernels.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // An amount in units so small that every mass is a whole number of them. So flows are exact, and it is certain whether an arc
 // is empty.
@@ -111,4 +111,4 @@ class NetworkSimplex {
   std::vector<Mass> row_rest_, column_rest_;
 };
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

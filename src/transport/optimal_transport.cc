@@ -7,14 +7,14 @@
 #include <span>
 #include <vector>
 
-#include "entropic/transport.h"
+#include "isentropic/transport.h"
 #include "src/check.h"
 #include "src/parallel.h"
 #include "src/transport/masses.h"
 #include "src/transport/network_simplex.h"
 #include "src/transport/problems.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 constexpr std::string_view kName = OptimalTransport::kDescription.name;
@@ -212,4 +212,4 @@ template void optimal_transport(const OptimalTransport&, MatrixView<const double
                                 MatrixView<const double>, MatrixView<double>, MatrixView<double>, MatrixView<double>,
                                 std::span<TransportResult>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -6,14 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "entropic/transport.h"
+#include "isentropic/transport.h"
 #include "src/check.h"
 #include "src/parallel.h"
 #include "src/transport/masses.h"
 #include "src/transport/network_simplex.h"
 #include "src/transport/problems.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 constexpr std::string_view kName = PartialTransport::kDescription.name;
@@ -115,4 +115,4 @@ template void partial_transport(const PartialTransport&, MatrixView<const double
                                 MatrixView<const double>, MatrixView<double>, MatrixView<double>, MatrixView<double>,
                                 std::span<PartialTransportResult>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <string_view>
 
-#include "entropic/matrix_view.h"
+#include "isentropic/matrix_view.h"
 #include "src/check.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Checks that both have at least one point, of the same dimension, with finite coordinates.
 template <class T>
@@ -75,4 +75,4 @@ double distances(const MatrixView<const T>& x, const MatrixView<const T>& y, dou
   return std::ldexp(1.0, exponent);
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "entropic/input.h"
-#include "entropic/matrix_view.h"
+#include "isentropic/input.h"
+#include "isentropic/matrix_view.h"
 #include "src/check.h"
 #include "src/transport/kernels.h"
 #include "src/transport/masses.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // "in problem 3", if there are several problems.
 inline std::string in_problem(std::size_t problem, std::size_t problems) {
@@ -90,4 +90,4 @@ std::vector<MassSums> check_problems(std::string_view name, const MatrixView<con
   return sums;
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -1,11 +1,11 @@
 // Scans of cost rows for the least reduced costs and their places. The lowest index wins a tie, so that every target, with or
 // without FMA, makes the same pivots.
 
-#if defined(ENTROPIC_TRANSPORT_SCAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_TRANSPORT_SCAN_INL_H_
-#undef ENTROPIC_TRANSPORT_SCAN_INL_H_
+#if defined(ISENTROPIC_TRANSPORT_SCAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_TRANSPORT_SCAN_INL_H_
+#undef ISENTROPIC_TRANSPORT_SCAN_INL_H_
 #else
-#define ENTROPIC_TRANSPORT_SCAN_INL_H_
+#define ISENTROPIC_TRANSPORT_SCAN_INL_H_
 #endif
 
 #include <limits>
@@ -15,7 +15,7 @@
 #include "src/transport/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Calls scan(sum), where sum(j, count) computes c + p for the entries j .. j + count - 1, or +inf for arcs that the rule leaves
@@ -172,7 +172,7 @@ size_t FindInvalid(const T* c, size_t m) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_TRANSPORT_SCAN_INL_H_
+#endif  // ISENTROPIC_TRANSPORT_SCAN_INL_H_

@@ -1,10 +1,10 @@
 // One row of Sinkhorn's iteration: one exponential for each entry is used in its row's sum and in its column's.
 
-#if defined(ENTROPIC_TRANSPORT_SINKHORN_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_TRANSPORT_SINKHORN_INL_H_
-#undef ENTROPIC_TRANSPORT_SINKHORN_INL_H_
+#if defined(ISENTROPIC_TRANSPORT_SINKHORN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_TRANSPORT_SINKHORN_INL_H_
+#undef ISENTROPIC_TRANSPORT_SINKHORN_INL_H_
 #else
-#define ENTROPIC_TRANSPORT_SINKHORN_INL_H_
+#define ISENTROPIC_TRANSPORT_SINKHORN_INL_H_
 #endif
 
 #include "src/rows/exp_log-inl.h"
@@ -12,7 +12,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -49,7 +49,7 @@ inline void Accumulate(const double* from, double factor, size_t m, double* to) 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_TRANSPORT_SINKHORN_INL_H_
+#endif  // ISENTROPIC_TRANSPORT_SINKHORN_INL_H_

@@ -1,4 +1,5 @@
-// Entropic optimal transport: Sinkhorn's iteration on potentials, bounds of the optimum without entropy, the divergence.
+// Entropy-regularised optimal transport: Sinkhorn's iteration on potentials, bounds of the optimum without entropy, the
+// divergence.
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "entropic/transport.h"
+#include "isentropic/transport.h"
 #include "src/check.h"
 #include "src/parallel.h"
 #include "src/transport/column_sums.h"
@@ -17,7 +18,7 @@
 #include "src/transport/problems.h"
 #include "src/transport/sinkhorn.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -398,4 +399,4 @@ template double sinkhorn_divergence(const SinkhornDivergence&, MatrixView<const 
 template double sinkhorn_divergence(const SinkhornDivergence&, MatrixView<const double>, MatrixView<const double>,
                                     std::span<const double>, std::span<const double>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

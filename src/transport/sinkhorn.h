@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <limits>
 
-#include "entropic/version.h"
+#include "isentropic/version.h"
 #include "src/transport/laplacian.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // Each stage divides epsilon by this factor and ends when its potentials are about right, or after about this many sweeps.
 constexpr double kStageFactor = 4;
@@ -33,4 +33,4 @@ double log_sum_exp(std::size_t count, double epsilon, const Exponent& exponent) 
   return max + epsilon * std::log(sum);
 }
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -6,14 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "entropic/transport.h"
+#include "isentropic/transport.h"
 #include "src/check.h"
 #include "src/parallel.h"
 #include "src/transport/kernels.h"
 #include "src/transport/masses.h"
 #include "src/transport/sinkhorn.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 constexpr std::string_view kName = SinkhornBarycenter::kDescription.name;
@@ -182,4 +182,4 @@ template SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter&,
                                                       std::span<const double>, MatrixView<const double>, std::span<double>,
                                                       MatrixView<double>, MatrixView<double>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

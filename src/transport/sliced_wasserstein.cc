@@ -7,13 +7,13 @@
 #include <span>
 #include <vector>
 
-#include "entropic/transport.h"
+#include "isentropic/transport.h"
 #include "src/check.h"
 #include "src/sampling/philox.h"
 #include "src/transport/masses.h"
 #include "src/transport/points.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 constexpr std::string_view kName = SlicedWasserstein::kDescription.name;
@@ -143,4 +143,4 @@ template SlicedWassersteinResult sliced_wasserstein(const SlicedWasserstein&, Ma
                                                     MatrixView<const double>, std::span<const double>, std::span<const double>,
                                                     MatrixView<const double>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

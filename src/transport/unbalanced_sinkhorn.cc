@@ -1,4 +1,4 @@
-// Entropic transport between masses that need not be equal: Sinkhorn's iteration on potentials.
+// Entropy-regularised transport of masses that need not be equal: Sinkhorn's iteration on potentials.
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "entropic/transport.h"
+#include "isentropic/transport.h"
 #include "src/check.h"
 #include "src/parallel.h"
 #include "src/transport/column_sums.h"
@@ -16,7 +16,7 @@
 #include "src/transport/problems.h"
 #include "src/transport/sinkhorn.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 constexpr std::string_view kName = UnbalancedSinkhorn::kDescription.name;
@@ -295,4 +295,4 @@ template void unbalanced_sinkhorn(const UnbalancedSinkhorn&, MatrixView<const do
                                   MatrixView<const double>, MatrixView<double>, MatrixView<double>, MatrixView<double>,
                                   std::span<UnbalancedSinkhornResult>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

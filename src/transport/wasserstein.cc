@@ -5,13 +5,13 @@
 #include <span>
 #include <vector>
 
-#include "entropic/transport.h"
+#include "isentropic/transport.h"
 #include "src/check.h"
 #include "src/transport/masses.h"
 #include "src/transport/network_simplex.h"
 #include "src/transport/points.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 template <class T>
 double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView<const T> y,
@@ -82,4 +82,4 @@ template double wasserstein(const Wasserstein&, MatrixView<const float>, MatrixV
 template double wasserstein(const Wasserstein&, MatrixView<const double>, MatrixView<const double>, std::span<const double>,
                             std::span<const double>, MatrixView<double>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

@@ -8,14 +8,14 @@
 #include <span>
 #include <vector>
 
-#include "entropic/input.h"
-#include "entropic/transport.h"
+#include "isentropic/input.h"
+#include "isentropic/transport.h"
 #include "src/check.h"
 #include "src/parallel.h"
 #include "src/transport/line.h"
 #include "src/transport/masses.h"
 
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -249,4 +249,4 @@ template void wasserstein_histogram(const WassersteinHistogram&, MatrixView<cons
 template void wasserstein_histogram(const WassersteinHistogram&, MatrixView<const double>, MatrixView<const double>,
                                     std::span<const double>, std::span<double>, MatrixView<double>, MatrixView<double>);
 
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI

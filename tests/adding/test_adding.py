@@ -24,11 +24,11 @@ GUARDED = """// {first}
 #include "{include}"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {{
+namespace isentropic::inline ISENTROPIC_ABI {{
 namespace HWY_NAMESPACE {{
 {body}
 }}  // namespace HWY_NAMESPACE
-}}  // namespace entropic::inline ENTROPIC_ABI
+}}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // {guard}
@@ -73,12 +73,12 @@ struct KernelsOf<SharpSoftmax, T> {
   using Several = NotOffered;
 };
 """
-MAP_ORACLE = """Row map(const entropic::SharpSoftmax& op, const Row& x) {
-  return map(entropic::Softmax{.temperature = 1 / op.sharpness}, x);
+MAP_ORACLE = """Row map(const isentropic::SharpSoftmax& op, const Row& x) {
+  return map(isentropic::Softmax{.temperature = 1 / op.sharpness}, x);
 }
 """
-VJP_ORACLE = """Row vjp(const entropic::SharpSoftmax& op, const Row& x, const Row& g) {
-  return vjp(entropic::Softmax{.temperature = 1 / op.sharpness}, x, g);
+VJP_ORACLE = """Row vjp(const isentropic::SharpSoftmax& op, const Row& x, const Row& g) {
+  return vjp(isentropic::Softmax{.temperature = 1 / op.sharpness}, x, g);
 }
 
 """
@@ -107,8 +107,8 @@ void FusedRows(const TwiceSoftmaxLoss& /*op*/, const LossBatch<T>& batch, LossSc
   }
 }
 """
-LOSS_ORACLE = """LossResult loss(const entropic::TwiceSoftmaxLoss&, const Row& x, const Row& q) {
-  LossResult result = loss(entropic::SoftmaxLoss{}, x, q);
+LOSS_ORACLE = """LossResult loss(const isentropic::TwiceSoftmaxLoss&, const Row& x, const Row& q) {
+  LossResult result = loss(isentropic::SoftmaxLoss{}, x, q);
   result.value *= 2;
   for (long double& slope : result.dx) slope *= 2;
   return result;
@@ -128,30 +128,30 @@ def edit(file, *changes):
 
 
 def add_map(tree):
-    edit(tree / "include/entropic/maps.h", ("using Map = std::variant<", MAP + "using Map = std::variant<SharpSoftmax, "))
-    guard = "ENTROPIC_MAPS_SHARP_SOFTMAX_INL_H_"
+    edit(tree / "include/isentropic/maps.h", ("using Map = std::variant<", MAP + "using Map = std::variant<SharpSoftmax, "))
+    guard = "ISENTROPIC_MAPS_SHARP_SOFTMAX_INL_H_"
     text = GUARDED.format(first="Softmax of sharper scores.", guard=guard, include="src/maps/softmax-inl.h", body=MAP_KERNELS)
     (tree / "src/maps/sharp_softmax-inl.h").write_text(text)
     include = '#include "src/maps/sigsoftmax-inl.h"\n'
     edit(tree / "src/maps/all-inl.h", (include, '#include "src/maps/sharp_softmax-inl.h"\n' + include))
-    map_of = "Row map(const entropic::SigSoftmax&"
-    vjp_of = "Row vjp(const entropic::SigSoftmax&"
+    map_of = "Row map(const isentropic::SigSoftmax&"
+    vjp_of = "Row vjp(const isentropic::SigSoftmax&"
     edit(tree / "tests/oracle/maps.cc", (map_of, MAP_ORACLE + map_of), (vjp_of, VJP_ORACLE + vjp_of))
-    return {"include/entropic/maps.h", "src/maps/sharp_softmax-inl.h", "src/maps/all-inl.h", "tests/oracle/maps.cc"}
+    return {"include/isentropic/maps.h", "src/maps/sharp_softmax-inl.h", "src/maps/all-inl.h", "tests/oracle/maps.cc"}
 
 
 def add_loss(tree):
     edit(
-        tree / "include/entropic/losses.h",
+        tree / "include/isentropic/losses.h",
         ("using Loss = std::variant<", LOSS + "using Loss = std::variant<TwiceSoftmaxLoss, "),
     )
-    guard = "ENTROPIC_LOSSES_TWICE_SOFTMAX_INL_H_"
+    guard = "ISENTROPIC_LOSSES_TWICE_SOFTMAX_INL_H_"
     text = GUARDED.format(first="Twice softmax's loss.", guard=guard, include="src/losses/softmax-inl.h", body=LOSS_KERNELS)
     (tree / "src/losses/twice_softmax-inl.h").write_text(text)
     include = '#include "src/losses/softmax-inl.h"\n'
     edit(tree / "src/losses/all-inl.h", (include, include + '#include "src/losses/twice_softmax-inl.h"\n'))
     edit(tree / "tests/oracle/losses.cc", ("}  // namespace\n}  // namespace definition\n", LOSS_ORACLE))
-    return {"include/entropic/losses.h", "src/losses/twice_softmax-inl.h", "src/losses/all-inl.h", "tests/oracle/losses.cc"}
+    return {"include/isentropic/losses.h", "src/losses/twice_softmax-inl.h", "src/losses/all-inl.h", "tests/oracle/losses.cc"}
 
 
 def run(*command, **more):
@@ -168,7 +168,7 @@ def files():
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory, files):
-    tree = tmp_path_factory.mktemp("adding") / "entropic"
+    tree = tmp_path_factory.mktemp("adding") / "isentropic"
     tree.mkdir()
     listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\n")
     for name in filter(None, listed):
@@ -176,9 +176,9 @@ def tree(tmp_path_factory, files):
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             (tree / name).write_bytes((ROOT / name).read_bytes())
     files["map"], files["loss"] = add_map(tree), add_loss(tree)
-    run("cmake", "--preset", "dev", "-DENTROPIC_PYTHON=ON", f"-DPython_EXECUTABLE={sys.executable}", cwd=tree)
+    run("cmake", "--preset", "dev", "-DISENTROPIC_PYTHON=ON", f"-DPython_EXECUTABLE={sys.executable}", cwd=tree)
     build = tree / "build/dev"
-    run("cmake", "--build", build, "--target", "entropic_cli", "entropic_stubs", *PROGRAMS, cwd=tree)
+    run("cmake", "--build", build, "--target", "isentropic_cli", "isentropic_stubs", *PROGRAMS, cwd=tree)
     return tree
 
 
@@ -203,7 +203,7 @@ def test_properties(tree, program):
 
 
 def test_command_line(tree):
-    command = tree / "build/dev/cli/entropic"
+    command = tree / "build/dev/cli/isentropic"
     assert "sharp_softmax" in run(command, "list") and "twice_softmax_loss" in run(command, "list")
     told = run(command, "sharp_softmax", "--sharpness", "2", input="1,2\n0,0\n")
     assert told == run(command, "softmax", "--temperature", "0.5", input="1,2\n0,0\n")
@@ -211,16 +211,16 @@ def test_command_line(tree):
 
 PYTHON = """
 import numpy as np, torch
-import entropic, entropic.torch as et
+import isentropic, isentropic.torch as et
 
 x = np.array([[1.0, 2.0, 0.5], [0.0, 0.0, -1.0]])
-assert (entropic.sharp_softmax(x, sharpness=2.0) == entropic.softmax(x, temperature=0.5)).all()
+assert (isentropic.sharp_softmax(x, sharpness=2.0) == isentropic.softmax(x, temperature=0.5)).all()
 g = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]])
-p = entropic.sharp_softmax(x, sharpness=2.0)
-assert (entropic.sharp_softmax_vjp(x, p, g, sharpness=2.0) == entropic.softmax_vjp(x, p, g, temperature=0.5)).all()
-assert (entropic.twice_softmax_loss(x, np.array([0, 2])) == 2 * entropic.softmax_loss(x, np.array([0, 2]))).all()
+p = isentropic.sharp_softmax(x, sharpness=2.0)
+assert (isentropic.sharp_softmax_vjp(x, p, g, sharpness=2.0) == isentropic.softmax_vjp(x, p, g, temperature=0.5)).all()
+assert (isentropic.twice_softmax_loss(x, np.array([0, 2])) == 2 * isentropic.softmax_loss(x, np.array([0, 2]))).all()
 try:
-    entropic.sharp_softmax(x, sharpness=0.01)
+    isentropic.sharp_softmax(x, sharpness=0.01)
 except ValueError as error:
     assert "sharpness must be at least 0.1" in str(error), error
 else:

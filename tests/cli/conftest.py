@@ -1,4 +1,4 @@
-"""Runs the `entropic` that the environment variable ENTROPIC_CLI names, in a new empty directory."""
+"""Runs the `isentropic` that the environment variable ISENTROPIC_CLI names, in a new empty directory."""
 
 import os
 import signal
@@ -50,8 +50,8 @@ class Cli:
         assert done.stdout == b""
         assert self.files() == before
         message = done.stderr.decode()
-        assert message.startswith("entropic: ") and message.count("\n") == 1
-        return message.removeprefix("entropic: ").removesuffix("\n")
+        assert message.startswith("isentropic: ") and message.count("\n") == 1
+        return message.removeprefix("isentropic: ").removesuffix("\n")
 
     def files(self):
         return {path.name: path.read_bytes() for path in self.directory.iterdir() if path.is_file()}
@@ -71,9 +71,9 @@ class Cli:
 
 @pytest.fixture
 def cli(tmp_path):
-    program = os.environ.get("ENTROPIC_CLI")
+    program = os.environ.get("ISENTROPIC_CLI")
     if not program:
-        pytest.fail("ENTROPIC_CLI must be the path of the entropic program")
+        pytest.fail("ISENTROPIC_CLI must be the path of the isentropic program")
     return Cli(os.path.abspath(program), tmp_path)
 
 

@@ -180,13 +180,13 @@ def test_without_permission(cli, command):
             user = {"user": 65534}
             if subprocess.run(["/bin/sh", "-c", f"test -x '{cli.program}'"], **user).returncode != 0:
                 shutil.copy(cli.program, folder)
-                os.chmod(Path(folder, "entropic"), 0o755)
-        program = Path(folder, "entropic") if Path(folder, "entropic").exists() else cli.program
+                os.chmod(Path(folder, "isentropic"), 0o755)
+        program = Path(folder, "isentropic") if Path(folder, "isentropic").exists() else cli.program
         words = [f"{word}.csv" if word == "FILE" else word for word in command]
         words = words[: words.index("-o")] if "-o" in words else words
         done = subprocess.run([program, *words], cwd=folder, capture_output=True, **user)
         assert (done.returncode, done.stdout) == (2, b"")
-        assert done.stderr.decode() == "entropic: FILE.csv: Permission denied\n"
+        assert done.stderr.decode() == "isentropic: FILE.csv: Permission denied\n"
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

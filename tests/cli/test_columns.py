@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import parsed, softmax
 
-import entropic
+import isentropic
 
 X = np.array([[0.5, 1.5, -1.0], [2.0, 0.25, 0.125]])
 P = softmax(X)
@@ -408,7 +408,7 @@ def test_arrays_lack_nothing(cli, shape):
     for ending in ("npy", "npz", "safetensors"):
         cli.output("softmax", "x.npy", "--missing", "skip", "-o", f"p.{ending}")
         cli.output("entropy", f"p.{ending}", "--missing", "skip", "-o", "h.npy")
-        np.testing.assert_allclose(np.load(cli.directory / "h.npy"), entropic.entropy(entropic.softmax(x)))
+        np.testing.assert_allclose(np.load(cli.directory / "h.npy"), isentropic.entropy(isentropic.softmax(x)))
 
 
 @pytest.mark.parametrize(

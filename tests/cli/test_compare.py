@@ -1,4 +1,4 @@
-"""`entropic compare`: the numbers of the report, and that it fits where it is read."""
+"""`isentropic compare`: the numbers of the report, and that it fits where it is read."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""`entropic gamma` and `entropic power_transform`: their results, kept columns and errors."""
+"""`isentropic gamma` and `isentropic power_transform`: their results, kept columns and errors."""
 
 import math
 
@@ -92,7 +92,7 @@ def test_power_transform(cli):
         (["gamma", "--entropy", -1], "gamma: --entropy must be at least 0 and finite, got -1"),
         (["gamma", "--perplexity", 0.5], "gamma: --perplexity must be at least 1 and finite, got 0.5"),
         (["gamma", "--entropy", "low"], "--entropy must be a number, got 'low'"),
-        (["gamma", "--entropy"], "gamma: --entropy needs a value; see entropic gamma --help"),
+        (["gamma", "--entropy"], "gamma: --entropy needs a value; see isentropic gamma --help"),
         (
             ["gamma", "--entropy", 1, "--min-gamma", 2, "--max-gamma", 1],
             "gamma: --min_gamma must be at most --max_gamma, got --min_gamma 2, --max_gamma 1",
@@ -102,7 +102,10 @@ def test_power_transform(cli):
             ["gamma", "--entropy", 1, "--max-iterations", 0],
             "gamma: --max_iterations must be above 0 and at most 1000, got 0",
         ),
-        (["power_transform"], "--gamma is required, as in entropic power_transform probabilities.csv --gamma 2 -o result.npy"),
+        (
+            ["power_transform"],
+            "--gamma is required, as in isentropic power_transform probabilities.csv --gamma 2 -o result.npy",
+        ),
         (["power_transform", "--gamma", -1], "power_transform: --gamma must be at least 0 and at most inf, got -1"),
         (["power_transform", "--gamma", "nan"], "power_transform: --gamma must be at least 0 and at most inf, got nan"),
     ],

@@ -1,4 +1,4 @@
-"""`entropic explore`: the page with the file's rows, and who may ask for it. What the page does with them: tests/wasm."""
+"""`isentropic explore`: the page with the file's rows, and who may ask for it. What the page does with them: tests/wasm."""
 
 import contextlib
 import http.client
@@ -25,7 +25,7 @@ def explorer(cli, tmp_path_factory):
     """The program's surroundings: a page."""
     path = tmp_path_factory.mktemp("share") / "explorer.html"
     path.write_text(PAGE)
-    return {"ENTROPIC_EXPLORER": str(path)}
+    return {"ISENTROPIC_EXPLORER": str(path)}
 
 
 def rows_of(page):
@@ -93,7 +93,7 @@ def test_more_rows_than_a_page_takes(cli, explorer):
     cli.save("x.npy", np.zeros((1001, 2)))
     done = cli("explore", "x.npy", "-o", "page.html", environment=explorer)
     assert done.returncode == 0
-    assert done.stderr.decode() == "entropic: the page has the first 1000 of 1001 rows; --rows A:B chooses others\n"
+    assert done.stderr.decode() == "isentropic: the page has the first 1000 of 1001 rows; --rows A:B chooses others\n"
     assert len(rows_of((cli.directory / "page.html").read_text())["rows"]) == 1000
 
 
@@ -115,19 +115,19 @@ def test_refused_before_it_serves(cli, explorer, content, arguments, message):
 
 def test_without_a_page(cli, tmp_path_factory):
     """Only the program, as after copying it."""
-    alone = tmp_path_factory.mktemp("installed") / "bin/entropic"
+    alone = tmp_path_factory.mktemp("installed") / "bin/isentropic"
     alone.parent.mkdir()
     shutil.copy(cli.program, alone)
     cli.program = str(alone)
-    assert "share/entropic/explorer.html" in cli.error("explore", status=1)
+    assert "share/isentropic/explorer.html" in cli.error("explore", status=1)
     assert cli.error("explore", "no.csv") == "no.csv: No such file or directory"
-    page = alone.parent.parent / "share/entropic/explorer.html"
+    page = alone.parent.parent / "share/isentropic/explorer.html"
     page.parent.mkdir(parents=True)
     page.write_text(PAGE)
     assert cli.output("explore", "-o", "-") == PAGE
     cli.write("page.html", "<title>another</title>")
-    assert "scripts/explorer did not write this page" in cli.error("explore", environment={"ENTROPIC_EXPLORER": "page.html"})
-    assert "none.html" in cli.error("explore", environment={"ENTROPIC_EXPLORER": "none.html"})
+    assert "scripts/explorer did not write this page" in cli.error("explore", environment={"ISENTROPIC_EXPLORER": "page.html"})
+    assert "none.html" in cli.error("explore", environment={"ISENTROPIC_EXPLORER": "none.html"})
 
 
 def test_who_may_ask(cli, explorer):

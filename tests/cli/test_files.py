@@ -66,7 +66,7 @@ def test_full_disk(cli):
     assert cli.error("softmax", "x.csv", "-o", "/dev/full", status=1) == "/dev/full: No space left on device"
     with open("/dev/full", "w") as full:
         done = subprocess.run([cli.program, "softmax", cli.directory / "x.csv"], stdout=full, stderr=subprocess.PIPE)
-    assert (done.returncode, done.stderr) == (1, b"entropic: standard output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, b"isentropic: standard output: No space left on device\n")
 
 
 def test_file_too_large_leaves_nothing(cli):
@@ -77,12 +77,12 @@ def test_file_too_large_leaves_nothing(cli):
     for out in ["p.csv", "p.npy", "x.npy"]:
         command = ["sh", "-c", limited, "sh", cli.program, "softmax", "x.npy", "-o", out]
         done = subprocess.run(command, cwd=cli.directory, capture_output=True)
-        assert (done.returncode, done.stderr.decode()) == (1, f"entropic: {out}: File too large\n")
+        assert (done.returncode, done.stderr.decode()) == (1, f"isentropic: {out}: File too large\n")
         assert cli.files() == before
     with open(cli.directory / "p.csv", "wb") as out:
         command = ["sh", "-c", limited, "sh", cli.program, "softmax", "x.npy"]
         done = subprocess.run(command, cwd=cli.directory, stdout=out, stderr=subprocess.PIPE)
-    assert (done.returncode, done.stderr) == (1, b"entropic: standard output: File too large\n")
+    assert (done.returncode, done.stderr) == (1, b"isentropic: standard output: File too large\n")
 
 
 def start_writing(cli, *command):
@@ -129,7 +129,7 @@ def test_messages_do_not_reach_the_output(cli):
 def test_full_disk_for_help(cli, asked):
     done = subprocess.run(["sh", "-c", f"{cli.program} {asked} >/dev/full"], cwd=cli.directory, capture_output=True)
     assert done.returncode == 1
-    assert done.stderr.startswith(b"entropic: standard output: ")
+    assert done.stderr.startswith(b"isentropic: standard output: ")
 
 
 @pytest.mark.parametrize("absolute", [False, True])

@@ -182,7 +182,7 @@ LLAMA_CPP = {
 def test_reply_of_a_server(cli, reply):
     """The command in the help works unchanged."""
     text = cli.output("--help")
-    assert "  entropic describe reply.json --format-in logprobs\n" in text
+    assert "  isentropic describe reply.json --format-in logprobs\n" in text
     cli.write("reply.json", json.dumps(reply, indent=1))
     done = cli.output("describe", "reply.json", "--format-in", "logprobs", "--measures", "entropy")
     rows = [line.split(",") for line in done.splitlines()[1:]]
@@ -498,7 +498,7 @@ def test_packed_twice(cli, packing):
     cli.write(f"x.csv.{packing}", pack(b"1,2\n") + pack(b"3,5\n"))
     assert len(cli.output("softmax", f"x.csv.{packing}").splitlines()) == 2
     assert cli.error("softmax", cli.write("x.csv.xz", b"")) == (
-        "x.csv.xz: only .gz and .zst are unpacked; use a pipe for others: xz -dc x.csv.xz | entropic ..."
+        "x.csv.xz: only .gz and .zst are unpacked; use a pipe for others: xz -dc x.csv.xz | isentropic ..."
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import parsed, softmax
 
-import entropic
+import isentropic
 
 rng = np.random.default_rng(21)
 SCORES = rng.normal(scale=0.3, size=(3, 20_000)).astype(np.float32)
@@ -117,14 +117,14 @@ def test_soft_targets_and_calibration_have_the_tolerance_of_their_type(cli):
     # The same type goes to the library as it is, as in Python.
     cli.save("x.npy", x.astype(np.float16))
     found = parsed(cli.output("entmax_loss", "x.npy", "p.npy"))[:, 0]
-    np.testing.assert_array_equal(found.astype(np.float32), entropic.entmax_loss(x.astype(np.float16), p))
+    np.testing.assert_array_equal(found.astype(np.float32), isentropic.entmax_loss(x.astype(np.float16), p))
     cli.save("p.npy", (exact * 0.98).astype(np.float16))
     assert cli.error("softmax_loss", "x.npy", "p.npy").startswith("p.npy: softmax_loss: target must be a distribution")
 
     cli.save("p.npy", p)
     cli.save("t.npy", np.arange(5))
     cli.output("expected_calibration_error", "p.npy", "t.npy", "--report", "e.html", "-o", "e.npy")
-    want = entropic.expected_calibration_error(p, np.arange(5))
+    want = isentropic.expected_calibration_error(p, np.arange(5))
     np.testing.assert_allclose(cli.load("e.npy"), want, rtol=1e-6)
     assert "must sum to 1 within 0.001" in cli.error("expected_calibration_error", "p.npy", "t.npy", "--sum_tolerance", 0.001)
 

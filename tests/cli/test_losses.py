@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 NAMES = ["cat", "dog", "cow", "eel"]
 RNG = np.random.default_rng(5)
@@ -12,7 +12,7 @@ Y = RNG.integers(0, 4, len(X))
 COSINES = np.tanh(X)
 TEACHER = RNG.normal(size=X.shape)
 MEMBERS = (RNG.random(X.shape) < 0.4).astype(float)
-SOFT = entropic.softmax(TEACHER)
+SOFT = isentropic.softmax(TEACHER)
 
 CLASSES = [
     ("softmax_loss", {"label_smoothing": 0.1}),
@@ -48,7 +48,7 @@ def targets(cli):
 
 @pytest.mark.parametrize(("name", "params"), CLASSES)
 def test_classes(cli, targets, name, params):
-    want = getattr(entropic, name)(X, Y, **params)
+    want = getattr(isentropic, name)(X, Y, **params)
     found = cli.output(name, "x.csv", "y.npy", *options_of(params))
     assert values_of(found) == want.tolist() and found.startswith(f"{name}\n")
     # Labels that are names of columns, and such that are numbers.
@@ -71,7 +71,7 @@ def test_classes(cli, targets, name, params):
 )
 def test_rows_of_targets(cli, targets, name, target, params):
     cli.save("target.npy", target)
-    want = getattr(entropic, name)(X, target, **params)
+    want = getattr(isentropic, name)(X, target, **params)
     assert values_of(cli.output(name, "x.csv", "target.npy", *options_of(params))) == want.tolist()
     cli.save("few.npy", target[:-1])
     assert cli.error(name, "x.csv", "few.npy", "-o", "l.csv") == "few.npy: it has 2999 rows, fewer than x.csv"
@@ -85,9 +85,9 @@ def test_rows_of_targets(cli, targets, name, target, params):
 )
 def test_parameters_of_a_map(cli, targets, map, params):
     for name in ("smooth_accuracy_loss", "surrogate_loss"):
-        want = getattr(entropic, name)(X, Y, map=(map, params))
+        want = getattr(isentropic, name)(X, Y, map=(map, params))
         assert values_of(cli.output(name, "x.csv", "y.npy", "--map", map, *options_of(params))) == want.tolist()
-    want = entropic.surrogate_loss(X, Y, map=("softmax", {"temperature": 2.0}))
+    want = isentropic.surrogate_loss(X, Y, map=("softmax", {"temperature": 2.0}))
     assert values_of(cli.output("surrogate_loss", "x.csv", "y.npy", "--temperature", 2)) == want.tolist()
 
 
@@ -106,11 +106,11 @@ def test_margin(cli):
     cli.save("y.npy", Y)
     written(cli, "x.csv", COSINES)
     found = values_of(cli.output("margin_softmax_loss", "x.csv", "y.npy", "--kind", "arc", "--scale", 10))
-    assert found == entropic.margin_softmax_loss(COSINES, Y, kind="arc", scale=10).tolist()
+    assert found == isentropic.margin_softmax_loss(COSINES, Y, kind="arc", scale=10).tolist()
 
 
 def test_ignored_classes(cli, targets):
-    want = entropic.softmax_loss(X, Y, ignore_index=2)
+    want = isentropic.softmax_loss(X, Y, ignore_index=2)
     assert values_of(cli.output("softmax_loss", "x.csv", "y.npy", "--ignore_index", 2)) == want.tolist()
 
 
@@ -169,7 +169,7 @@ def test_targets_of_arrays_with_more_axes(cli):
     )
     for target, want in (("y.npy", y), ("q.npy", SOFT[:24].reshape(x.shape)), ("flat.npy", y)):
         cli.output("softmax_loss", "x.npy", target, "-o", "l.npy")
-        np.testing.assert_allclose(np.load(cli.directory / "l.npy"), entropic.softmax_loss(x, want), rtol=1e-14)
+        np.testing.assert_allclose(np.load(cli.directory / "l.npy"), isentropic.softmax_loss(x, want), rtol=1e-14)
     cli.save("z.npy", y[:, :2])
     assert cli.error("sparsemax_loss", "x.npy", "z.npy", "-o", "m.npy").startswith("z.npy: ")
 
@@ -178,15 +178,15 @@ def test_calibration(cli):
     labels = [NAMES[y] for y in (X + RNG.gumbel(size=X.shape)).argmax(axis=1)]
     y = [NAMES.index(label) for label in labels]
     written(cli, "x.csv", 3 * X, labels)
-    assert values_of(cli.output("fit_temperature", "x.csv")) == [entropic.fit_temperature(3 * X, y)]
-    assert values_of(cli.output("fit_target_entropy", "x.csv")) == [entropic.fit_target_entropy(3 * X, y)]
-    assert values_of(cli.output("match_entropy", "x.csv")) == [entropic.match_entropy(3 * X)]
+    assert values_of(cli.output("fit_temperature", "x.csv")) == [isentropic.fit_temperature(3 * X, y)]
+    assert values_of(cli.output("fit_target_entropy", "x.csv")) == [isentropic.fit_target_entropy(3 * X, y)]
+    assert values_of(cli.output("match_entropy", "x.csv")) == [isentropic.match_entropy(3 * X)]
     cli.output("softmax", "x.csv", "-o", "p.csv")
     found = values_of(cli.output("expected_calibration_error", "p.csv", "--bins", 7, "--strategy", "quantile"))
-    want = entropic.expected_calibration_error(entropic.softmax(3 * X), y, bins=7, strategy="quantile")
+    want = isentropic.expected_calibration_error(isentropic.softmax(3 * X), y, bins=7, strategy="quantile")
     assert found == pytest.approx([want], rel=1e-12)
     assert values_of(cli.output("fit_temperature", "x.csv", "--rows", "0:200")) == [
-        entropic.fit_temperature(3 * X[:200], y[:200])
+        isentropic.fit_temperature(3 * X[:200], y[:200])
     ]
 
 
@@ -197,20 +197,20 @@ def test_calibration_reports(cli):
     name = '<img src=x onerror="alert(1)">&.csv'
     written(cli, name, 3 * X, labels)
     for command, fitted in (
-        ("fit_temperature", lambda value: entropic.softmax(3 * X, temperature=value)),
-        ("fit_target_entropy", lambda value: entropic.entropy_normalize(3 * X, entropy=value)),
+        ("fit_temperature", lambda value: isentropic.softmax(3 * X, temperature=value)),
+        ("fit_target_entropy", lambda value: isentropic.entropy_normalize(3 * X, entropy=value)),
     ):
         (value,) = values_of(cli.output(command, name, "--report", "r.html"))
         page = (cli.directory / "r.html").read_text()
         assert "<img" not in page and "<script" not in page and "default-src 'none'" in page
-        for p in (entropic.softmax(3 * X), fitted(value)):
-            assert f"calibration error {entropic.expected_calibration_error(p, y):.4f}" in page
-            for confidence, accuracy in zip(*entropic.reliability_bins(p, y)[3:5], strict=True):
+        for p in (isentropic.softmax(3 * X), fitted(value)):
+            assert f"calibration error {isentropic.expected_calibration_error(p, y):.4f}" in page
+            for confidence, accuracy in zip(*isentropic.reliability_bins(p, y)[3:5], strict=True):
                 assert f"<td>{confidence:.4f}</td><td>{accuracy:.4f}</td>" in page
     cli.output("softmax", name, "-o", "p.csv")
     cli.output("expected_calibration_error", "p.csv", "--bins", 4, "--report", "e.html")
     assert (cli.directory / "e.html").read_text().count("<tr><td>") == len(
-        entropic.reliability_bins(entropic.softmax(3 * X), y, bins=4).confidence
+        isentropic.reliability_bins(isentropic.softmax(3 * X), y, bins=4).confidence
     )
     cli.error("fit_temperature", "p.csv", "-", "--report", "no.html", stdin=b"0\n")
     assert not (cli.directory / "no.html").exists()
@@ -246,9 +246,9 @@ def test_a_temperature_at_an_end_of_its_range(cli):
         cli.write("x.csv", f"y,a,b\n{labels[0]},2,1\n{labels[1]},1,3\n")
         done = cli("fit_temperature", "x.csv")
         assert (done.returncode, done.stdout.decode()) == (0, f"temperature\n{temperature:g}\n")
-        with pytest.warns(entropic.TemperatureClampedWarning) as said:
-            assert entropic.fit_temperature([[2.0, 1.0], [1.0, 3.0]], ["ab".index(name) for name in labels]) == temperature
-        assert done.stderr.decode() == f"entropic: {said[0].message}\n"
+        with pytest.warns(isentropic.TemperatureClampedWarning) as said:
+            assert isentropic.fit_temperature([[2.0, 1.0], [1.0, 3.0]], ["ab".index(name) for name in labels]) == temperature
+        assert done.stderr.decode() == f"isentropic: {said[0].message}\n"
         assert cli.output("fit_temperature", "x.csv", "--quiet") == done.stdout.decode()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import parsed
 
-import entropic
+import isentropic
 
 P = np.random.default_rng(5).dirichlet(np.ones(7), size=6)
 Q = np.random.default_rng(6).dirichlet(np.ones(7), size=6)
@@ -30,12 +30,12 @@ def test_rows(cli, name, dtype):
     arrays = (P.astype(dtype), Q.astype(dtype)) if name in TWO else (P.astype(dtype),)
     for params in ({**alpha(name)}, {**alpha(name), "base": 2, "input": "scores"}):
         cli.output(name, *files, *options(params), "-o", "y.npy")
-        want = getattr(entropic, name)(*arrays, **params)
+        want = getattr(isentropic, name)(*arrays, **params)
         found = cli.load("y.npy")
         assert found.dtype == np.result_type(dtype, np.float32)
         np.testing.assert_array_equal(found.astype(want.dtype), want.reshape(2, 3), strict=True)
     cli.output(name, *files, "--normalize", *options(alpha(name)), "-o", "y.npy")
-    want = getattr(entropic, name)(*arrays, normalize=True, **alpha(name))
+    want = getattr(isentropic, name)(*arrays, normalize=True, **alpha(name))
     np.testing.assert_array_equal(cli.load("y.npy").ravel().astype(want.dtype), want)
 
 
@@ -44,11 +44,11 @@ def test_tables(cli, name):
     tables = np.stack([P, Q]) / 6
     cli.save("p.npy", tables)
     cli.output(name, "p.npy", "-o", "y.npy")
-    np.testing.assert_array_equal(cli.load("y.npy"), getattr(entropic, name)(tables), strict=True)
+    np.testing.assert_array_equal(cli.load("y.npy"), getattr(isentropic, name)(tables), strict=True)
     cli.save("one.npy", tables[0])
-    assert float(cli.output(name, "one.npy")) == getattr(entropic, name)(tables[0])
+    assert float(cli.output(name, "one.npy")) == getattr(isentropic, name)(tables[0])
     if name == "conditional_entropy":
-        assert float(cli.output(name, "one.npy", "--given", "y")) == entropic.conditional_entropy(tables[0], given="y")
+        assert float(cli.output(name, "one.npy", "--given", "y")) == isentropic.conditional_entropy(tables[0], given="y")
 
 
 def test_one_q_for_all_labels_and_entries(cli):
@@ -61,7 +61,7 @@ def test_one_q_for_all_labels_and_entries(cli):
     np.testing.assert_array_equal(parsed(cli.output("binary_entropy", "q.csv")), [[np.log(2), np.log(2)]])
     cli.save("p32.npy", np.array([[0.5, 0.5], [0.75, 0.25]], np.float32))
     got = parsed(cli.output("kl_divergence", "p32.npy", "q.csv"))
-    assert got[1, 0] == entropic.kl_divergence([0.75, 0.25], [0.5, 0.5])
+    assert got[1, 0] == isentropic.kl_divergence([0.75, 0.25], [0.5, 0.5])
 
 
 def test_refused(cli):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import parsed, softmax
 
-import entropic
+import isentropic
 
 X = np.random.default_rng(3).normal(size=(40, 33)) * 3
 MAPS = ["softmax", "sparsemax"]
@@ -86,7 +86,7 @@ def test_threads_and_targets(cli):
     message = cli.error("softmax", "x.npy", "--simd", "ABACUS")
     assert message.startswith("--simd must be ") and message.endswith(", got 'ABACUS'")
     targets = message.removeprefix("--simd must be ").removesuffix(", got 'ABACUS'").replace(" or ", ", ").split(", ")
-    assert set(targets) == ({"SSE4"} if cli.sanitized else set(entropic.simd_targets()))
+    assert set(targets) == ({"SSE4"} if cli.sanitized else set(isentropic.simd_targets()))
     for target in targets:
         out = cli.output("softmax", "x.npy", "--simd", target, "--quiet")
         np.testing.assert_allclose(parsed(out), parsed(expected), rtol=1e-13)
@@ -102,34 +102,34 @@ def test_parameter_out_of_range(cli, name, value):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "which command? See entropic --help"),
-        (["--quiet"], "which command? See entropic --help"),
-        (["sparsmax", "x.csv"], "there is no command 'sparsmax'; did you mean sparsemax? See entropic --help"),
+        ([], "which command? See isentropic --help"),
+        (["--quiet"], "which command? See isentropic --help"),
+        (["sparsmax", "x.csv"], "there is no command 'sparsmax'; did you mean sparsemax? See isentropic --help"),
         (
             ["softmax", "x.csv", "--temperatur", "2"],
-            "softmax: unexpected argument '--temperatur'; did you mean --temperature? See entropic softmax --help",
+            "softmax: unexpected argument '--temperatur'; did you mean --temperature? See isentropic softmax --help",
         ),
         (
             ["top-p", "x.csv"],
-            "there is no command 'top-p'; did you mean top_p_softmax or top_p_softmax_loss? See entropic --help",
+            "there is no command 'top-p'; did you mean top_p_softmax or top_p_softmax_loss? See isentropic --help",
         ),
         (
             ["topk", "x.csv", "--k", "2"],
-            "there is no command 'topk'; did you mean top_k_softmax or top_k_softmax_loss? See entropic --help",
+            "there is no command 'topk'; did you mean top_k_softmax or top_k_softmax_loss? See isentropic --help",
         ),
-        (["zebra"], "there is no command 'zebra'; see entropic --help"),
-        (["optimal_transport"], "there is no command 'optimal_transport'; it is entropic transport"),
-        (["sinkhorn", "x.csv"], "there is no command 'sinkhorn'; it is entropic transport --epsilon"),
+        (["zebra"], "there is no command 'zebra'; see isentropic --help"),
+        (["optimal_transport"], "there is no command 'optimal_transport'; it is isentropic transport"),
+        (["sinkhorn", "x.csv"], "there is no command 'sinkhorn'; it is isentropic transport --epsilon"),
         (["gumbel_softmax"], "there is no command 'gumbel_softmax', only a function in C++ and Python"),
         (["softmax", "-x.csv"], "softmax: unexpected argument '-x.csv'; a file of that name is ./-x.csv"),
-        (["x.csv"], "there is no command 'x.csv'; the command comes before the file, as in entropic softmax x.csv"),
+        (["x.csv"], "there is no command 'x.csv'; the command comes before the file, as in isentropic softmax x.csv"),
         (
             ["sample", "x.csv", "--seed", "1", "--temperature", "2"],
             "sample: unexpected argument '--temperature'; temperature is a step: --steps temperature=NUMBER; "
-            "see entropic sample --help",
+            "see isentropic sample --help",
         ),
-        (["x.csv", "softmax"], "the command comes before the file: entropic softmax x.csv"),
-        (["compare", "x.csv", "y.csv"], "compare: unexpected argument 'y.csv'; see entropic compare --help"),
+        (["x.csv", "softmax"], "the command comes before the file: isentropic softmax x.csv"),
+        (["compare", "x.csv", "y.csv"], "compare: unexpected argument 'y.csv'; see isentropic compare --help"),
         (["softmax", "x.csv", "--temperature", "warm"], "--temperature must be a number, got 'warm'"),
         (["softmax", "x.csv", "--threads", "-2"], "--threads must be a whole number of at least 0, got '-2'"),
         (
@@ -154,26 +154,26 @@ def test_parameter_out_of_range(cli, name, value):
             ["softmax", "x.csv", "--format-in", "xls"],
             "softmax: --format-in must be csv, tsv, npy, npz, jsonl, safetensors or logprobs, got 'xls'",
         ),
-        (["softmax", "x.csv", "--temperature"], "softmax: --temperature needs a value; see entropic softmax --help"),
-        (["softmax", "x.csv", "--threads"], "softmax: --threads needs a value; see entropic softmax --help"),
-        (["softmax", "x.csv", "-o"], "softmax: --output needs a value; see entropic softmax --help"),
-        (["--hepl"], "unexpected argument '--hepl'; see entropic --help"),
+        (["softmax", "x.csv", "--temperature"], "softmax: --temperature needs a value; see isentropic softmax --help"),
+        (["softmax", "x.csv", "--threads"], "softmax: --threads needs a value; see isentropic softmax --help"),
+        (["softmax", "x.csv", "-o"], "softmax: --output needs a value; see isentropic softmax --help"),
+        (["--hepl"], "unexpected argument '--hepl'; see isentropic --help"),
         (["gamma", "x.csv"], "gamma: exactly one of --entropy and --perplexity must be given"),
         (
             ["sample", "x.csv"],
-            "--seed is required, as in entropic sample scores.csv --steps temperature=0.8,top_p=0.95 --seed 1",
+            "--seed is required, as in isentropic sample scores.csv --steps temperature=0.8,top_p=0.95 --seed 1",
         ),
-        (["softmax", "x.csv", "--quiet=3"], "softmax: --quiet takes no value; see entropic softmax --help"),
+        (["softmax", "x.csv", "--quiet=3"], "softmax: --quiet takes no value; see isentropic softmax --help"),
         (
             ["sample", "x.csv", "--seed", "1", "--probs=2"],
-            "sample: --probs takes no value; see entropic sample --help",
+            "sample: --probs takes no value; see isentropic sample --help",
         ),
-        (["--simd"], "--simd needs a value; see entropic --help"),
+        (["--simd"], "--simd needs a value; see isentropic --help"),
         (
             ["softmax", "x.csv", "--temperature", "1", "--temperature", "2"],
-            "softmax: --temperature is given more than once; see entropic softmax --help",
+            "softmax: --temperature is given more than once; see isentropic softmax --help",
         ),
-        (["softmax", "x.csv", "--quiet=abc"], "softmax: --quiet takes no value; see entropic softmax --help"),
+        (["softmax", "x.csv", "--quiet=abc"], "softmax: --quiet takes no value; see isentropic softmax --help"),
         (["softmax", "x.csv", "-o", ""], "softmax: -o must be the name of a file, or - for standard output, got ''"),
         (["compare", "x.csv", "-o", ""], "compare: -o must be the name of a file, or - for standard output, got ''"),
         (["softmax", ""], "softmax: FILE must be the name of a file, or - for standard input, got ''"),
@@ -187,11 +187,11 @@ def test_usage(cli, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["top_k_softmax"], "--k is required, as in entropic top_k_softmax scores.csv --k 3 -o result.npy"),
-        (["top_k_softmax", "--k"], "top_k_softmax: --k needs a value; see entropic top_k_softmax --help"),
+        (["top_k_softmax"], "--k is required, as in isentropic top_k_softmax scores.csv --k 3 -o result.npy"),
+        (["top_k_softmax", "--k"], "top_k_softmax: --k needs a value; see isentropic top_k_softmax --help"),
         (["top_k_softmax", "--k", "2.5"], "--k must be a whole number, got '2.5'"),
         (["top_k_softmax", "--k", "0"], "top_k_softmax: --k must be above 0, got 0"),
-        (["min_p_softmax"], "--p is required, as in entropic min_p_softmax scores.csv --p 0.1 -o result.npy"),
+        (["min_p_softmax"], "--p is required, as in isentropic min_p_softmax scores.csv --p 0.1 -o result.npy"),
         (["min_p_softmax", "--p", "1.5"], "min_p_softmax: --p must be above 0 and at most 1, got 1.5"),
         (["taylor_softmax", "--order", "3"], "taylor_softmax: --order must be *, got 3"),
     ],
@@ -213,10 +213,10 @@ def test_results_with_parameters(cli):
 
 
 def test_help_and_version(cli):
-    assert cli.output("--version").startswith("entropic ")
+    assert cli.output("--version").startswith("isentropic ")
     for command in ["list", "compare", *OPERATIONS]:
         assert command in cli.output("--help")
-        assert f"Example: entropic {command}" in cli.output(command, "--help")
+        assert f"Example: isentropic {command}" in cli.output(command, "--help")
         assert cli.output("help", command) == cli.output(command, "--help")
     assert "--temperature" in cli.output("softmax", "--help")
     assert cli.output("help") == cli.output("--help")
@@ -254,10 +254,10 @@ def test_examples_of_the_help(cli):
         "reply.json", '[{"token": "a", "top_logprobs": [{"token": "a", "logprob": -0.5}, {"token": "b", "logprob": -1}]}]'
     )
     for command in cli.output("completion", "bash").split("commands='")[1].split("'")[0].split():
-        examples = [line for line in cli.output(command, "--help").splitlines() if line.startswith("Example: entropic ")]
+        examples = [line for line in cli.output(command, "--help").splitlines() if line.startswith("Example: isentropic ")]
         assert examples or command == "help", command
         for example in examples:
-            words = example.removeprefix("Example: entropic ").partition(" |")[0].partition(" >")[0]
+            words = example.removeprefix("Example: isentropic ").partition(" |")[0].partition(" >")[0]
             if command == "describe":
                 words = words.replace("--keep id", "--keep name")
             if command != "explore":  # which stays open
@@ -266,7 +266,7 @@ def test_examples_of_the_help(cli):
 
 def test_a_file_that_may_not_be_left_out(cli):
     for name, file in (("jsd_loss", "TARGET"), ("multilabel_softmax_loss", "TARGET"), ("kl_divergence", "Q")):
-        assert f"Usage: entropic {name} [OPTIONS] [FILE] {file}\n" in cli.output(name, "--help")
+        assert f"Usage: isentropic {name} [OPTIONS] [FILE] {file}\n" in cli.output(name, "--help")
         assert cli.error(name, cli.write("x.csv", "1\n")).startswith(f"{name}: {file} is missing; ")
     assert "[FILE] [TARGET]\n" in cli.output("softmax_loss", "--help")
 

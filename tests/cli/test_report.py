@@ -1,4 +1,4 @@
-"""`entropic compare --format html`: one file that works without a network, as a browser shows it.
+"""`isentropic compare --format html`: one file that works without a network, as a browser shows it.
 
 Needs playwright and Debian's chromium.
 """

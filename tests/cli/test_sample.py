@@ -1,4 +1,4 @@
-"""`entropic sample`: draws, kept columns and errors."""
+"""`isentropic sample`: draws, kept columns and errors."""
 
 import pathlib
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import parsed
 
-import entropic
+import isentropic
 
 X = np.random.default_rng(4).normal(size=(30, 40)) * 2
 STEPS = "temperature=0.8,top_k=20,top_p=0.95,min_p=0.01,typical_p=0.99,entropy=2,entropy_clip=1:3"
@@ -26,13 +26,13 @@ def test_draws_are_those_of_python(cli):
     cli.save("x32.npy", X.astype(np.float32))
     for name, x in ("x.npy", X), ("x32.npy", X.astype(np.float32)):
         got = parsed(cli.output("sample", name, "--steps", STEPS, "--seed", 7, "--count", 5))
-        np.testing.assert_array_equal(got, entropic.Sampler(CHAIN, seed=7).sample(x, size=5))
+        np.testing.assert_array_equal(got, isentropic.Sampler(CHAIN, seed=7).sample(x, size=5))
         got = parsed(cli.output("sample", name, "--seed", 7, "--stream", 3, "--position", 11))
-        np.testing.assert_array_equal(got[:, 0], entropic.sample(x, seed=7, stream=3, position=11))
+        np.testing.assert_array_equal(got[:, 0], isentropic.sample(x, seed=7, stream=3, position=11))
         got = parsed(cli.output("sample", name, "--steps", STEPS, "--seed", 0, "--probs"))
-        np.testing.assert_array_equal(got.astype(x.dtype), entropic.Sampler(CHAIN).probs(x))
+        np.testing.assert_array_equal(got.astype(x.dtype), isentropic.Sampler(CHAIN).probs(x))
     one_sided = parsed(cli.output("sample", "x.npy", "--steps", "entropy_clip=:1.5", "--seed", 1, "--probs"))
-    np.testing.assert_array_equal(one_sided, entropic.Sampler([("entropy_clip", (None, 1.5))]).probs(X))
+    np.testing.assert_array_equal(one_sided, isentropic.Sampler([("entropy_clip", (None, 1.5))]).probs(X))
 
 
 def test_files(cli):
@@ -59,7 +59,7 @@ def test_threads_and_targets_do_not_matter(cli):
     cli.save("x.npy", X.astype(np.float32))
     want = cli.output("sample", "x.npy", "--steps", STEPS, "--seed", 3, "--count", 4)
     assert cli.output("sample", "x.npy", "--steps", STEPS, "--seed", 3, "--count", 4, "--threads", 3) == want
-    for target in ["SSE4"] if cli.sanitized else entropic.simd_targets():
+    for target in ["SSE4"] if cli.sanitized else isentropic.simd_targets():
         assert cli.output("sample", "x.npy", "--steps", STEPS, "--seed", 3, "--count", 4, "--simd", target) == want
 
 
@@ -103,7 +103,7 @@ def test_the_last_position(cli):
     for count in (1, 3):
         first = 2**64 - count
         got = parsed(cli.output("sample", "x.npy", "--seed", 1, "--position", first, "--count", count))
-        np.testing.assert_array_equal(got, entropic.sample(X, seed=1, position=first, size=count))
+        np.testing.assert_array_equal(got, isentropic.sample(X, seed=1, position=first, size=count))
 
 
 def test_seed_is_required(cli):
@@ -111,7 +111,7 @@ def test_seed_is_required(cli):
     assert "--seed is required" in cli.error("sample", "x.npy")
     assert cli.output("sample", "x.npy", "--probs") == cli.output("sample", "x.npy", "--probs", "--seed", 3)
     help_text = cli.output("sample", "--help")
-    assert "entropic sample scores.csv --steps" in help_text
+    assert "isentropic sample scores.csv --steps" in help_text
     listed = cli.output("list")
     assert "typical_p" in listed and "gumbel_softmax" in listed
 

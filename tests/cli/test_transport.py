@@ -1,11 +1,11 @@
-"""entropic transport: the library's bits, its words, and files that do not fit."""
+"""isentropic transport: the library's bits, its words, and files that do not fit."""
 
 import subprocess
 
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ FILES = ("--a", "a.npy", "--b", "b.npy", "--cost", "cost.npy")
 
 
 def test_the_optimum_and_its_plan(cli, problem):
-    want = entropic.optimal_transport(*problem)
+    want = isentropic.optimal_transport(*problem)
     header, row = cli.output("transport", *FILES, "-o", "plan.npy").splitlines()
     assert header == "cost,gap,status"
     cost, gap, status = row.split(",")
@@ -34,7 +34,7 @@ def test_the_optimum_and_its_plan(cli, problem):
 
 
 def test_with_entropy(cli, problem):
-    want = entropic.sinkhorn(*problem, epsilon=0.1)
+    want = isentropic.sinkhorn(*problem, epsilon=0.1)
     header, row = cli.output("transport", *FILES, "--epsilon", "0.1", "-o", "plan.csv").splitlines()
     assert header == "cost,lower_bound,upper_bound,marginal_error,iterations,status"
     assert [float(cell) for cell in row.split(",")[:5]] == [
@@ -85,7 +85,7 @@ def test_names_that_are_in_another_order(cli, command):
 
 def test_a_part_of_the_masses(cli, problem):
     a, b, cost = problem
-    want = entropic.partial_transport(a, b, cost, mass=0.6)
+    want = isentropic.partial_transport(a, b, cost, mass=0.6)
     header, row = cli.output("partial_transport", *FILES, "--mass", 0.6, "-o", "plan.npy").splitlines()
     assert header == "cost,multiplier,gap,status" and row.endswith(",optimal")
     assert [float(cell) for cell in row.split(",")[:3]] == [want.cost, want.multiplier, want.gap]
@@ -102,7 +102,7 @@ def test_a_part_of_the_masses(cli, problem):
 def test_masses_that_may_change(cli, problem):
     a, b, cost = problem
     cli.save("b.npy", 2 * b[:, None])
-    want = entropic.unbalanced_sinkhorn(a, 2 * b, cost, epsilon=0.1, penalty=0.5)
+    want = isentropic.unbalanced_sinkhorn(a, 2 * b, cost, epsilon=0.1, penalty=0.5)
     given = (*FILES, "--epsilon", 0.1, "--penalty", 0.5)
     header, row = cli.output("unbalanced_sinkhorn", *given, "-o", "plan.npy").splitlines()
     assert header == "value,gap,iterations,status" and row.endswith(",converged")
@@ -118,7 +118,7 @@ def test_barycenter(cli):
     p, cost, weights = random.dirichlet(np.ones(4), 3), random.random((4, 5)), np.array([1.0, 2.0, 3.0])
     for name, array in (("p", p), ("cost", cost), ("w", weights[None])):
         cli.save(f"{name}.npy", array)
-    want = entropic.sinkhorn_barycenter(p, cost, epsilon=0.1, weights=weights)
+    want = isentropic.sinkhorn_barycenter(p, cost, epsilon=0.1, weights=weights)
     given = ("p.npy", "--cost", "cost.npy", "--epsilon", 0.1, "--weights", "w.npy")
     header, row = cli.output("sinkhorn_barycenter", *given, "-o", "q.npy").splitlines()
     assert header == "marginal_error,iterations,status" and row.endswith(",converged")
@@ -148,10 +148,10 @@ def test_distances_along_directions(cli):
         assert header == "distance,error"
         return [float(cell) for cell in row.split(",")]
 
-    assert numbers() == list(entropic.sliced_wasserstein(x, y))
+    assert numbers() == list(isentropic.sliced_wasserstein(x, y))
     options = ("--order", 1, "--projections", 7, "--seed", 2**63, "--a", "a.npy")
-    assert numbers(*options) == list(entropic.sliced_wasserstein(x, y, order=1, projections=7, seed=2**63, a=a))
-    assert numbers("--directions", "theta.npy") == pytest.approx(list(entropic.sliced_wasserstein(x, y, projections=theta)))
+    assert numbers(*options) == list(isentropic.sliced_wasserstein(x, y, order=1, projections=7, seed=2**63, a=a))
+    assert numbers("--directions", "theta.npy") == pytest.approx(list(isentropic.sliced_wasserstein(x, y, projections=theta)))
     message = cli.error("sliced_wasserstein", "x.npy", "y.npy", "--projections", 0)
     assert message == "sliced_wasserstein: --projections must be above 0, got 0"
     assert "excludes" in cli.error("sliced_wasserstein", "x.npy", "y.npy", "--directions", "theta.npy", "--seed", 1)
@@ -179,7 +179,7 @@ def test_what_is_refused(cli, problem):
 
 def test_options_of_the_iteration_and_of_masses(cli, problem):
     a, b, cost = problem
-    want = entropic.sinkhorn(a, b, cost, epsilon=0.01, tolerance=0, max_iterations=3)
+    want = isentropic.sinkhorn(a, b, cost, epsilon=0.01, tolerance=0, max_iterations=3)
     row = cli.output("transport", *FILES, "--epsilon", 0.01, "--tolerance", 0, "--max_iterations", 3).splitlines()[1]
     assert float(row.split(",")[0]) == want.cost and row.endswith(",3,not converged")
     assert cli.error("transport", *FILES, "--tolerance", 0.1).startswith("--tolerance requires --epsilon")
@@ -224,7 +224,7 @@ def test_forbidden_moves_that_leave_a_plan(cli):
     a, cost = np.array([0.5, 0.5]), np.array([[np.inf, 2], [2, np.inf]])
     cli.save("a.npy", a), cli.save("c.npy", cost)
     row = cli.output("transport", "--a", "a.npy", "--b", "a.npy", "--cost", "c.npy", "--epsilon", 1).splitlines()[1]
-    assert float(row.split(",")[0]) == entropic.sinkhorn(a, a, cost, epsilon=1).cost == 2
+    assert float(row.split(",")[0]) == isentropic.sinkhorn(a, a, cost, epsilon=1).cost == 2
 
 
 @pytest.mark.parametrize("options", [[], ["--epsilon", 1]])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import parsed
 
-import entropic
+import isentropic
 
 RANDOM = np.random.default_rng(3)
 U, V = RANDOM.normal(size=(4, 9)), RANDOM.normal(size=(4, 6))
@@ -23,13 +23,13 @@ def test_samples(cli, dtype, order):
     wide = u.astype(float), v.astype(float)
     p = float(order)
     for files, weights, want in (
-        (("u.npy", "v.npy"), (), entropic.wasserstein_1d(*wide, order=p)),
-        (("u.npy", "one.npy"), (), entropic.wasserstein_1d(wide[0], wide[1][2], order=p)),
-        (("u.npy", "v.npy"), ("--u_weights", "a.npy"), entropic.wasserstein_1d(*wide, u_weights=A, order=p)),
+        (("u.npy", "v.npy"), (), isentropic.wasserstein_1d(*wide, order=p)),
+        (("u.npy", "one.npy"), (), isentropic.wasserstein_1d(wide[0], wide[1][2], order=p)),
+        (("u.npy", "v.npy"), ("--u_weights", "a.npy"), isentropic.wasserstein_1d(*wide, u_weights=A, order=p)),
         (
             ("u.npy", "v.npy"),
             ("--u-weights", "a.npy", "--v-weights", "b.npy"),
-            entropic.wasserstein_1d(*wide, u_weights=A, v_weights=B, order=p),
+            isentropic.wasserstein_1d(*wide, u_weights=A, v_weights=B, order=p),
         ),
     ):
         cli.output("wasserstein_1d", *files, *weights, "--order", order, "-o", "y.npy")
@@ -39,11 +39,13 @@ def test_samples(cli, dtype, order):
 def test_columns_are_samples_and_names_stay(cli):
     cli.write("u.csv", "time\n" + "".join(f"{x!r}\n" for x in U[0].tolist()))
     cli.write("v.csv", "".join(f"{x!r}\n" for x in V[0].tolist()))
-    assert float(cli.output("wasserstein_1d", "u.csv", "v.csv")) == entropic.wasserstein_1d(U[0], V[0])
+    assert float(cli.output("wasserstein_1d", "u.csv", "v.csv")) == isentropic.wasserstein_1d(U[0], V[0])
     rows = "".join(f"row{i}," + ",".join(map(repr, row)) + "\n" for i, row in enumerate(U.tolist()))
     lines = cli.output("wasserstein_1d", "-", "v.csv", stdin=("name,a,b,c,d,e,f,g,h,i\n" + rows).encode()).splitlines()
     assert lines[0] == "name,wasserstein_1d"
-    assert [float(line.removeprefix(f"row{i},")) for i, line in enumerate(lines[1:])] == list(entropic.wasserstein_1d(U, V[0]))
+    assert [float(line.removeprefix(f"row{i},")) for i, line in enumerate(lines[1:])] == list(
+        isentropic.wasserstein_1d(U, V[0])
+    )
 
 
 def test_histograms(cli):
@@ -53,9 +55,9 @@ def test_histograms(cli):
     cli.save("q.npy", q[None])
     cli.save("at.npy", support)
     got = parsed(cli.output("wasserstein_histogram", "p.npy", "q.npy", "--support", "at.npy", "--order", 2))
-    np.testing.assert_array_equal(got.ravel(), entropic.wasserstein_histogram(p, q, support=support, order=2))
+    np.testing.assert_array_equal(got.ravel(), isentropic.wasserstein_histogram(p, q, support=support, order=2))
     got = parsed(cli.output("wasserstein_histogram", "p.npy", "q.npy"))
-    np.testing.assert_array_equal(got.ravel(), entropic.wasserstein_histogram(p, q))
+    np.testing.assert_array_equal(got.ravel(), isentropic.wasserstein_histogram(p, q))
     cli.save("p.npy", (p * (1 + 3e-5)).astype(np.float32))  # the sum of a float32 file may be as far off
     cli.output("wasserstein_histogram", "p.npy", "q.npy")
     message = cli.error("wasserstein_histogram", "p.npy", "q.npy", "--sum_tolerance", 1e-7, "-o", "y.npy")
@@ -67,15 +69,15 @@ def test_points(cli):
     a, b = RANDOM.random(7), RANDOM.random(5)
     for name, array in {"x": x, "y": y, "a": a, "b": b}.items():
         cli.save(f"{name}.npy", array)
-    assert float(cli.output("wasserstein", "x.npy", "y.npy")) == entropic.wasserstein(x, y)
+    assert float(cli.output("wasserstein", "x.npy", "y.npy")) == isentropic.wasserstein(x, y)
     weights = ("--a", "a.npy", "--b", "b.npy")
-    assert float(cli.output("wasserstein", "x.npy", "y.npy", *weights, "--order", 2)) == entropic.wasserstein(
+    assert float(cli.output("wasserstein", "x.npy", "y.npy", *weights, "--order", 2)) == isentropic.wasserstein(
         x, y, a=a, b=b, order=2
     )
-    want = entropic.sinkhorn_divergence(x, y, a=a, b=b, epsilon=0.3)
+    want = isentropic.sinkhorn_divergence(x, y, a=a, b=b, epsilon=0.3)
     assert float(cli.output("sinkhorn_divergence", "x.npy", "y.npy", *weights, "--epsilon", 0.3)) == want
     cli.output("wasserstein", "x.npy", "y.npy", "-o", "w.npy")
-    np.testing.assert_array_equal(cli.load("w.npy"), [entropic.wasserstein(x, y)])
+    np.testing.assert_array_equal(cli.load("w.npy"), [isentropic.wasserstein(x, y)])
 
 
 def test_refused(cli):
@@ -96,7 +98,7 @@ def test_refused(cli):
     message = cli.error("wasserstein", "u.csv", "v.csv", *end)
     assert message == "v.csv: wasserstein: y must have points of as many coordinates as x, 3, got 2"
     assert cli.error("wasserstein_1d", "u.csv", *end).endswith(
-        "V is required, as in entropic wasserstein_1d before.csv after.csv --order 2"
+        "V is required, as in isentropic wasserstein_1d before.csv after.csv --order 2"
     )
     assert "--epsilon is required" in cli.error("sinkhorn_divergence", "u.csv", "u.csv", *end)
 
@@ -105,4 +107,4 @@ def test_listed(cli):
     listed = cli.output("list")
     for name in ("transport", "wasserstein_1d", "wasserstein_histogram", "wasserstein", "sinkhorn_divergence"):
         assert f"\n  {name}\n" in listed
-        assert f"Example: entropic {name}" in cli.output(name, "--help")
+        assert f"Example: isentropic {name}" in cli.output(name, "--help")

@@ -13,10 +13,10 @@ import scipy.special
 import scipy.stats
 import torch
 
-import entropic
-import entropic.torch
-from entropic._chain import Chain
-from entropic.compat import entmax as compat
+import isentropic
+import isentropic.torch
+from isentropic._chain import Chain
+from isentropic.compat import entmax as compat
 
 try:
     import entmax as package  # now: a session in the documents puts another in its place
@@ -48,7 +48,7 @@ PAIRS = [(theirs, snippets(row[1])[0]) for row in rows_of("Maps") for theirs in 
 def value(expression, x):
     """What a snippet of the table gives for x, as an array."""
     names = {"x": x, "T": 0.5, "s": 3.0, "dim": -2, "k": 2, "alpha": 1.3, "n_iter": 50, "scipy": scipy, "torch": torch}
-    names["entropic"] = entropic
+    names["isentropic"] = isentropic
     first = expression.split(".")[0]
     if first == "entmax":
         names[first] = package or pytest.skip("entmax is not installed")
@@ -78,16 +78,16 @@ MEASURES = [(snippets(row[0])[0], snippets(row[1])[0]) for row in rows_of("Measu
 
 @pytest.mark.parametrize(("theirs", "ours"), MEASURES)
 def test_measures_side_by_side_are_equal(theirs, ours):
-    names = {"p": P, "q": Q, "x": X[0], "entropic": entropic, "scipy": scipy, "torch": torch, "t": torch.from_numpy}
+    names = {"p": P, "q": Q, "x": X[0], "isentropic": isentropic, "scipy": scipy, "torch": torch, "t": torch.from_numpy}
     names["log"] = lambda q: torch.from_numpy(np.log(q))
     np.testing.assert_allclose(eval(ours, names), eval(theirs, names), rtol=1e-12)
 
 
 def test_the_table_of_measures_is_found():
     assert len(MEASURES) == 9
-    named = re.findall(r"`entropic\.(\w+)", (DOCS / "coming_from.md").read_text())
+    named = re.findall(r"`isentropic\.(\w+)", (DOCS / "coming_from.md").read_text())
     assert len(named) > 40
-    assert [name for name in named if not hasattr(entropic, name)] == []
+    assert [name for name in named if not hasattr(isentropic, name)] == []
 
 
 def test_defaults_of_an_axis():
@@ -96,7 +96,7 @@ def test_defaults_of_an_axis():
     assert np.exp(scipy.special.log_softmax(X)).sum() == pytest.approx(1)
     assert np.ndim(scipy.special.logsumexp(X)) == 0
     weights = np.array([1.0, 2.0, 3.0])
-    np.testing.assert_allclose(entropic.logsumexp(X + np.log(weights)), scipy.special.logsumexp(X, axis=-1, b=weights))
+    np.testing.assert_allclose(isentropic.logsumexp(X + np.log(weights)), scipy.special.logsumexp(X, axis=-1, b=weights))
     x = torch.from_numpy(X)
     for implicit, dim in ((x[0, 0], 0), (x[0], 1), (x, 0), (x[None], 1)):
         with pytest.warns(UserWarning, match="Implicit dimension"):
@@ -108,9 +108,9 @@ def test_defaults_of_an_axis():
         torch.log_softmax(x)
     with pytest.raises(TypeError):
         torch.logsumexp(x)
-    np.testing.assert_allclose(entropic.softmax(X).sum(-1), 1)
-    np.testing.assert_allclose(entropic.torch.softmax(x).sum(-1), 1)
-    assert entropic.logsumexp(X, keepdims=True).shape == entropic.torch.logsumexp(x, keepdim=True).shape == (2, 2, 1)
+    np.testing.assert_allclose(isentropic.softmax(X).sum(-1), 1)
+    np.testing.assert_allclose(isentropic.torch.softmax(x).sum(-1), 1)
+    assert isentropic.logsumexp(X, keepdims=True).shape == isentropic.torch.logsumexp(x, keepdim=True).shape == (2, 2, 1)
 
 
 def test_projection_simplex_takes_the_whole_array():
@@ -118,7 +118,7 @@ def test_projection_simplex_takes_the_whole_array():
     x = X[0].astype(np.float32)
     assert float(optax.projections.projection_simplex(x).sum()) == pytest.approx(1)
     rows = jax.vmap(optax.projections.projection_simplex)(x)
-    np.testing.assert_allclose(entropic.sparsemax(x), rows, atol=1e-6)
+    np.testing.assert_allclose(isentropic.sparsemax(x), rows, atol=1e-6)
     assert np.ndim(jax.nn.logsumexp(x)) == 0
     labels = np.array([0, 2])
     np.testing.assert_allclose(
@@ -136,21 +136,21 @@ def test_rows_that_are_not_finite():
         for x in (infinite, absent):
             assert np.isnan(scipy.special.softmax(x)).any()
             assert torch.softmax(torch.from_numpy(x), -1).isnan().any()
-    assert entropic.softmax(infinite).tolist() == [0.5, 0, 0.5]
-    assert np.isnan(entropic.softmax(absent)).all()
+    assert isentropic.softmax(infinite).tolist() == [0.5, 0, 0.5]
+    assert np.isnan(isentropic.softmax(absent)).all()
 
 
 def test_cuts_keep_the_lower_index():
     ties = np.array([1.0, 2.0, 2.0, 2.0])
-    assert (entropic.top_k_softmax(ties, k=2) > 0).tolist() == [False, True, True, False]
-    assert (entropic.top_p_softmax(ties, p=0.5) > 0).tolist() == [False, True, True, False]
-    assert (entropic.min_p_softmax(ties, p=1.0) > 0).tolist() == [False, True, True, True]
+    assert (isentropic.top_k_softmax(ties, k=2) > 0).tolist() == [False, True, True, False]
+    assert (isentropic.top_p_softmax(ties, p=0.5) > 0).tolist() == [False, True, True, False]
+    assert (isentropic.min_p_softmax(ties, p=1.0) > 0).tolist() == [False, True, True, True]
 
 
 def test_perplexity_is_that_of_t_sne():
     points = np.random.default_rng(0).standard_normal((50, 3))
     scores = -((points[0] - points[1:]) ** 2).sum(-1)
-    p = entropic.entropy_normalize(scores, perplexity=30)
+    p = isentropic.entropy_normalize(scores, perplexity=30)
     assert math.exp(-(p * np.log(p)).sum()) == pytest.approx(30)
     assert 2 ** -(p * np.log2(p)).sum() == pytest.approx(30)
 
@@ -238,7 +238,7 @@ MOVED = [(snippets(row[0])[0], snippets(row[1])[0]) for row in rows_of("Transpor
 
 def transport_names():
     rng = np.random.default_rng(15)
-    names = {"scipy": scipy, "reg": 0.3, **{name: getattr(entropic, name) for name in dir(entropic) if name[0] != "_"}}
+    names = {"scipy": scipy, "reg": 0.3, **{name: getattr(isentropic, name) for name in dir(isentropic) if name[0] != "_"}}
     names |= {"u": rng.normal(size=6), "v": rng.normal(size=6), "wu": rng.random(6), "wv": rng.random(6)}
     names |= {"x": rng.normal(size=6), "y": rng.normal(size=6), "M": rng.random((6, 6))}
     names |= {name: part / part.sum() for name, part in (("a", rng.random(6)), ("b", rng.random(6)))}
@@ -265,7 +265,7 @@ def test_transport_side_by_side_is_equal(theirs, ours):
 
         def plain(x, y):
             even = np.full(len(x), 1 / len(x)), np.full(len(y), 1 / len(y))
-            return entropic.sinkhorn(*even, ((x[:, None] - y) ** 2).sum(-1), epsilon=reg, tolerance=1e-12).cost
+            return isentropic.sinkhorn(*even, ((x[:, None] - y) ** 2).sum(-1), epsilon=reg, tolerance=1e-12).cost
 
         assert eval(theirs, names) == pytest.approx(plain(x, y) - (plain(x, x) + plain(y, y)) / 2, rel=1e-5)
         assert eval(theirs, names) != pytest.approx(eval(ours, names), rel=1e-3)
@@ -281,12 +281,12 @@ def test_traps_of_transport():
         warnings.simplefilter("ignore")
         assert np.all(ot.emd(a, b * 0.5, M, check_marginals=False, numItermax=1) >= 0)  # a plan, whatever it is worth
     with pytest.raises(ValueError, match=r"^optimal_transport: a and b must have equal sums"):
-        entropic.optimal_transport(a, b * 0.5, M)
+        isentropic.optimal_transport(a, b * 0.5, M)
     forbidden = np.full((6, 6), np.inf)
     with pytest.raises(ValueError, match=r"^optimal_transport: infeasible"):
-        entropic.optimal_transport(a, b, forbidden)
-    assert ot.wasserstein_1d(u, v, p=2) == pytest.approx(entropic.wasserstein_1d(u, v, order=2) ** 2)
-    assert ot.emd2_1d(u, v) == pytest.approx(entropic.wasserstein_1d(u, v, order=2) ** 2)
+        isentropic.optimal_transport(a, b, forbidden)
+    assert ot.wasserstein_1d(u, v, p=2) == pytest.approx(isentropic.wasserstein_1d(u, v, order=2) ** 2)
+    assert ot.emd2_1d(u, v) == pytest.approx(isentropic.wasserstein_1d(u, v, order=2) ** 2)
 
 
 # Losses and attention.
@@ -309,13 +309,13 @@ def test_losses_side_by_side_are_equal(theirs, ours):
     names |= {
         "softmax": lambda x: torch.softmax(x, -1),
         "log_softmax": lambda x: torch.log_softmax(x, -1),
-        "entropic": entropic,
+        "isentropic": isentropic,
     }
     if theirs.startswith("entmax."):
         names["entmax"] = package or pytest.skip("entmax is not installed")
     if theirs.startswith("optax."):
         names["optax"] = pytest.importorskip("optax")
-        names |= {"x": x.numpy(), "t": t.numpy(), "c": names["c"].numpy(), "softmax": entropic.softmax}
+        names |= {"x": x.numpy(), "t": t.numpy(), "c": names["c"].numpy(), "softmax": isentropic.softmax}
     np.testing.assert_allclose(eval(ours, names), eval(theirs, names), rtol=2e-6)
 
 
@@ -325,7 +325,7 @@ def test_attention_side_by_side_is_equal(theirs, ours):
     q, k, v = (torch.randn(2, 3, 6, 4, generator=generator, dtype=torch.float64) for _ in range(3))
     seen = torch.rand(6, 6, generator=generator) < 0.7
     seen[:, 2] = True
-    names = {"q": q, "k": k, "v": v, "seen": seen, "torch": torch, "entropic": entropic}
+    names = {"q": q, "k": k, "v": v, "seen": seen, "torch": torch, "isentropic": isentropic}
     np.testing.assert_allclose(eval(ours, names), eval(theirs, names), rtol=1e-10)
 
 
@@ -333,14 +333,14 @@ def test_traps_of_losses_and_attention():
     x, c = torch.tensor([[1.0, 0.0, -torch.inf]], dtype=torch.float64), torch.tensor([0])
     smoothed = {"label_smoothing": 0.1}
     assert torch.nn.functional.cross_entropy(x, c, **smoothed).isinf()
-    assert entropic.torch.softmax_loss(x, c, **smoothed).isfinite().all()
+    assert isentropic.torch.softmax_loss(x, c, **smoothed).isfinite().all()
     q, k = torch.randn(2, 4), torch.randn(5, 4)
     v = torch.eye(5)
     theirs = torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
-    ours = entropic.torch.attention(q, k, v, causal=True)
+    ours = isentropic.torch.attention(q, k, v, causal=True)
     assert ((theirs > 0).sum(-1)).tolist() == [1, 2]
     assert ((ours > 0).sum(-1)).tolist() == [4, 5]
-    assert (entropic.torch.attention(q, k, v, mask=torch.zeros(2, 5, dtype=torch.bool)) == 0).all()
+    assert (isentropic.torch.attention(q, k, v, mask=torch.zeros(2, 5, dtype=torch.bool)) == 0).all()
 
 
 # Samplers.
@@ -385,7 +385,7 @@ def test_the_table_of_samplers_is_found():
 
 @pytest.mark.parametrize(("_", "theirs", "__", "ours"), STEPS)
 def test_steps_are_those_of_llama_cpp(_, theirs, __, ours):
-    left = entropic.Sampler([eval(ours)]).probs(LOGITS)
+    left = isentropic.Sampler([eval(ours)]).probs(LOGITS)
     np.testing.assert_allclose(left, [llama(theirs, x) for x in LOGITS], rtol=1e-10)
 
 
@@ -396,7 +396,7 @@ def warped(call, x):
 
 @pytest.mark.parametrize(("theirs", "_", "__", "ours"), STEPS)
 def test_steps_are_those_of_transformers(theirs, _, __, ours):
-    np.testing.assert_allclose(entropic.Sampler([eval(ours)]).probs(LOGITS), warped(theirs, LOGITS), rtol=1e-10)
+    np.testing.assert_allclose(isentropic.Sampler([eval(ours)]).probs(LOGITS), warped(theirs, LOGITS), rtol=1e-10)
 
 
 def test_steps_of_the_adapters():
@@ -413,15 +413,15 @@ def test_steps_of_the_adapters():
 
 def test_traps_of_samplers():
     with pytest.raises(ValueError, match="temperature must be above 0"):
-        entropic.Sampler([("temperature", 0.0)])
+        isentropic.Sampler([("temperature", 0.0)])
     ties = np.array([[1.0, 2.0, 2.0, 2.0]])
-    assert (entropic.Sampler([("top_k", 1)]).probs(ties) > 0).tolist() == [[False, True, False, False]]
+    assert (isentropic.Sampler([("top_k", 1)]).probs(ties) > 0).tolist() == [[False, True, False, False]]
     assert ties.argmax(-1).tolist() == [1]
     assert (warped("TopKLogitsWarper(1)", ties) > 0).tolist() == [[False, True, True, True]]
-    assert (entropic.Sampler([("top_p", 0.5)]).probs(ties) > 0).tolist() == [[False, True, True, False]]
+    assert (isentropic.Sampler([("top_p", 0.5)]).probs(ties) > 0).tolist() == [[False, True, True, False]]
     assert (warped("TopPLogitsWarper(0.5)", ties) > 0).sum() == 2
     equal = np.zeros((1, 4))
-    assert (entropic.Sampler([("typical_p", 0.5)]).probs(equal) > 0).tolist() == [[True, True, False, False]]
+    assert (isentropic.Sampler([("typical_p", 0.5)]).probs(equal) > 0).tolist() == [[True, True, False, False]]
     assert (warped("TypicalLogitsWarper(0.5)", equal) > 0).all()
-    chain = entropic.Sampler([("top_k", 5)], seed=3)
+    chain = isentropic.Sampler([("top_k", 5)], seed=3)
     np.testing.assert_array_equal(chain.sample(LOGITS, position=4), chain.sample(LOGITS, position=4))

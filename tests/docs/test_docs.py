@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from entropic import _core
+from isentropic import _core
 
 ROOT = Path(__file__).resolve().parents[2]
-CLI = Path(os.environ["ENTROPIC_CLI"]).resolve()
-BUILD = Path(os.environ["ENTROPIC_BUILD"]).resolve()
+CLI = Path(os.environ["ISENTROPIC_CLI"]).resolve()
+BUILD = Path(os.environ["ISENTROPIC_BUILD"]).resolve()
 ENVIRONMENT = {**os.environ, "PATH": f"{CLI.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
 DOCUMENTS = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md")])
 
@@ -42,8 +42,8 @@ def numbers(text):
 
 
 def test_operations_page_is_what_the_command_prints():
-    assert (ROOT / "docs/operations.md").read_text() == run("entropic", "list", "--markdown"), (
-        "entropic list --markdown > docs/operations.md"
+    assert (ROOT / "docs/operations.md").read_text() == run("isentropic", "list", "--markdown"), (
+        "isentropic list --markdown > docs/operations.md"
     )
 
 
@@ -63,7 +63,7 @@ def blocks(document, language):
 def run_commands(document, directory):
     for block in blocks(document, "sh"):
         for line in block.splitlines():
-            if line.startswith("entropic "):
+            if line.startswith("isentropic "):
                 run("bash", "-c", line, cwd=directory)
 
 
@@ -181,7 +181,8 @@ def test_speeds_in_the_readme_are_results():
 
 
 def test_version_is_one():
-    numbers = re.findall(r"#define ENTROPIC_VERSION_\w+ (\d+)", (ROOT / "include/entropic/version.h").read_text())
-    version = ".".join(numbers)
-    assert run("entropic", "--version").split()[-1] == version
-    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
+    header = (ROOT / "include/isentropic/version.h").read_text()
+    version = ".".join(re.findall(r"#define ISENTROPIC_VERSION_\w+ (\d+)", header))
+    suffix = re.search(r'VERSION_SUFFIX "(.*)"', header)[1]
+    assert run("isentropic", "--version").split()[-1] == _core.__version__ == version + suffix
+    assert f"## {version}{' (in development)' if suffix else ''}\n" in (ROOT / "CHANGELOG.md").read_text()

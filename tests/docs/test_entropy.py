@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/math/entropy.md"
 ROWS = 500
@@ -62,7 +62,7 @@ def safeguarded(z, target, tolerance=1e-10):
 
 def library_evaluations(x, target, tolerance=1e-10):
     for most in range(1, 100):
-        found = entropic.gamma_for_entropy(x, entropy=target, max_iterations=most)
+        found = isentropic.gamma_for_entropy(x, entropy=target, max_iterations=most)
         if abs(found.entropy - target) <= tolerance:
             return most
     raise AssertionError("no convergence")
@@ -99,14 +99,14 @@ def failures(kind):
     bad = negative = missed = 0
     worst = 0.0
     for x, target in rows(kind):
-        p, gamma = published(entropic.softmax(x), target)
+        p, gamma = published(isentropic.softmax(x), target)
         if np.isnan(p).any():
             bad += 1
         elif abs(entropy(p) - target) > 1e-6:
             missed += 1
         elif gamma < 0:
             negative += 1
-        worst = max(worst, abs(entropy(entropic.entropy_normalize(x, entropy=target)) - target))
+        worst = max(worst, abs(entropy(isentropic.entropy_normalize(x, entropy=target)) - target))
     return [100 * bad / ROWS, 100 * negative / ROWS, 100 * missed / ROWS], worst
 
 
@@ -142,8 +142,8 @@ def sparsity():
     x = np.log(text_row())
     table = []
     for target in (np.log(100), np.log(50), np.log(10), np.log(2), 0.1, 0.0):
-        gamma, reached, _ = entropic.gamma_for_entropy(x, entropy=target)
-        p = np.sort(entropic.entropy_normalize(x, entropy=target))[::-1]
+        gamma, reached, _ = isentropic.gamma_for_entropy(x, entropy=target)
+        p = np.sort(isentropic.entropy_normalize(x, entropy=target))[::-1]
         for_mass = int((np.cumsum(p) < 0.9 - 1e-12).sum()) + 1
         table.append([target, np.exp(reached), gamma, p[0], for_mass, (p > 1e-3).sum(), (p == 0).sum()])
     return table
@@ -184,8 +184,8 @@ def test_sparsity():
 
 def test_lowering_entropy_needs_gamma_above_1():
     p = text_row()
-    assert entropic.gamma_for_entropy(np.log(p), entropy=entropy(p) - 0.1).gamma > 1
-    assert entropic.gamma_for_entropy(np.log(p), entropy=entropy(p) + 0.1).gamma < 1
+    assert isentropic.gamma_for_entropy(np.log(p), entropy=entropy(p) - 0.1).gamma > 1
+    assert isentropic.gamma_for_entropy(np.log(p), entropy=entropy(p) + 0.1).gamma < 1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -193,7 +193,7 @@ def test_the_sign_of_the_derivative(seed):
     p = np.random.default_rng(seed).dirichlet(np.ones(50))
     variance = (p * np.log(p) ** 2).sum() - entropy(p) ** 2
     h = 1e-5
-    up, down = (entropy(entropic.power_transform(p, gamma=1 + s * h)) for s in (1, -1))
+    up, down = (entropy(isentropic.power_transform(p, gamma=1 + s * h)) for s in (1, -1))
     assert (up - down) / (2 * h) == pytest.approx(-variance, rel=1e-6)
     assert variance > 0
 
@@ -203,23 +203,25 @@ def test_command_line_and_python_agree_to_the_bit(tmp_path):
     x[3] = 1
     x[4, 7] = np.nan
     np.save(tmp_path / "x.npy", x)
-    np.save(tmp_path / "p.npy", entropic.softmax(x))
+    np.save(tmp_path / "p.npy", isentropic.softmax(x))
 
     def run(*arguments):
-        subprocess.run([os.path.abspath(os.environ["ENTROPIC_CLI"]), *arguments], cwd=tmp_path, check=True)
+        subprocess.run([os.path.abspath(os.environ["ISENTROPIC_CLI"]), *arguments], cwd=tmp_path, check=True)
 
     run("gamma", "x.npy", "--entropy", "2.5", "-o", "gamma.csv")
     header, *lines = [line.split(",") for line in (tmp_path / "gamma.csv").read_text().splitlines()]
     assert header == ["gamma", "entropy", "status"]
-    gamma, reached, status = entropic.gamma_for_entropy(x.astype(np.float64), entropy=2.5)
+    gamma, reached, status = isentropic.gamma_for_entropy(x.astype(np.float64), entropy=2.5)
     # The command has float64 from the same float32 scores; Python's float32 is that, rounded.
     found = np.array([line[:2] for line in lines], np.float64).T
-    in_python = entropic.gamma_for_entropy(x, entropy=2.5)
+    in_python = isentropic.gamma_for_entropy(x, entropy=2.5)
     np.testing.assert_array_equal(found.astype(np.float32), [in_python.gamma, in_python.entropy])
     np.testing.assert_allclose(found, [gamma, reached], rtol=1e-12)
     assert [line[2] for line in lines] == status.tolist() == in_python.status.tolist()
     run("power_transform", "p.npy", "--gamma", "0.3", "-o", "q.npy")
-    np.testing.assert_array_equal(np.load(tmp_path / "q.npy"), entropic.power_transform(np.load(tmp_path / "p.npy"), gamma=0.3))
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "q.npy"), isentropic.power_transform(np.load(tmp_path / "p.npy"), gamma=0.3)
+    )
 
 
 def main():

@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import entropic
-import entropic.torch
+import isentropic
+import isentropic.torch
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 import _reference  # noqa: E402
 
-HEADERS = ROOT / "include/entropic"
+HEADERS = ROOT / "include/isentropic"
 
 
 def described(page):
@@ -21,7 +21,7 @@ def described(page):
 
 
 def test_every_name_of_the_packages_once():
-    for page, package in ((_reference.python(), entropic), (_reference.torch(), entropic.torch)):
+    for page, package in ((_reference.python(), isentropic), (_reference.torch(), isentropic.torch)):
         names = described(page.split("\n## scikit-learn")[0])
         assert sorted(names) == sorted(name for name in package.__all__ if not name.startswith("__"))
 
@@ -31,7 +31,7 @@ def test_docstrings_become_lists_and_code():
     entry = page[page.index("{py:function} entmax(x, *, alpha=1.5, temperature=1.0, axis=-1, out=None)") :].split("\n::::\n")[0]
     assert "\n- `alpha` (float or array, above 0 and finite, default 1.5): order of the entropy" in entry
     assert "```text\np = argmax_p <p, x/T>" in entry
-    assert "```pycon\n>>> y = entropic.entmax(" in entry
+    assert "```pycon\n>>> y = isentropic.entmax(" in entry
 
 
 def test_every_declaration_of_the_headers():
@@ -45,7 +45,7 @@ def test_every_declaration_of_the_headers():
         for name in re.findall(r"^(?:void|double|float|bool|std::\S+) (\w+)\(", text, flags=re.MULTILINE):
             assert re.search(rf"\b{name}\(", code), f"{header.name}: {name}"
     assert len(headings) > 100
-    assert not re.search(r"\breturn\b|kDescription|private:|NOLINT|ENTROPIC_A", code)
+    assert not re.search(r"\breturn\b|kDescription|private:|NOLINT|ISENTROPIC_A", code)
     assert code.count("{") == code.count("}") and code.count("(") == code.count(")")
 
 
@@ -63,25 +63,25 @@ def test_comments_of_headers_are_kept():
 
 def test_every_command():
     def run(*arguments):
-        command = [os.environ["ENTROPIC_CLI"], *arguments]
+        command = [os.environ["ISENTROPIC_CLI"], *arguments]
         wide = {**os.environ, "COLUMNS": "1000"}  # as docs/conf.py
         return subprocess.run(command, capture_output=True, text=True, check=True, env=wide).stdout
 
     page = _reference.command_line(run)
     for operation in ("list", "compare", "softmax", "gamma", "entropy", "sample", "transport"):
-        assert f"\n### entropic {operation}\n" in page
+        assert f"\n### isentropic {operation}\n" in page
     assert page.count("\n### ") == len(
         re.findall(r"^  \w[\w, ]*(?:  +[A-Z]|\n {20})", run("--help").split("Subcommands:")[1], flags=re.MULTILINE)
     )
     assert "- `--temperature NUMBER`: T, divides the scores" in page
-    assert "```sh\nentropic softmax scores.csv" in page and "Example" not in page
+    assert "```sh\nisentropic softmax scores.csv" in page and "Example" not in page
 
 
 def test_page_of_the_command_line_without_the_site():
     """On GitHub there is no help below: its tables have every command, by group, and every option that all share."""
 
     def printed(*arguments):
-        return subprocess.run([os.environ["ENTROPIC_CLI"], *arguments], capture_output=True, text=True, check=True).stdout
+        return subprocess.run([os.environ["ISENTROPIC_CLI"], *arguments], capture_output=True, text=True, check=True).stdout
 
     _, commands, options = (ROOT / "docs/reference/command_line.md").read_text().split("\n|---|---|\n")[0:3]
     said = {}
@@ -92,7 +92,7 @@ def test_page_of_the_command_line_without_the_site():
         if kind == "SH":
             group = title.lower()
         else:
-            known.setdefault(group, []).append(title.removeprefix("entropic "))
+            known.setdefault(group, []).append(title.removeprefix("isentropic "))
     assert said == known
     cells = re.findall(r"^\| (`-.*?) \|", options, flags=re.MULTILINE)
     # An operation without parameters.

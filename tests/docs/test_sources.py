@@ -16,7 +16,7 @@ INSTEAD = ("src/cuda/target/", "wasm/src/")
 
 
 def included(name):
-    """The files of this tree that a file includes by name in quotes or as <entropic/...>."""
+    """The files of this tree that a file includes by name in quotes or as <isentropic/...>."""
     file = ROOT / name
     found = set()
     for words in re.findall(r'^[ \t]*#[ \t]*include [<"]([^">]+)[">]', file.read_text(), flags=re.MULTILINE):
@@ -98,3 +98,14 @@ def test_every_change_of_the_mutations_can_be_made():
             assert files and all((ROOT / name).is_file() for name in files), one["name"]
         else:
             assert (ROOT / f"tests/{program}.cc").is_file(), one["name"]
+
+
+def test_the_old_name_is_gone():
+    """The project had a name that another package on PyPI has. One line of the changelog says so."""
+    old = re.compile("(?<!is)" + "en" + "tropic", flags=re.IGNORECASE)
+    found = [name for name in TRACKED if old.search(name)]
+    for name in filter(None, TRACKED):
+        for line in (ROOT / name).read_text(errors="replace").split("\n"):
+            if old.search(line):
+                found.append(f"{name}: {line}")
+    assert len(found) == 1 and found[0].startswith("CHANGELOG.md: - **The name** is isentropic;"), found

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 
 def survey_sparsemax(x):
@@ -44,7 +44,7 @@ def far_from_zero(count):
 @pytest.mark.parametrize("x", [[2.0, 0.0], [4.0, 2.0, 0.0]])
 def test_strict_inequalities_select_nothing_on_a_boundary(x):
     assert survey_entmax15(np.array(x)) is None
-    assert entropic.entmax(x) == pytest.approx([1.0, *[0.0] * (len(x) - 1)], abs=0)
+    assert isentropic.entmax(x) == pytest.approx([1.0, *[0.0] * (len(x) - 1)], abs=0)
 
 
 def test_so_do_8_percent_of_half_integers():
@@ -53,14 +53,14 @@ def test_so_do_8_percent_of_half_integers():
 
 def test_the_largest_k_is_right():
     for x in half_integers(1000):
-        assert largest_k_entmax15(x) == pytest.approx(entropic.entmax(x), abs=1e-7)
+        assert largest_k_entmax15(x) == pytest.approx(isentropic.entmax(x), abs=1e-7)
 
 
 def test_without_the_maximum_entmax_is_wrong_and_sparsemax_inexact():
     entmax, sparsemax = [], []
     for x in far_from_zero(500):
         p = survey_entmax15(x)
-        entmax.append(np.inf if p is None else np.abs(p - entropic.entmax(x.astype(float))).max())
-        sparsemax.append(np.abs(survey_sparsemax(x) - entropic.sparsemax(x.astype(float))).max())
+        entmax.append(np.inf if p is None else np.abs(p - isentropic.entmax(x.astype(float))).max())
+        sparsemax.append(np.abs(survey_sparsemax(x) - isentropic.sparsemax(x.astype(float))).max())
     assert np.mean(np.array(entmax) > 0.01) > 0.98
     assert 1e-4 < np.median(sparsemax) < 4e-4

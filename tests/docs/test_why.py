@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-import entropic
-import entropic.torch
+import isentropic
+import isentropic.torch
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/why.md"
 QUESTIONS = {"right", "fast", "memory", "gradient", "devices", "bits"}
@@ -64,7 +64,7 @@ def test_kl_of_masked_scores():
     p, q = torch.log_softmax(x, -1), torch.log_softmax(y, -1)
     (theirs,) = torch.autograd.grad(torch.nn.functional.kl_div(q, p, reduction="sum", log_target=True), x)
     assert theirs.isnan().any()
-    (ours,) = torch.autograd.grad(entropic.torch.kl_divergence(x, y, input="scores"), x)
+    (ours,) = torch.autograd.grad(isentropic.torch.kl_divergence(x, y, input="scores"), x)
     assert ours.isfinite().all()
 
 
@@ -73,7 +73,7 @@ def test_infeasible_transport():
     cost = np.array([[np.inf, np.inf], [1.0, 2.0]])
     half = np.array([0.5, 0.5])
     with pytest.raises(ValueError, match="infeasible"):
-        entropic.optimal_transport(half, half, cost)
+        isentropic.optimal_transport(half, half, cost)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         plan = ot.emd(half, half, cost)

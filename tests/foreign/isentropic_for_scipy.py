@@ -10,7 +10,7 @@ import pytest
 import scipy.special
 import scipy.stats
 
-import entropic
+import isentropic
 
 SUITES = ("scipy.special.tests.test_logsumexp", "scipy.stats.tests.test_entropy", "scipy.stats.tests.test_stats")
 CLASSES = ("TestLogSumExp", "TestSoftmax", "TestLogSoftmax", "TestEntropy", "TestWassersteinDistance")
@@ -46,13 +46,13 @@ def _along(function, x, axis):
 def softmax(x, axis=None):
     if not _ours(x):
         return scipy_softmax(x, axis=axis)
-    return _along(lambda x, axis: entropic.softmax(x, axis=axis), x, axis)
+    return _along(lambda x, axis: isentropic.softmax(x, axis=axis), x, axis)
 
 
 def log_softmax(x, axis=None):
     if not _ours(x):
         return scipy_log_softmax(x, axis=axis)
-    return _along(lambda x, axis: entropic.log_softmax(x, axis=axis), x, axis)
+    return _along(lambda x, axis: isentropic.log_softmax(x, axis=axis), x, axis)
 
 
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
@@ -62,9 +62,9 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     calls += 1
     a = np.asarray(a)
     if axis is None:
-        value = entropic.logsumexp(a.reshape(-1))
+        value = isentropic.logsumexp(a.reshape(-1))
         return np.asarray(value).reshape([1] * a.ndim) if keepdims else value
-    return entropic.logsumexp(a, axis=axis, keepdims=keepdims)
+    return isentropic.logsumexp(a, axis=axis, keepdims=keepdims)
 
 
 def entropy(pk, qk=None, base=None, axis=0, **further):
@@ -76,19 +76,19 @@ def entropy(pk, qk=None, base=None, axis=0, **further):
     calls += 1
     pk = np.asarray(pk)
     if qk is None:
-        return entropic.entropy(pk, base=base, axis=axis, normalize=True)
+        return isentropic.entropy(pk, base=base, axis=axis, normalize=True)
     try:
         pk, qk = np.broadcast_arrays(pk, np.asarray(qk))
     except ValueError:
         raise ValueError("Array shapes are incompatible for broadcasting.") from None
-    return entropic.kl_divergence(pk, qk, base=base, axis=axis, normalize=True)
+    return isentropic.kl_divergence(pk, qk, base=base, axis=axis, normalize=True)
 
 
 def wasserstein_distance(u_values, v_values, u_weights=None, v_weights=None):
     global calls
     calls += 1
     u, v, a, b = (x if x is None else np.asarray(x, float) for x in (u_values, v_values, u_weights, v_weights))
-    return entropic.wasserstein_1d(u, v, u_weights=a, v_weights=b)
+    return isentropic.wasserstein_1d(u, v, u_weights=a, v_weights=b)
 
 
 scipy_softmax, scipy_log_softmax = scipy.special.softmax, scipy.special.log_softmax
@@ -110,7 +110,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_terminal_summary(terminalreporter):
-    terminalreporter.write_line(f"{calls} calls of entropic's functions")
+    terminalreporter.write_line(f"{calls} calls of isentropic's functions")
 
 
 def pytest_sessionfinish(session, exitstatus):

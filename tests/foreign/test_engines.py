@@ -1,4 +1,4 @@
-"""entropic.BatchMap in real engines: the bytes of one machine, however a table is split and whichever worker is killed.
+"""isentropic.BatchMap in real engines: the bytes of one machine, however a table is split and whichever worker is killed.
 
 Each engine is tested where it is installed: `pip install polars duckdb datasets "ray[data]" pyspark distributed`.
 """
@@ -6,7 +6,7 @@ Each engine is tested where it is installed: `pip install polars duckdb datasets
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 import pyarrow.parquet  # noqa: E402
@@ -19,8 +19,8 @@ def mapped(killed=None):
 
     A function within a function: engines send it whole to workers that have no module of this name.
     """
-    normalize = entropic.BatchMap("entropy_normalize", "scores", out="p", entropy=2.0)
-    draw = entropic.BatchMap("sample", "scores", out="token", row="row", seed=1)
+    normalize = isentropic.BatchMap("entropy_normalize", "scores", out="p", entropy=2.0)
+    draw = isentropic.BatchMap("sample", "scores", out="token", row="row", seed=1)
 
     def both(batch):
         import os
@@ -50,7 +50,7 @@ def examples(tmp_path_factory):
     table = pa.table({"row": np.arange(ROWS), "scores": pa.FixedSizeListArray.from_arrays(scores.ravel(), N)})
     table = table.set_column(1, "scores", table["scores"].cast(pa.list_(pa.float64())))
     pyarrow.parquet.write_table(table, file, row_group_size=97)
-    return file, bytes_of(np.arange(ROWS), entropic.entropy_normalize(scores, entropy=2.0), entropic.sample(scores, seed=1))
+    return file, bytes_of(np.arange(ROWS), isentropic.entropy_normalize(scores, entropy=2.0), isentropic.sample(scores, seed=1))
 
 
 def bytes_of(rows, p, tokens):
@@ -106,7 +106,7 @@ def test_dask(examples):
     scores = np.asarray(pyarrow.parquet.read_table(file)["scores"].to_pylist())
     for chunks in ((100, N), (90, 7)):
         x = array.from_array(scores, chunks=chunks)
-        found = entropic.entropy_normalize(x, entropy=2.0), entropic.sample(x, seed=1)
+        found = isentropic.entropy_normalize(x, entropy=2.0), isentropic.sample(x, seed=1)
         assert bytes_of(np.arange(ROWS), *(one.compute() for one in found)) == expected
 
 

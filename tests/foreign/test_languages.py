@@ -1,4 +1,4 @@
-"""entropic/c.h from languages whose compilers are large, each where it is installed. ENTROPIC_BUILD: a build of the library."""
+"""isentropic/c.h from languages whose compilers are large, each where it is installed. ISENTROPIC_BUILD is a build."""
 
 import os
 import shutil
@@ -9,11 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples/other_languages"
-LIBRARY = Path(os.environ.get("ENTROPIC_BUILD", ROOT / "build/release")).resolve() / "tests/libentropic_shared.so"
+LIBRARY = Path(os.environ.get("ISENTROPIC_BUILD", ROOT / "build/release")).resolve() / "tests/libisentropic_shared.so"
 SAID = """0.7635 0.2057 0.0309 0.0000 entropy 0.6387
 softmax: temperature must be above 0 and finite, got -1
 """
-LINK = ["-L", LIBRARY.parent, "-lentropic_shared", f"-Wl,-rpath,{LIBRARY.parent}"]
+LINK = ["-L", LIBRARY.parent, "-lisentropic_shared", f"-Wl,-rpath,{LIBRARY.parent}"]
 
 
 def run(*command, **more):
@@ -29,7 +29,7 @@ def test_node(tmp_path):
     addon = tmp_path / "first_steps.node"
     flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{ROOT / 'include'}", f"-I{header.parent}"]
     run("gcc", *flags, EXAMPLES / "first_steps_node.c", *LINK, "-o", addon)
-    assert run("node", EXAMPLES / "first_steps.js", env={**os.environ, "ENTROPIC_NODE": str(addon)}) == SAID
+    assert run("node", EXAMPLES / "first_steps.js", env={**os.environ, "ISENTROPIC_NODE": str(addon)}) == SAID
 
 
 def test_go(tmp_path):

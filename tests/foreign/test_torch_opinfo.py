@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-import entropic.torch as et
+import isentropic.torch as et
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 

@@ -13,9 +13,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "entropic/entropic.h"
+#include "isentropic/isentropic.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -558,10 +558,10 @@ void fuzz(Bytes& bytes) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace isentropic
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  entropic::Bytes bytes(data, size);
-  entropic::fuzz(bytes);
+  isentropic::Bytes bytes(data, size);
+  isentropic::fuzz(bytes);
   return 0;
 }

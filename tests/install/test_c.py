@@ -1,4 +1,4 @@
-"""entropic/c.h from other languages: ENTROPIC_BUILD is a build of the shared library."""
+"""isentropic/c.h from other languages: ISENTROPIC_BUILD is a build of the shared library."""
 
 import ctypes as c
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LIBRARY = Path(os.environ["ENTROPIC_BUILD"]).resolve() / "tests/libentropic_shared.so"
+LIBRARY = Path(os.environ["ISENTROPIC_BUILD"]).resolve() / "tests/libisentropic_shared.so"
 EXAMPLES = ROOT / "examples/other_languages"
 SAID = """0.7635 0.2057 0.0309 0.0000 entropy 0.6387
 softmax: temperature must be above 0 and finite, got -1
@@ -36,7 +36,7 @@ class Array(c.Structure):
 @pytest.fixture(scope="module")
 def library():
     lib = c.CDLL(str(LIBRARY))
-    lib.entropic_registry.restype = lib.entropic_last_error.restype = c.c_char_p
+    lib.isentropic_registry.restype = lib.isentropic_last_error.restype = c.c_char_p
     return lib
 
 
@@ -46,10 +46,10 @@ def call(library, name, arrays, parameters=None, vjp=False):
         Array(c.sizeof(Array), key.encode(), c.addressof(data), *rest[:2], 0, 0, rest[2])
         for key, (data, *rest) in arrays.items()
     ]
-    function = library.entropic_apply_vjp if vjp else library.entropic_apply
+    function = library.isentropic_apply_vjp if vjp else library.isentropic_apply
     text = None if parameters is None else (parameters if isinstance(parameters, str) else json.dumps(parameters)).encode()
     code = function(name.encode(), text, (Array * len(given))(*given), c.c_size_t(len(given)))
-    return "" if code == 0 else library.entropic_last_error().decode()
+    return "" if code == 0 else library.isentropic_last_error().decode()
 
 
 def run(*command, **more):
@@ -77,7 +77,7 @@ def test_older_cpp(standard):
         "-Werror",
         "-fsyntax-only",
         "-include",
-        ROOT / "include/entropic/c.h",
+        ROOT / "include/isentropic/c.h",
         "-x",
         "c++",
         "/dev/null",
@@ -91,12 +91,12 @@ def test_example_in_c(tmp_path):
 @pytest.mark.parametrize(("language", "ending"), [("luajit", "lua"), ("perl", "pl"), ("ruby", "rb")])
 def test_example_in(language, ending):
     assert shutil.which(language), f"scripts/setup test installs {language}"
-    assert run(language, EXAMPLES / f"first_steps.{ending}", env={**os.environ, "ENTROPIC_LIBRARY": str(LIBRARY)}) == SAID
+    assert run(language, EXAMPLES / f"first_steps.{ending}", env={**os.environ, "ISENTROPIC_LIBRARY": str(LIBRARY)}) == SAID
 
 
 def test_example_in_rust(tmp_path):
     assert shutil.which("rustc"), "scripts/setup test installs rustc"
-    link = ["-L", LIBRARY.parent, "-l", "dylib=entropic_shared", "-C", f"link-arg=-Wl,-rpath,{LIBRARY.parent}"]
+    link = ["-L", LIBRARY.parent, "-l", "dylib=isentropic_shared", "-C", f"link-arg=-Wl,-rpath,{LIBRARY.parent}"]
     run("rustc", "--edition=2021", "-D", "warnings", *link, EXAMPLES / "first_steps.rs", "-o", tmp_path / "first")
     assert run(tmp_path / "first") == SAID
 
@@ -106,10 +106,10 @@ def test_example_in_r(tmp_path):
     shutil.copy(EXAMPLES / "first_steps_r.c", tmp_path)
     flags = {
         "PKG_CFLAGS": f"-I{ROOT / 'include'}",
-        "PKG_LIBS": f"-L{LIBRARY.parent} -lentropic_shared -Wl,-rpath,{LIBRARY.parent}",
+        "PKG_LIBS": f"-L{LIBRARY.parent} -lisentropic_shared -Wl,-rpath,{LIBRARY.parent}",
     }
     run("R", "CMD", "SHLIB", "first_steps_r.c", cwd=tmp_path, env={**os.environ, **flags})
-    env = {**os.environ, "ENTROPIC_R": str(tmp_path / "first_steps_r.so")}
+    env = {**os.environ, "ISENTROPIC_R": str(tmp_path / "first_steps_r.so")}
     assert run("Rscript", EXAMPLES / "first_steps.R", env=env) == SAID
 
 
@@ -151,7 +151,7 @@ def test_every_operation_of_the_registry_runs(library):
         "penalty": 0.5,
     }
     needed["steps"] = [{"name": "temperature", "temperature": 0.8}, {"name": "top_k", "k": 2}]
-    operations = json.loads(library.entropic_registry())
+    operations = json.loads(library.isentropic_registry())
     assert len({one["name"] for one in operations}) == len(operations) > 50
     for kind, code in [(c.c_float, FLOAT32), (c.c_double, FLOAT64)]:
         for one in operations:
@@ -287,7 +287,7 @@ def test_chains(library):
     clipped = [{"name": "entropy_clip", "min_entropy": 1.0, "max_entropy": 1.2}, {"name": "min_p", "p": 0.01}]
     assert call(library, "sampler_probs", {"x": x, "y": y}, {"steps": clipped}) == ""
     assert call(library, "sampler_probs", {"x": x, "y": y}, {"steps": []}) == ""
-    (about,) = next(one for one in json.loads(library.entropic_registry()) if one["name"] == "sampler_probs")["parameters"]
+    (about,) = next(one for one in json.loads(library.isentropic_registry()) if one["name"] == "sampler_probs")["parameters"]
     assert about["choices"] == [one["name"] for one in about["steps"]] and "typical_p" in about["choices"]
     for parameters, said in (
         ({}, "sampler_probs: steps is required"),
@@ -309,13 +309,13 @@ def test_transport(library):
     assert list(out["value"][0]) == [0.25, 0.5]
     assert list(out["plan"][0]) == [0.25, 0.25, 0, 0.5, 0.5, 0.5, 0, 0]
     assert list(out["gap"][0]) == pytest.approx([0, 0], abs=1e-15)
-    entropic = {"value": zeros(2, 1), "plan": zeros(4, 2), "converged": (*column(c.c_int32, [9, 9]), INT32)}
-    entropic |= {"lower_bound": zeros(2, 1), "upper_bound": zeros(2, 1)}
-    assert call(library, "sinkhorn", {**given, **entropic}, {"epsilon": 0.05, "tolerance": 1e-12}) == ""
-    assert list(entropic["converged"][0]) == [1, 1]
-    rows = [sum(entropic["plan"][0][2 * i : 2 * i + 2]) for i in range(4)]
+    isentropic = {"value": zeros(2, 1), "plan": zeros(4, 2), "converged": (*column(c.c_int32, [9, 9]), INT32)}
+    isentropic |= {"lower_bound": zeros(2, 1), "upper_bound": zeros(2, 1)}
+    assert call(library, "sinkhorn", {**given, **isentropic}, {"epsilon": 0.05, "tolerance": 1e-12}) == ""
+    assert list(isentropic["converged"][0]) == [1, 1]
+    rows = [sum(isentropic["plan"][0][2 * i : 2 * i + 2]) for i in range(4)]
     assert rows == pytest.approx(list(a[0]), abs=1e-12)
-    for low, exact, high in zip(entropic["lower_bound"][0], [0.25, 0.5], entropic["upper_bound"][0], strict=True):
+    for low, exact, high in zip(isentropic["lower_bound"][0], [0.25, 0.5], isentropic["upper_bound"][0], strict=True):
         assert low <= exact + 1e-12 and exact <= high + 1e-12
     u, v, value = ((c.c_double * 2)(0, 2), 1, 2, FLOAT64), ((c.c_double * 3)(1, 3, 5), 1, 3, FLOAT64), zeros(1, 1)
     assert call(library, "wasserstein_1d", {"u": u, "v": v, "value": value}) == ""
@@ -356,7 +356,7 @@ def test_one_row_for_all(library):
 
 
 BAD = [
-    ("nosuch", {}, "operation must be a name in entropic_registry(), got 'nosuch'"),
+    ("nosuch", {}, "operation must be a name in isentropic_registry(), got 'nosuch'"),
     ("softmax", {"temperature": -1}, "softmax: temperature must be above 0 and finite, got -1"),
     ("softmax", {"temp": 1}, "softmax: there is no parameter 'temp'; it has temperature"),
     ("softmax", "[1]", "softmax: parameters must be a JSON object, got '[1]': no { at character 1"),
@@ -506,15 +506,15 @@ def test_rows_without_a_stride_follow_each_other(library):
         Array(c.sizeof(Array), b"x", c.addressof(x), 2, 3, 0, 2, FLOAT64),
         Array(c.sizeof(Array), b"y", c.addressof(y), 2, 3, 0, 0, FLOAT64),
     )
-    assert library.entropic_apply(b"softmax", None, arrays, c.c_size_t(2)) == 0
+    assert library.isentropic_apply(b"softmax", None, arrays, c.c_size_t(2)) == 0
     assert y[0] < y[1] < y[2] and list(y[3:]) == [y[2], y[1], y[0]]
 
 
 def test_an_array_is_given_once(library):
     numbers = (c.c_double * 3)(0, 1, 3)
     of = [Array(c.sizeof(Array), name, c.addressof(numbers), 1, 3, 0, 0, FLOAT64) for name in (b"x", b"y", b"x")]
-    assert library.entropic_apply(b"softmax", None, (Array * 3)(*of), c.c_size_t(3)) != 0
-    assert library.entropic_last_error() == b"softmax: the array 'x' is given twice"
+    assert library.isentropic_apply(b"softmax", None, (Array * 3)(*of), c.c_size_t(3)) != 0
+    assert library.isentropic_last_error() == b"softmax: the array 'x' is given twice"
 
 
 def test_draws_of_rows_that_are_copied_in_blocks(library):
@@ -528,6 +528,6 @@ def test_draws_of_rows_that_are_copied_in_blocks(library):
             Array(c.sizeof(Array), b"x", c.addressof(scores), rows, cols, *strides, FLOAT64),
             Array(c.sizeof(Array), b"indices", c.addressof(indices), rows, 1, 0, 0, INT64),
         )
-        assert library.entropic_apply(b"sample", b'{"seed": 5}', arrays, c.c_size_t(2)) == 0, library.entropic_last_error()
+        assert library.isentropic_apply(b"sample", b'{"seed": 5}', arrays, c.c_size_t(2)) == 0, library.isentropic_last_error()
         drawn.append(list(indices))
     assert drawn[0] == drawn[1]

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-VERSION = ".".join(re.findall(r"#define ENTROPIC_VERSION_\w+ (\d+)", (ROOT / "include/entropic/version.h").read_text()))
-ABI = VERSION.rpartition(".")[0]
-FETCHED = dict(re.findall(r"entropic_fetch\(\w+ (\S+) ([0-9a-f]{64})\)", (ROOT / "cmake/dependencies.cmake").read_text()))
+HEADER = (ROOT / "include/isentropic/version.h").read_text()
+NUMBERS = re.findall(r"#define ISENTROPIC_VERSION_\w+ (\d+)", HEADER)
+VERSION = ".".join(NUMBERS) + re.search(r'VERSION_SUFFIX "(.*)"', HEADER)[1]
+ABI = ".".join(NUMBERS[:2])
+FETCHED = dict(re.findall(r"isentropic_fetch\(\w+ (\S+) ([0-9a-f]{64})\)", (ROOT / "cmake/dependencies.cmake").read_text()))
 
 
 @pytest.mark.parametrize(
@@ -18,14 +20,14 @@ FETCHED = dict(re.findall(r"entropic_fetch\(\w+ (\S+) ([0-9a-f]{64})\)", (ROOT /
     [
         ("CITATION.cff", "version: {version}\n"),
         ("packaging/conda/meta.yaml", 'version = "{version}"'),
-        ("packaging/vcpkg/vcpkg.json", '"version": "{version}"'),
-        ("packaging/debian/changelog", "entropic ({version}-1)"),
-        ("packaging/debian/control", "Package: libentropic{abi}\n"),
+        ("packaging/vcpkg/vcpkg.json", '"version-string": "{version}"'),
+        ("packaging/debian/changelog", "isentropic ({debian}-1)"),
+        ("packaging/debian/control", "Package: libisentropic{abi}\n"),
         ("packaging/sbom.cdx.json", '"version": "{version}"'),
     ],
 )
 def test_versions(file, words):
-    assert words.format(version=VERSION, abi=ABI) in (ROOT / file).read_text()
+    assert words.format(version=VERSION, debian=VERSION.replace(".dev", "~dev"), abi=ABI) in (ROOT / file).read_text()
 
 
 def test_bill_of_materials_lists_what_is_fetched():
@@ -44,16 +46,16 @@ def test_bill_of_materials_lists_what_is_fetched():
 
 
 def test_what_is_fetched_brings_its_license():
-    names = set(re.findall(r"entropic_fetch\((\w+) \S+ [0-9a-f]{64}\)", (ROOT / "cmake/dependencies.cmake").read_text()))
+    names = set(re.findall(r"isentropic_fetch\((\w+) \S+ [0-9a-f]{64}\)", (ROOT / "cmake/dependencies.cmake").read_text()))
     listed = re.search(r"foreach\(archive ([^)]*)\)", (ROOT / "python/CMakeLists.txt").read_text())[1]
     assert set(listed.split()) == names
 
 
 def test_a_wrong_archive_is_refused(tmp_path):
-    """Archives in ENTROPIC_ARCHIVES are checked like downloaded ones."""
+    """Archives in ISENTROPIC_ARCHIVES are checked like downloaded ones."""
     for path in FETCHED:
         (tmp_path / path.rpartition("/")[2]).write_bytes(b"something else")
-    options = ["-DENTROPIC_FETCH=ALL", f"-DENTROPIC_ARCHIVES={tmp_path}", "-DENTROPIC_TESTS=OFF", "-DENTROPIC_CLI=OFF"]
+    options = ["-DISENTROPIC_FETCH=ALL", f"-DISENTROPIC_ARCHIVES={tmp_path}", "-DISENTROPIC_TESTS=OFF", "-DISENTROPIC_CLI=OFF"]
     command = ["cmake", "-S", ROOT, "-B", tmp_path / "build", "-G", "Ninja", *options]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode != 0 and "hash" in done.stderr.lower(), done.stderr

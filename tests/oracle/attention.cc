@@ -7,7 +7,7 @@
 
 namespace oracle {
 
-AttentionScores attention_scores(const entropic::Attention& op, const Heads& q, const Heads& k, const AttentionMask& mask) {
+AttentionScores attention_scores(const isentropic::Attention& op, const Heads& q, const Heads& k, const AttentionMask& mask) {
   const std::size_t m = q.rows, n = k.rows, d = q.cols, group = q.heads / k.heads;
   constexpr long double kInfinity = std::numeric_limits<long double>::infinity();
   AttentionScores result = {{q.batch, q.heads, m, n}, {q.batch, q.heads, m, n}, {q.batch, q.heads, m, 1}, {}};
@@ -22,8 +22,8 @@ AttentionScores attention_scores(const entropic::Attention& op, const Heads& q, 
           count += seen[j];
         }
         long double scale = 1 / std::sqrt(static_cast<long double>(d));
-        if (op.scale == entropic::Attention::Scale::number) scale = op.number;
-        if (op.scale == entropic::Attention::Scale::entropy_invariant) {
+        if (op.scale == isentropic::Attention::Scale::number) scale = op.number;
+        if (op.scale == isentropic::Attention::Scale::entropy_invariant) {
           scale = op.kappa ? *op.kappa * std::log(count) / static_cast<long double>(d)
                            : std::log(count) / std::log(static_cast<long double>(op.train_length)) * scale;
         }

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "entropic/attention.h"
+#include "isentropic/attention.h"
 
 namespace oracle {
 
@@ -34,7 +34,7 @@ struct AttentionScores {
   std::vector<long double> scale;  // of each query
 };
 
-AttentionScores attention_scores(const entropic::Attention& op, const Heads& q, const Heads& k, const AttentionMask& mask);
+AttentionScores attention_scores(const isentropic::Attention& op, const Heads& q, const Heads& k, const AttentionMask& mask);
 Heads attention(const AttentionScores& scores, const Heads& v);
 
 }  // namespace oracle

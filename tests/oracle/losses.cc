@@ -27,14 +27,14 @@ Row relative(Row x) {
   return x;
 }
 
-LossResult loss(const entropic::SoftmaxLoss& op, const Row& scores, Row q) {
+LossResult loss(const isentropic::SoftmaxLoss& op, const Row& scores, Row q) {
   const Row x = relative(scores);
   const long double e = op.label_smoothing;
   const auto present = std::count_if(x.begin(), x.end(), [](long double score) { return !std::isinf(score); });
   for (std::size_t i = 0; i < x.size(); ++i) {
     q[i] = (1 - e) * q[i] + (std::isinf(x[i]) ? 0 : e / static_cast<long double>(present));
   }
-  return {logsumexp(entropic::LogSumExp{}, x) - dot(q, x), minus(map(entropic::Softmax{}, x), q, x)};
+  return {logsumexp(isentropic::LogSumExp{}, x) - dot(q, x), minus(map(isentropic::Softmax{}, x), q, x)};
 }
 
 long double tsallis_entropy(const Row& p, long double alpha) {
@@ -46,13 +46,13 @@ long double tsallis_entropy(const Row& p, long double alpha) {
   return sum;
 }
 
-LossResult loss(const entropic::EntmaxLoss& op, const Row& scores, const Row& q) {
-  const Row x = relative(scores), p = map(entropic::Entmax{.alpha = op.alpha}, x);
+LossResult loss(const isentropic::EntmaxLoss& op, const Row& scores, const Row& q) {
+  const Row x = relative(scores), p = map(isentropic::Entmax{.alpha = op.alpha}, x);
   return {dot(p, x) + tsallis_entropy(p, op.alpha) - tsallis_entropy(q, op.alpha) - dot(q, x), minus(p, q, x)};
 }
 
-LossResult loss(const entropic::SparsemaxLoss& /*op*/, const Row& scores, const Row& q) {
-  const Row x = relative(scores), p = map(entropic::Sparsemax{}, x);
+LossResult loss(const isentropic::SparsemaxLoss& /*op*/, const Row& scores, const Row& q) {
+  const Row x = relative(scores), p = map(isentropic::Sparsemax{}, x);
   long double sum = 0, squares = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const long double tau = x[i] - p[i];
@@ -69,33 +69,33 @@ LossResult cut_loss(const Row& scores, const Row& p, const Row& q) {
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (p[i] == 0) kept[i] = -HUGE_VALL;
   }
-  return {logsumexp(entropic::LogSumExp{}, kept) - dot(q, x), minus(p, q, x)};
+  return {logsumexp(isentropic::LogSumExp{}, kept) - dot(q, x), minus(p, q, x)};
 }
 
-LossResult loss(const entropic::TopKSoftmaxLoss& op, const Row& x, const Row& q) {
-  return cut_loss(x, map(entropic::TopKSoftmax{.k = op.k}, x), q);
+LossResult loss(const isentropic::TopKSoftmaxLoss& op, const Row& x, const Row& q) {
+  return cut_loss(x, map(isentropic::TopKSoftmax{.k = op.k}, x), q);
 }
 
-LossResult loss(const entropic::TopPSoftmaxLoss& op, const Row& x, const Row& q) {
-  return cut_loss(x, map(entropic::TopPSoftmax{.p = op.p}, x), q);
+LossResult loss(const isentropic::TopPSoftmaxLoss& op, const Row& x, const Row& q) {
+  return cut_loss(x, map(isentropic::TopPSoftmax{.p = op.p}, x), q);
 }
 
-LossResult loss(const entropic::SmoothAccuracyLoss& op, const Row& x, const Row& q) {
+LossResult loss(const isentropic::SmoothAccuracyLoss& op, const Row& x, const Row& q) {
   Row g = q;
   for (long double& weight : g) weight = -weight;
   return {-dot(q, map(op.map, x)), vjp(op.map, x, g)};
 }
 
-LossResult loss(const entropic::SurrogateLoss& op, const Row& scores, const Row& q) {
+LossResult loss(const isentropic::SurrogateLoss& op, const Row& scores, const Row& q) {
   const Row x = relative(scores), p = map(op.map, scores);
   return {dot(p, x) - dot(q, x), minus(p, q, x)};
 }
 
-LossResult loss(const entropic::MarginSoftmaxLoss& op, const Row& x, const Row& q) {
-  using Kind = entropic::MarginSoftmaxLoss::Kind;
+LossResult loss(const isentropic::MarginSoftmaxLoss& op, const Row& x, const Row& q) {
+  using Kind = isentropic::MarginSoftmaxLoss::Kind;
   const std::size_t t = static_cast<std::size_t>(std::find(q.begin(), q.end(), 1.0L) - q.begin());
   const long double pi = std::acos(-1.0L), c = x[t], theta = std::acos(std::clamp(c, -1.0L, 1.0L));
-  const long double m = op.margin.value_or(entropic::MarginSoftmaxLoss::kMargins[static_cast<int>(op.kind)]);
+  const long double m = op.margin.value_or(isentropic::MarginSoftmaxLoss::kMargins[static_cast<int>(op.kind)]);
   long double psi = c - m, slope = 1;
   if (op.kind == Kind::arc) {
     psi = theta <= pi - m ? std::cos(theta + m) : -2 - std::cos(theta + m);
@@ -107,16 +107,16 @@ LossResult loss(const entropic::MarginSoftmaxLoss& op, const Row& x, const Row& 
   }
   Row y;
   for (std::size_t i = 0; i < x.size(); ++i) y.push_back(op.scale * (i == t ? psi : x[i]));
-  LossResult result = {logsumexp(entropic::LogSumExp{}, y) - y[t], map(entropic::Softmax{}, y)};
+  LossResult result = {logsumexp(isentropic::LogSumExp{}, y) - y[t], map(isentropic::Softmax{}, y)};
   result.dx[t] = slope * (result.dx[t] - 1);
   for (long double& d : result.dx) d *= op.scale;
   return result;
 }
 
-LossResult loss(const entropic::MultilabelSoftmaxLoss& /*op*/, const Row& x, const Row& labels) {
+LossResult loss(const isentropic::MultilabelSoftmaxLoss& /*op*/, const Row& x, const Row& labels) {
   Row sides[2] = {{0}, {0}};
   for (std::size_t i = 0; i < x.size(); ++i) sides[labels[i] != 0].push_back(labels[i] != 0 ? -x[i] : x[i]);
-  const long double totals[2] = {logsumexp(entropic::LogSumExp{}, sides[0]), logsumexp(entropic::LogSumExp{}, sides[1])};
+  const long double totals[2] = {logsumexp(isentropic::LogSumExp{}, sides[0]), logsumexp(isentropic::LogSumExp{}, sides[1])};
   Row dx;
   for (std::size_t i = 0; i < x.size(); ++i) {
     dx.push_back(labels[i] != 0 ? -std::exp(-x[i] - totals[1]) : std::exp(x[i] - totals[0]));
@@ -124,8 +124,8 @@ LossResult loss(const entropic::MultilabelSoftmaxLoss& /*op*/, const Row& x, con
   return {totals[0] + totals[1], dx};
 }
 
-LossResult loss(const entropic::DistillationLoss& op, const Row& x, const Row& teacher) {
-  const entropic::LogSoftmax log_map = {.temperature = op.temperature};
+LossResult loss(const isentropic::DistillationLoss& op, const Row& x, const Row& teacher) {
+  const isentropic::LogSoftmax log_map = {.temperature = op.temperature};
   const Row log_s = log_softmax(log_map, x), log_t = log_softmax(log_map, teacher);
   const long double temperature = op.temperature;
   LossResult result = {0, {}};
@@ -137,8 +137,8 @@ LossResult loss(const entropic::DistillationLoss& op, const Row& x, const Row& t
   return result;
 }
 
-LossResult loss(const entropic::JsdLoss& op, const Row& x, const Row& teacher) {
-  const Row s = map(entropic::Softmax{}, x), t = map(entropic::Softmax{}, teacher);
+LossResult loss(const isentropic::JsdLoss& op, const Row& x, const Row& teacher) {
+  const Row s = map(isentropic::Softmax{}, x), t = map(isentropic::Softmax{}, teacher);
   const long double beta = op.beta;
   long double of_s = 0, of_t = 0;
   Row ratio;
@@ -156,7 +156,7 @@ LossResult loss(const entropic::JsdLoss& op, const Row& x, const Row& teacher) {
 }  // namespace
 }  // namespace definition
 
-LossResult loss(const entropic::Loss& op, const Row& x, const Row& target) {
+LossResult loss(const isentropic::Loss& op, const Row& x, const Row& target) {
   return std::visit([&](const auto& one) { return definition::loss(one, x, target); }, op);
 }
 

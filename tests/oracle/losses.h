@@ -2,7 +2,7 @@
 // -inf.
 #pragma once
 
-#include "entropic/losses.h"
+#include "isentropic/losses.h"
 #include "tests/oracle/maps.h"
 
 namespace oracle {
@@ -13,6 +13,6 @@ struct LossResult {
 };
 
 // The loss of a row of scores against a target: a distribution, labels or a teacher's scores.
-LossResult loss(const entropic::Loss& op, const Row& x, const Row& target);
+LossResult loss(const isentropic::Loss& op, const Row& x, const Row& target);
 
 }  // namespace oracle

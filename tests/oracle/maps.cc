@@ -73,8 +73,8 @@ namespace {
 
 // The scores of a row up to a common shift: log(q / max q) if it holds a distribution q. They keep q's digits even if all are
 // nearly equal.
-Row scores_of(entropic::Input input, const Row& x) {
-  if (input != entropic::Input::probs) return x;
+Row scores_of(isentropic::Input input, const Row& x) {
+  if (input != isentropic::Input::probs) return x;
   const long double max = *std::max_element(x.begin(), x.end());
   Row z;
   for (const long double q : x) z.push_back(q > max / 2 ? std::log1p((q - max) / max) : std::log(q) - std::log(max));
@@ -83,12 +83,12 @@ Row scores_of(entropic::Input input, const Row& x) {
 
 }  // namespace
 
-EntropyNormalized solve(const entropic::EntropyNormalize& op, const Row& x) {
+EntropyNormalized solve(const isentropic::EntropyNormalize& op, const Row& x) {
   return normalize_entropy(scores_of(op.input, x),
                            op.entropy ? *op.entropy : std::log(static_cast<long double>(*op.perplexity)));
 }
 
-long double logsumexp(const entropic::LogSumExp& op, const Row& x) {
+long double logsumexp(const isentropic::LogSumExp& op, const Row& x) {
   const long double max = *std::max_element(x.begin(), x.end());
   long double rest = 0;
   bool skipped = false;
@@ -102,7 +102,7 @@ long double logsumexp(const entropic::LogSumExp& op, const Row& x) {
   return max + op.temperature * std::log1p(rest);
 }
 
-Row log_softmax(const entropic::LogSoftmax& op, const Row& x) {
+Row log_softmax(const isentropic::LogSoftmax& op, const Row& x) {
   const long double max = *std::max_element(x.begin(), x.end());
   Row shifted;
   for (const long double score : x) shifted.push_back(score - max);
@@ -114,7 +114,7 @@ Row log_softmax(const entropic::LogSoftmax& op, const Row& x) {
 namespace definition {
 namespace {
 
-Row map(const entropic::Softmax& op, const Row& x) {
+Row map(const isentropic::Softmax& op, const Row& x) {
   const long double max = *std::max_element(x.begin(), x.end());
   Row p;
   long double sum = 0;
@@ -146,13 +146,13 @@ long double taylor(long double x, std::int64_t degree) {
   return sum + lost;
 }
 
-Row map(const entropic::TaylorSoftmax& op, const Row& x) {
+Row map(const isentropic::TaylorSoftmax& op, const Row& x) {
   Row terms;
   for (const long double score : x) terms.push_back(std::isinf(score) ? 0 : taylor(score, op.order));
   return normalized(terms);
 }
 
-Row map(const entropic::SigSoftmax&, const Row& x) {
+Row map(const isentropic::SigSoftmax&, const Row& x) {
   const long double max = *std::max_element(x.begin(), x.end());
   const auto log_sigmoid_rest = [](long double score) { return -std::log1p(std::exp(-std::abs(score))); };
   Row terms;
@@ -164,16 +164,16 @@ Row map(const entropic::SigSoftmax&, const Row& x) {
   return normalized(terms);
 }
 
-Row map(const entropic::TopKSoftmax& op, const Row& x) {
+Row map(const isentropic::TopKSoftmax& op, const Row& x) {
   const std::vector<std::size_t> order = falling(x);
   Row kept = x;
   for (std::size_t i = static_cast<std::size_t>(op.k); i < x.size(); ++i) kept[order[i]] = -HUGE_VALL;
-  return map(entropic::Softmax{.temperature = op.temperature}, kept);
+  return map(isentropic::Softmax{.temperature = op.temperature}, kept);
 }
 
 // The number of largest scores that have the part p of the mass.
 std::int64_t count_to_reach(long double p, double temperature, const Row& x) {
-  const Row mass = map(entropic::Softmax{.temperature = temperature}, x);
+  const Row mass = map(isentropic::Softmax{.temperature = temperature}, x);
   std::int64_t count = 0;
   long double sum = 0;
   for (const std::size_t i : falling(x)) {
@@ -183,33 +183,33 @@ std::int64_t count_to_reach(long double p, double temperature, const Row& x) {
   return std::max<std::int64_t>(count, 1);
 }
 
-Row map(const entropic::TopPSoftmax& op, const Row& x) {
-  if (op.p == 1) return map(entropic::Softmax{.temperature = op.temperature}, x);
-  return map(entropic::TopKSoftmax{.k = count_to_reach(op.p, op.temperature, x), .temperature = op.temperature}, x);
+Row map(const isentropic::TopPSoftmax& op, const Row& x) {
+  if (op.p == 1) return map(isentropic::Softmax{.temperature = op.temperature}, x);
+  return map(isentropic::TopKSoftmax{.k = count_to_reach(op.p, op.temperature, x), .temperature = op.temperature}, x);
 }
 
-Row map(const entropic::MinPSoftmax& op, const Row& x) {
+Row map(const isentropic::MinPSoftmax& op, const Row& x) {
   const long double max = *std::max_element(x.begin(), x.end());
   Row kept = x;
   for (long double& score : kept) {
     if (score - max < op.temperature * std::log(static_cast<long double>(op.p))) score = -HUGE_VALL;
   }
-  return map(entropic::Softmax{.temperature = op.temperature}, kept);
+  return map(isentropic::Softmax{.temperature = op.temperature}, kept);
 }
 
 // In long rows Gumbel noise uses its closed form, softmax; in short ones its definition, like the other noises.
-bool is_softmax(const entropic::PerturbMax& op, const Row& x) {
-  return op.noise == entropic::PerturbMax::Noise::gumbel && x.size() > 300;
+bool is_softmax(const isentropic::PerturbMax& op, const Row& x) {
+  return op.noise == isentropic::PerturbMax::Noise::gumbel && x.size() > 300;
 }
 
-Row map(const entropic::PerturbMax& op, const Row& x) {
-  if (is_softmax(op, x)) return map(entropic::Softmax{.temperature = op.scale}, x);
+Row map(const isentropic::PerturbMax& op, const Row& x) {
+  if (is_softmax(op, x)) return map(isentropic::Softmax{.temperature = op.scale}, x);
   Row p, dx;
   perturb_max(op, x, Row(x.size(), 0), p, dx);
   return p;
 }
 
-Row map(const entropic::Sparsemax& op, const Row& x) {
+Row map(const isentropic::Sparsemax& op, const Row& x) {
   const long double max = *std::max_element(x.begin(), x.end());
   Row z;
   for (const long double score : x) z.push_back((score - max) / op.temperature);
@@ -227,7 +227,7 @@ Row map(const entropic::Sparsemax& op, const Row& x) {
 
 // For b > 1: p = (u - edge + t^b)^(1/b), u = b x/T, where t is the mass of the lowest entry with mass. A c instead of t would
 // not work: beside u it could not represent the t^b of, say, t = 0.01.
-Row map_beyond_2(const entropic::Entmax& op, const Row& x) {
+Row map_beyond_2(const isentropic::Entmax& op, const Row& x) {
   const long double b = static_cast<long double>(op.alpha) - 1, max = *std::max_element(x.begin(), x.end());
   Row u, sorted;
   for (const long double score : x) u.push_back(b * ((score - max) / op.temperature));
@@ -257,7 +257,7 @@ Row map_beyond_2(const entropic::Entmax& op, const Row& x) {
 
 // p = (c + b z)^(1/b) with c = p_max^b, by bisection of p_max's logarithm: one formula for every alpha > 0, (1 + b z/c)^(1/b)
 // p_max, whose limit at b = 0 is softmax.
-Row map(const entropic::Entmax& op, const Row& x) {
+Row map(const isentropic::Entmax& op, const Row& x) {
   if (op.alpha > 2) return map_beyond_2(op, x);
   const long double max = *std::max_element(x.begin(), x.end());
   const long double b = static_cast<long double>(op.alpha) - 1;
@@ -296,31 +296,31 @@ Row map(const entropic::Entmax& op, const Row& x) {
 }
 
 using oracle::solve;  // of entropy_normalize
-EntropyNormalized solve(const entropic::EntropyClip& op, const Row& given) {
-  const Row x = scores_of(op.input, given), p = map(entropic::Softmax{}, x);
+EntropyNormalized solve(const isentropic::EntropyClip& op, const Row& given) {
+  const Row x = scores_of(op.input, given), p = map(isentropic::Softmax{}, x);
   const long double h = entropy(p);
   if (op.min_entropy && h < *op.min_entropy) return normalize_entropy(x, *op.min_entropy);
   if (op.max_entropy && h > *op.max_entropy) return normalize_entropy(x, *op.max_entropy);
   return {p, 1};
 }
 
-Row map(const entropic::EntropyNormalize& op, const Row& x) { return solve(op, x).p; }
-Row map(const entropic::EntropyClip& op, const Row& x) { return solve(op, x).p; }
+Row map(const isentropic::EntropyNormalize& op, const Row& x) { return solve(op, x).p; }
+Row map(const isentropic::EntropyClip& op, const Row& x) { return solve(op, x).p; }
 
-std::vector<Row> conforming(const entropic::TopPSoftmax& op, const Row& x, long double ambiguity) {
+std::vector<Row> conforming(const isentropic::TopPSoftmax& op, const Row& x, long double ambiguity) {
   std::vector<Row> rows = {map(op, x)};
   if (op.p == 1) return rows;
   const std::int64_t least = count_to_reach(op.p - ambiguity, op.temperature, x);
   const std::int64_t most = count_to_reach(op.p + ambiguity, op.temperature, x);
   for (std::int64_t k = least; k <= most && least < most; ++k) {
-    rows.push_back(map(entropic::TopKSoftmax{.k = k, .temperature = op.temperature}, x));
+    rows.push_back(map(isentropic::TopKSoftmax{.k = k, .temperature = op.temperature}, x));
   }
   return rows;
 }
 
 // Beyond alpha = 2 p rises with infinite slope at the edge of the support. With tau of the scores all moved down and all moved
 // up, (b (x + error)/T - tau)^(1/b) bounds p from either side.
-Row spread(const entropic::Entmax& op, const Row& x, long double eps) {
+Row spread(const isentropic::Entmax& op, const Row& x, long double eps) {
   if (op.alpha <= 2) return Row(x.size(), 0);
   const long double b = static_cast<long double>(op.alpha) - 1, max = *std::max_element(x.begin(), x.end());
   const Row p = map(op, x);
@@ -353,11 +353,11 @@ Row softmax_like_vjp(Row p, const Row& g, const Factor& factor) {
   return p;
 }
 
-Row vjp(const entropic::Softmax& op, const Row& x, const Row& g) {
+Row vjp(const isentropic::Softmax& op, const Row& x, const Row& g) {
   return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
 }
 
-Row vjp(const entropic::Sparsemax& op, const Row& x, const Row& g) {
+Row vjp(const isentropic::Sparsemax& op, const Row& x, const Row& g) {
   Row p = map(op, x);
   long double sum = 0, support = 0;
   for (std::size_t i = 0; i < p.size(); ++i) {
@@ -367,7 +367,7 @@ Row vjp(const entropic::Sparsemax& op, const Row& x, const Row& g) {
   return p;
 }
 
-Row vjp(const entropic::Entmax& op, const Row& /*x*/, const Row& p, const Row& g) {
+Row vjp(const isentropic::Entmax& op, const Row& /*x*/, const Row& p, const Row& g) {
   Row s;
   std::size_t pivot = 0;  // where s is largest: there g is taken as 0, so that nothing is lost beside it
   for (const long double mass : p) {
@@ -382,23 +382,23 @@ Row vjp(const entropic::Entmax& op, const Row& /*x*/, const Row& p, const Row& g
   return s;
 }
 
-Row vjp(const entropic::TaylorSoftmax& op, const Row& x, const Row& g) {
+Row vjp(const isentropic::TaylorSoftmax& op, const Row& x, const Row& g) {
   return softmax_like_vjp(map(op, x), g, [&](std::size_t i) { return taylor(x[i], op.order - 1) / taylor(x[i], op.order); });
 }
 
-Row vjp(const entropic::SigSoftmax& op, const Row& x, const Row& g) {
+Row vjp(const isentropic::SigSoftmax& op, const Row& x, const Row& g) {
   return softmax_like_vjp(map(op, x), g, [&](std::size_t i) { return 1 + 1 / (1 + std::exp(x[i])); });
 }
 
-Row vjp(const entropic::TopKSoftmax& op, const Row& x, const Row& g) {
+Row vjp(const isentropic::TopKSoftmax& op, const Row& x, const Row& g) {
   return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
 }
 
-Row vjp(const entropic::TopPSoftmax& op, const Row& x, const Row& g) {
+Row vjp(const isentropic::TopPSoftmax& op, const Row& x, const Row& g) {
   return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
 }
 
-Row vjp(const entropic::MinPSoftmax& op, const Row& x, const Row& g) {
+Row vjp(const isentropic::MinPSoftmax& op, const Row& x, const Row& g) {
   return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
 }
 
@@ -425,31 +425,31 @@ Row entropy_held_vjp(const EntropyNormalized& row, const Row& x, const Row& g) {
 }
 
 // d log q = dq / q.
-Row gradient_in_input(entropic::Input input, const Row& x, Row dx) {
-  for (std::size_t i = 0; i < x.size() && input == entropic::Input::probs; ++i) dx[i] = x[i] > 0 ? dx[i] / x[i] : 0;
+Row gradient_in_input(isentropic::Input input, const Row& x, Row dx) {
+  for (std::size_t i = 0; i < x.size() && input == isentropic::Input::probs; ++i) dx[i] = x[i] > 0 ? dx[i] / x[i] : 0;
   return dx;
 }
 
-Row vjp(const entropic::EntropyNormalize& op, const Row& x, const Row& g) {
+Row vjp(const isentropic::EntropyNormalize& op, const Row& x, const Row& g) {
   return gradient_in_input(op.input, x, entropy_held_vjp(solve(op, x), scores_of(op.input, x), g));
 }
 
-Row vjp(const entropic::EntropyClip& op, const Row& x, const Row& g) {
+Row vjp(const isentropic::EntropyClip& op, const Row& x, const Row& g) {
   const EntropyNormalized row = solve(op, x);
   const Row scores = scores_of(op.input, x);
   const bool inside = row.gamma == 1;
-  return gradient_in_input(op.input, x, inside ? vjp(entropic::Softmax{}, scores, g) : entropy_held_vjp(row, scores, g));
+  return gradient_in_input(op.input, x, inside ? vjp(isentropic::Softmax{}, scores, g) : entropy_held_vjp(row, scores, g));
 }
 
-Row vjp(const entropic::PerturbMax& op, const Row& x, const Row& g) {
-  if (is_softmax(op, x)) return vjp(entropic::Softmax{.temperature = op.scale}, x, g);
+Row vjp(const isentropic::PerturbMax& op, const Row& x, const Row& g) {
+  if (is_softmax(op, x)) return vjp(isentropic::Softmax{.temperature = op.scale}, x, g);
   Row p, dx;
   perturb_max(op, x, g, p, dx);
   for (long double& slope : dx) slope /= op.scale;
   return dx;
 }
 
-Row vjp(const entropic::Entmax& op, const Row& x, const Row& g) { return vjp(op, x, map(op, x), g); }
+Row vjp(const isentropic::Entmax& op, const Row& x, const Row& g) { return vjp(op, x, map(op, x), g); }
 
 template <class Op>
 long double gamma(const Op& op, const Row& x) {
@@ -477,28 +477,28 @@ Row spread(const Op&, const Row& x, long double /*eps*/) {
 }  // namespace
 }  // namespace definition
 
-Row map(const entropic::Map& op, const Row& x) {
+Row map(const isentropic::Map& op, const Row& x) {
   return std::visit([&](const auto& one) { return definition::map(one, x); }, op);
 }
 
-Row vjp(const entropic::Map& op, const Row& x, const Row& g) {
+Row vjp(const isentropic::Map& op, const Row& x, const Row& g) {
   return std::visit([&](const auto& one) { return definition::vjp(one, x, g); }, op);
 }
 
-Row vjp(const entropic::Map& op, const Row& x, const Row& p, const Row& g) {
-  const auto* const entmax = std::get_if<entropic::Entmax>(&op);
+Row vjp(const isentropic::Map& op, const Row& x, const Row& p, const Row& g) {
+  const auto* const entmax = std::get_if<isentropic::Entmax>(&op);
   return entmax ? definition::vjp(*entmax, x, p, g) : vjp(op, x, g);
 }
 
-long double gamma(const entropic::Map& op, const Row& x) {
+long double gamma(const isentropic::Map& op, const Row& x) {
   return std::visit([&](const auto& one) { return definition::gamma(one, x); }, op);
 }
 
-std::vector<Row> conforming(const entropic::Map& op, const Row& x, long double ambiguity) {
+std::vector<Row> conforming(const isentropic::Map& op, const Row& x, long double ambiguity) {
   return std::visit([&](const auto& one) { return definition::conforming(one, x, ambiguity); }, op);
 }
 
-Row spread(const entropic::Map& op, const Row& x, long double eps) {
+Row spread(const isentropic::Map& op, const Row& x, long double eps) {
   return std::visit([&](const auto& one) { return definition::spread(one, x, eps); }, op);
 }
 

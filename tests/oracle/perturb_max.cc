@@ -192,7 +192,7 @@ void perturb_max_integrals(Noise noise, double scale, const Row& x, const Row& g
 }  // namespace
 
 // Long rows are calculated in float64: rounding then adds 1e-13.
-void perturb_max(const entropic::PerturbMax& op, const Row& x, Row g, Row& p, Row& dx) {
+void perturb_max(const isentropic::PerturbMax& op, const Row& x, Row g, Row& p, Row& dx) {
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (std::isinf(x[i])) g[i] = 0;
   }
@@ -204,17 +204,17 @@ void perturb_max(const entropic::PerturbMax& op, const Row& x, Row g, Row& p, Ro
     }
   };
   switch (op.noise) {
-    case entropic::PerturbMax::Noise::gumbel:
+    case isentropic::PerturbMax::Noise::gumbel:
       return with(Gumbel());
-    case entropic::PerturbMax::Noise::normal:
+    case isentropic::PerturbMax::Noise::normal:
       return with(Normal());
-    case entropic::PerturbMax::Noise::logistic:
+    case isentropic::PerturbMax::Noise::logistic:
       return with(Logistic());
-    case entropic::PerturbMax::Noise::laplace:
+    case isentropic::PerturbMax::Noise::laplace:
       return with(Laplace());
-    case entropic::PerturbMax::Noise::exponential:
+    case isentropic::PerturbMax::Noise::exponential:
       return with(Exponential());
-    case entropic::PerturbMax::Noise::uniform:
+    case isentropic::PerturbMax::Noise::uniform:
       return with(Uniform());
   }
 }

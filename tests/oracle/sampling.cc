@@ -8,7 +8,7 @@ namespace oracle {
 namespace {
 
 // The distribution after a step on softmax(x), as scores: -inf for no mass.
-Row after(const entropic::step::Temperature& op, Row x) {
+Row after(const isentropic::step::Temperature& op, Row x) {
   for (long double& score : x) score /= op.temperature;
   return x;
 }
@@ -19,31 +19,31 @@ Row keep_first(const Row& x, const std::vector<std::size_t>& order, std::size_t 
   return kept;
 }
 
-Row after(const entropic::step::TopK& op, const Row& x) { return keep_first(x, falling(x), static_cast<std::size_t>(op.k)); }
+Row after(const isentropic::step::TopK& op, const Row& x) { return keep_first(x, falling(x), static_cast<std::size_t>(op.k)); }
 
 // The number of entries of `order`, from the first one, that have the part p of the mass.
 std::size_t count_to_mass(const Row& x, const std::vector<std::size_t>& order, long double p) {
-  const Row mass = map(entropic::Softmax{}, x);
+  const Row mass = map(isentropic::Softmax{}, x);
   long double sum = 0;
   std::size_t count = 0;
   while (count < order.size() && sum < p) sum += mass[order[count++]];
   return count;
 }
 
-Row after(const entropic::step::TopP& op, const Row& x) {
+Row after(const isentropic::step::TopP& op, const Row& x) {
   if (op.p == 1) return x;
   return keep_first(x, falling(x), count_to_mass(x, falling(x), op.p));
 }
 
-Row after(const entropic::step::MinP& op, Row x) {
+Row after(const isentropic::step::MinP& op, Row x) {
   const long double max = *std::max_element(x.begin(), x.end());
   for (long double& score : x) score = std::exp(score - max) >= op.p ? score : -HUGE_VALL;
   return x;
 }
 
-Row after(const entropic::step::TypicalP& op, const Row& x) {
+Row after(const isentropic::step::TypicalP& op, const Row& x) {
   if (op.p == 1) return x;
-  const Row p = map(entropic::Softmax{}, x);
+  const Row p = map(isentropic::Softmax{}, x);
   const long double h = entropy(p);
   std::vector<std::size_t> order(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) order[i] = i;
@@ -62,24 +62,24 @@ Row with_entropy(const Row& x, long double target) {
   return scores;
 }
 
-Row after(const entropic::step::Entropy& op, const Row& x) { return with_entropy(x, op.entropy); }
+Row after(const isentropic::step::Entropy& op, const Row& x) { return with_entropy(x, op.entropy); }
 
-Row after(const entropic::step::EntropyClip& op, const Row& x) {
-  const long double h = entropy(map(entropic::Softmax{}, x));
+Row after(const isentropic::step::EntropyClip& op, const Row& x) {
+  const long double h = entropy(map(isentropic::Softmax{}, x));
   if (h < op.min_entropy) return with_entropy(x, op.min_entropy);
   return h > op.max_entropy ? with_entropy(x, op.max_entropy) : x;
 }
 
 }  // namespace
 
-Row chain(const std::vector<entropic::Step>& steps, Row x) {
-  for (const entropic::Step& step : steps) x = std::visit([&](const auto& op) { return after(op, x); }, step);
-  return map(entropic::Softmax{}, x);
+Row chain(const std::vector<isentropic::Step>& steps, Row x) {
+  for (const isentropic::Step& step : steps) x = std::visit([&](const auto& op) { return after(op, x); }, step);
+  return map(isentropic::Softmax{}, x);
 }
 
-long double exponential(entropic::NoiseKey key, std::uint64_t index) {
+long double exponential(isentropic::NoiseKey key, std::uint64_t index) {
   const auto bits = [&](std::uint64_t counter) {
-    return entropic::Philox::Bits(
+    return isentropic::Philox::Bits(
         {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), key.upper0, key.upper1}, key.key);
   };
   const auto exponential = [](std::uint32_t low, std::uint32_t high) {

@@ -4,16 +4,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "entropic/sampling.h"
+#include "isentropic/sampling.h"
 #include "src/sampling/philox.h"
 #include "tests/oracle/maps.h"
 
 namespace oracle {
 
 // The distribution after the steps on softmax(x).
-Row chain(const std::vector<entropic::Step>& steps, Row x);
+Row chain(const std::vector<isentropic::Step>& steps, Row x);
 
 // Exp(1) of an index: docs/math/sampling.md.
-long double exponential(entropic::NoiseKey key, std::uint64_t index);
+long double exponential(isentropic::NoiseKey key, std::uint64_t index);
 
 }  // namespace oracle

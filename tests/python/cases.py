@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-import entropic
-from entropic import _core
+import isentropic
+from isentropic import _core
 
 OPERATIONS = _core.operations()
 MAPS = [operation for operation in OPERATIONS if operation["family"] == "map"]
 SHAPED = [operation for operation in OPERATIONS if not operation["reduces"]]
 FLOATS = [np.float16, np.float32, np.float64]
 
-hypothesis.settings.register_profile("entropic", deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=60)
-hypothesis.settings.load_profile("entropic")
+hypothesis.settings.register_profile("isentropic", deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=60)
+hypothesis.settings.load_profile("isentropic")
 
 
 def each(operations):
@@ -29,11 +29,11 @@ def typical(operation):
 
 
 def call(operation, *args, **kwargs):
-    return getattr(entropic, operation["name"])(*args, **{**typical(operation), **kwargs})
+    return getattr(isentropic, operation["name"])(*args, **{**typical(operation), **kwargs})
 
 
 def call_vjp(operation, *args, **kwargs):
-    return getattr(entropic, operation["name"] + "_vjp")(*args, **{**typical(operation), **kwargs})
+    return getattr(isentropic, operation["name"] + "_vjp")(*args, **{**typical(operation), **kwargs})
 
 
 def reshaped(operation, x):

@@ -1,8 +1,8 @@
 """Tensors that say that they are on a GPU, for tests on machines without one: their numbers are in this machine's memory.
 
 Python code sees the device cuda:0, so it takes the same way as for CUDA tensors; torch's autograd sees the CPU. Every operation
-of torch on them is refused if it would wait for a GPU, such as reading a number, or if it mixes devices. Operators of entropic
-run by their implementations for CUDA.
+of torch on them is refused if it would wait for a GPU, such as reading a number, or if it mixes devices. Operators of
+isentropic run by their implementations for CUDA.
 """
 
 import contextlib
@@ -15,19 +15,19 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-import entropic
-from entropic import _cuda
-from entropic.torch import backends
-from entropic.torch.backends import cpu, cuda
+import isentropic
+from isentropic import _cuda
+from isentropic.torch import backends
+from isentropic.torch.backends import cpu, cuda
 
 CUDA = torch.device("cuda", 0)
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILT = sorted(ROOT.glob("build/*/tests/libentropic_cuda_emulated.so"), key=os.path.getmtime)
+BUILT = sorted(ROOT.glob("build/*/tests/libisentropic_cuda_emulated.so"), key=os.path.getmtime)
 LIBRARY = os.environ.get(_cuda.VARIABLE) or (str(BUILT[-1]) if BUILT else None)
 NEEDS = [
-    pytest.mark.skipif(LIBRARY is None, reason="the emulated library is not built: cmake --build ... entropic_cuda_emulated"),
-    pytest.mark.skipif(entropic.simd_target() in ("SSE4", "SSE2", "EMU128", "SCALAR"), reason="bits are those of FMA"),
+    pytest.mark.skipif(LIBRARY is None, reason="the emulated library is not built: cmake --build ... isentropic_cuda_emulated"),
+    pytest.mark.skipif(isentropic.simd_target() in ("SSE4", "SSE2", "EMU128", "SCALAR"), reason="bits are those of FMA"),
 ]
 
 
@@ -109,8 +109,8 @@ class OnDevice(torch.Tensor):
         if kwargs.get("device") is not None:
             kwargs = kwargs | {"device": torch.device("cpu")}
         inner = tree_map(lambda x: cls._inner(name, x), args), tree_map(lambda x: cls._inner(name, x), kwargs)
-        if func.namespace == "entropic":
-            run = backends.implementations(func._schema.name.removeprefix("entropic::"))["CUDA"]
+        if func.namespace == "isentropic":
+            run = backends.implementations(func._schema.name.removeprefix("isentropic::"))["CUDA"]
             with NoWaiting():
                 results = run(*inner[0], **inner[1])
         else:

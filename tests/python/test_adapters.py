@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-import entropic
-import entropic.llama_cpp
+import isentropic
+import isentropic.llama_cpp
 from cases import torch_or_skip
 
 STEPS = [("min_p", 0.02), ("entropy", 1.5)]
@@ -26,7 +26,7 @@ def entropies(logits):
 
 def log_probs(steps, scores):
     with np.errstate(divide="ignore"):
-        return np.log(entropic.Sampler(steps).probs(scores.astype(np.float64))).astype(np.float32)
+        return np.log(isentropic.Sampler(steps).probs(scores.astype(np.float64))).astype(np.float32)
 
 
 # Steps, scores, and the log-probabilities: far below the smallest float32 probability, at the end and in between.
@@ -83,7 +83,7 @@ def generate(tiny, prompts, *processors, **options):
 
 
 def test_every_step_of_generate_has_the_entropy(tiny):
-    from entropic.transformers import EntropyLogitsProcessor
+    from isentropic.transformers import EntropyLogitsProcessor
 
     out = generate(tiny, [[5, 6, 7], [8, 9, 10]], EntropyLogitsProcessor(2.5))
     for scores in out.scores:
@@ -94,7 +94,7 @@ def test_every_step_of_generate_has_the_entropy(tiny):
 
 @pytest.mark.parametrize("do_sample", [True, False])
 def test_a_seed_draws_the_same_in_any_batch(tiny, do_sample):
-    from entropic.transformers import SamplerLogitsProcessor
+    from isentropic.transformers import SamplerLogitsProcessor
 
     prompts = [[5, 6, 7], [8, 9, 10], [5, 6, 7]]
     batch = generate(tiny, prompts, SamplerLogitsProcessor(STEPS, seed=3), do_sample=do_sample).sequences.tolist()
@@ -108,7 +108,7 @@ def test_steps_are_those_of_transformers(transformers):
     import torch
     from transformers.generation import logits_process as theirs
 
-    from entropic.transformers import SamplerLogitsProcessor
+    from isentropic.transformers import SamplerLogitsProcessor
 
     scores = torch.randn(50, 300, generator=torch.Generator().manual_seed(2)) * 2
     for step, warper in [
@@ -128,7 +128,7 @@ def test_steps_are_those_of_transformers(transformers):
 def test_transformers_types_and_rows_without_a_distribution(transformers):
     import torch
 
-    from entropic.transformers import EntropyLogitsProcessor, SamplerLogitsProcessor
+    from isentropic.transformers import EntropyLogitsProcessor, SamplerLogitsProcessor
 
     scores = torch.randn(2, 40, generator=torch.Generator().manual_seed(3)).to(torch.float16)
     before = scores.clone()
@@ -153,7 +153,7 @@ def test_transformers_types_and_rows_without_a_distribution(transformers):
 def test_transformers_log_probs_of_unlikely_tokens(transformers, steps, scores, want):
     import torch
 
-    from entropic.transformers import SamplerLogitsProcessor
+    from isentropic.transformers import SamplerLogitsProcessor
 
     for dtype, rtol in ((torch.float32, 1e-6), (torch.bfloat16, 0.01)):
         got = SamplerLogitsProcessor(steps)(torch.zeros(2, 3), torch.tensor([scores] * 2, dtype=dtype))
@@ -181,7 +181,7 @@ WRONG_STREAMS = [
 )
 @pytest.mark.parametrize("steps", [[("top_k", 3)], [("xtc", (0.5, 0.1))]], ids=["top_k", "xtc"])
 def test_transformers_streams_are_checked_at_once(transformers, steps, stream, error, text):
-    from entropic.transformers import SamplerLogitsProcessor
+    from isentropic.transformers import SamplerLogitsProcessor
 
     for seed in (None, 1):
         if seed is not None or steps[0][0] != "xtc":
@@ -197,7 +197,7 @@ def test_transformers_streams_of_rows(transformers, steps, mask):
     """One for each row, or one for all: with a mask, where rows have texts of different lengths, and without."""
     import torch
 
-    from entropic.transformers import SamplerLogitsProcessor
+    from isentropic.transformers import SamplerLogitsProcessor
 
     seen = torch.tensor([[0, 1, 1], [1, 1, 1]]) if mask else None
     ids, scores = torch.zeros(2, 4, dtype=torch.long), torch.randn(2, 9, generator=torch.Generator().manual_seed(4))
@@ -224,18 +224,18 @@ def test_llama_cpp_processor():
     scores = np.random.default_rng(1).normal(size=500).astype(np.float32) * 2
     before = scores.copy()
     ids = np.array([1, 2, 3], np.intc)
-    got = entropic.llama_cpp.logits_processor(STEPS)(ids, scores)
+    got = isentropic.llama_cpp.logits_processor(STEPS)(ids, scores)
     np.testing.assert_array_equal(got, log_probs(STEPS, scores))
     np.testing.assert_array_equal(scores, before)
     assert got.dtype == np.float32 and got.shape == scores.shape
-    drawn = entropic.llama_cpp.logits_processor(STEPS, seed=4, stream=2)(ids, scores)
+    drawn = isentropic.llama_cpp.logits_processor(STEPS, seed=4, stream=2)(ids, scores)
     assert np.isfinite(drawn).sum() == 1
-    assert drawn.argmax() == entropic.Sampler(STEPS, seed=4).sample(scores, stream=2, position=3)
+    assert drawn.argmax() == isentropic.Sampler(STEPS, seed=4).sample(scores, stream=2, position=3)
 
 
 @pytest.mark.parametrize(("steps", "scores", "want"), FAR)
 def test_llama_cpp_log_probs_of_unlikely_tokens(steps, scores, want):
-    got = entropic.llama_cpp.logits_processor(steps)([1], np.float32(scores))
+    got = isentropic.llama_cpp.logits_processor(steps)([1], np.float32(scores))
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, want, rtol=1e-6)
 
@@ -243,7 +243,7 @@ def test_llama_cpp_log_probs_of_unlikely_tokens(steps, scores, want):
 def test_draws_between_steps_have_the_law_of_the_chain():
     """A step of text between steps of Sampler passes on tokens of the smallest probabilities."""
     steps, scores, want = FAR[1]
-    processor = entropic.llama_cpp.logits_processor(steps, seed=5)
+    processor = isentropic.llama_cpp.logits_processor(steps, seed=5)
     tokens = [int(processor([1] * length, np.float32(scores)).argmax()) for length in range(4000)]
     np.testing.assert_allclose(np.bincount(tokens, minlength=3) / 4000, np.exp(want), atol=4 * 0.5 / math.sqrt(4000))
 
@@ -252,7 +252,7 @@ def test_draws_between_steps_have_the_law_of_the_chain():
 def test_llama_cpp_stream_is_checked_at_once(stream, error, text):
     for seed in (None, 1):
         with pytest.raises(error, match=f"^logits_processor: stream must be {text}"):
-            entropic.llama_cpp.logits_processor([("top_k", 3)], seed=seed, stream=stream)
+            isentropic.llama_cpp.logits_processor([("top_k", 3)], seed=seed, stream=stream)
 
 
 def test_llama_cpp_processor_reads_llama_cpps_values():
@@ -260,7 +260,7 @@ def test_llama_cpp_processor_reads_llama_cpps_values():
     scores[[7, 30]] = scores.max()  # the first of equal ones
 
     def log_p(*steps):
-        return entropic.llama_cpp.logits_processor(list(steps))([1], scores)
+        return isentropic.llama_cpp.logits_processor(list(steps))([1], scores)
 
     for step in (("temperature", 0), ("temperature", -1.0), ("top_p", 0.0), ("top_p", np.float32(-0.5)), ("min_p", 1.5)):
         for steps in ([step], [("top_k", 40), step, ("temperature", 0.5)]):
@@ -271,7 +271,7 @@ def test_llama_cpp_processor_reads_llama_cpps_values():
         np.testing.assert_array_equal(log_p(("temperature", 0.8), step), log_p(("temperature", 0.8)))
     np.testing.assert_array_equal(log_p(("top_p", 1.0)), log_p())
     assert np.isfinite(log_p(("min_p", 1.0))).sum() == 3  # equal ones and the largest that they are equal to
-    drawn = entropic.llama_cpp.logits_processor([("temperature", 0.0)], seed=3)([1], scores)
+    drawn = isentropic.llama_cpp.logits_processor([("temperature", 0.0)], seed=3)([1], scores)
     assert np.flatnonzero(np.isfinite(drawn)).tolist() == [7]
     for wrong, text in (
         (("temperature", float("nan")), "temperature"),
@@ -321,7 +321,7 @@ def llama(tmp_path_factory):
 def test_llama_cpp_generates_with_the_entropy(llama):
     from llama_cpp import LogitsProcessorList
 
-    found, processor = [], entropic.llama_cpp.logits_processor([("entropy", 2.0)])
+    found, processor = [], isentropic.llama_cpp.logits_processor([("entropy", 2.0)])
 
     def watched(ids, scores):
         logits = processor(ids, scores)
@@ -337,7 +337,7 @@ def test_llama_cpp_generates_with_the_entropy(llama):
     texts = []
     for _ in range(2):
         llama.reset()
-        seeded = LogitsProcessorList([entropic.llama_cpp.logits_processor(STEPS, seed=6)])
+        seeded = LogitsProcessorList([isentropic.llama_cpp.logits_processor(STEPS, seed=6)])
         tokens = llama.generate([1, 5, 9], logits_processor=seeded, **{**options, "temp": 0.0})
         texts.append([token for token, _ in zip(tokens, range(8))])  # noqa: B905
     assert texts[0] == texts[1]
@@ -382,15 +382,15 @@ def vllm(monkeypatch):
         for i in range(1, len(parts)):
             monkeypatch.setitem(sys.modules, ".".join(parts[:i]), types.ModuleType(".".join(parts[:i])))
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delitem(sys.modules, "entropic.vllm", raising=False)
-    import entropic.vllm
+    monkeypatch.delitem(sys.modules, "isentropic.vllm", raising=False)
+    import isentropic.vllm
 
-    yield entropic.vllm
-    sys.modules.pop("entropic.vllm", None)
+    yield isentropic.vllm
+    sys.modules.pop("isentropic.vllm", None)
 
 
 def asks(steps=STEPS, **more):
-    return Params({"entropic": {"steps": [list(step) for step in steps], **more}})
+    return Params({"isentropic": {"steps": [list(step) for step in steps], **more}})
 
 
 def test_vllm_first_interface(vllm):
@@ -405,7 +405,7 @@ def test_vllm_first_interface(vllm):
     got = processor.apply(logits.clone())
     np.testing.assert_array_equal(got[0], log_probs(STEPS, logits[0].numpy()))
     assert torch.equal(got[1], logits[1]) and torch.equal(got[3], logits[3])
-    drawn = entropic.Sampler(STEPS, seed=5)
+    drawn = isentropic.Sampler(STEPS, seed=5)
     assert int(got[2].argmax()) == drawn.sample(logits[2].numpy(), position=2) and got[2].isfinite().sum() == 1
     output.append(8)  # vLLM appends in place
     assert int(processor.apply(logits.clone())[2].argmax()) == drawn.sample(logits[2].numpy(), position=3)
@@ -462,7 +462,7 @@ def test_vllm_second_interface(vllm):
     assert torch.equal(processor.apply(logits.clone(), context), logits)
     assert processor.add_request(4, asks(seed=2)) and not processor.add_request(1, Params())
     got = processor.apply(logits.clone(), context)
-    drawn = entropic.Sampler(STEPS, seed=2)
+    drawn = isentropic.Sampler(STEPS, seed=2)
     assert [int(row.argmax()) for row in got[:2]] == [drawn.sample(logits[r].numpy(), position=11 + r) for r in range(2)]
     assert torch.equal(got[2], logits[2])
     assert not processor.add_request(4, Params({}))  # the slot of another request now
@@ -496,7 +496,7 @@ def test_vllm_refuses_at_admission(vllm):
         ({"steps": [], "seed": 1.5}, "seed must be an integer, got float"),
     ]:
         with pytest.raises(ValueError, match=message):
-            validate(Params({"entropic": given}))
+            validate(Params({"isentropic": given}))
     with pytest.raises(AttributeError):
         vllm.Sampler  # noqa: B018
 
@@ -510,9 +510,9 @@ def test_llama_sampler_header(tmp_path):
     import subprocess
     from pathlib import Path
 
-    include, build = os.environ.get("LLAMA_CPP_INCLUDE"), os.environ.get("ENTROPIC_BUILD")
+    include, build = os.environ.get("LLAMA_CPP_INCLUDE"), os.environ.get("ISENTROPIC_BUILD")
     if not include or not build:
-        pytest.skip("LLAMA_CPP_INCLUDE (llama.cpp's headers) and ENTROPIC_BUILD are not both given")
+        pytest.skip("LLAMA_CPP_INCLUDE (llama.cpp's headers) and ISENTROPIC_BUILD are not both given")
     llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     lib = Path(llama_cpp.__file__).parent / "lib"
     root = Path(__file__).parents[2]
@@ -521,7 +521,7 @@ def test_llama_sampler_header(tmp_path):
     libraries = [f"-L{lib}", f"-Wl,-rpath,{lib}", "-lllama", "-lggml", "-lggml-base", "-lhwy", "-ltbb", "-lfmt"]
     source = str(root / "tests/llama_sampler.cc")
     subprocess.run(
-        ["g++", *flags, "-o", str(program), source, str(Path(build) / "libentropic.a"), *libraries],
+        ["g++", *flags, "-o", str(program), source, str(Path(build) / "libisentropic.a"), *libraries],
         check=True,
         timeout=300,
     )
@@ -542,7 +542,7 @@ def test_padding_on_the_left_changes_no_text(tiny, steps):
     """A seed gives the same text alone, padded among others, and among several of one prompt."""
     import torch
 
-    from entropic.transformers import SamplerLogitsProcessor
+    from isentropic.transformers import SamplerLogitsProcessor
 
     prompts = torch.tensor([[0, 0, 0, 5, 6], [7, 8, 9, 10, 11], [0, 3, 3, 4, 3]])
     seen = (prompts > 0).long()

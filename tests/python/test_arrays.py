@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import entropic
+import isentropic
 from cases import FLOATS, OPERATIONS, SHAPED, call, call_vjp, each, laid_out, reshaped, scores, torch_or_skip
 
 
@@ -175,15 +175,15 @@ def test_layout_of_the_result_follows_x(operation):
 def test_logsumexp_keeps_or_drops_the_axis():
     x = scores(np.random.default_rng(3), (2, 3, 4), np.float32)
     for axis in (0, 1, 2, -2):
-        y = entropic.logsumexp(x, axis=axis)
-        kept = entropic.logsumexp(x, axis=axis, keepdims=True)
+        y = isentropic.logsumexp(x, axis=axis)
+        kept = isentropic.logsumexp(x, axis=axis, keepdims=True)
         assert y.shape == np.delete(x.shape, axis).tolist() or y.shape == tuple(np.delete(x.shape, axis))
         np.testing.assert_array_equal(np.squeeze(kept, axis), y, strict=True)
-        dx = entropic.logsumexp_vjp(x, y, y, axis=axis)
-        np.testing.assert_array_equal(entropic.logsumexp_vjp(x, kept, kept, axis=axis), dx)
-    y = entropic.logsumexp(x[0, 0])
+        dx = isentropic.logsumexp_vjp(x, y, y, axis=axis)
+        np.testing.assert_array_equal(isentropic.logsumexp_vjp(x, kept, kept, axis=axis), dx)
+    y = isentropic.logsumexp(x[0, 0])
     assert type(y) is np.float32
-    assert entropic.logsumexp_vjp(x[0, 0], y, 1.0).shape == (4,)
+    assert isentropic.logsumexp_vjp(x[0, 0], y, 1.0).shape == (4,)
 
 
 class OnlyDLPack:
@@ -217,7 +217,7 @@ def test_dlpack_in_dlpack_out(operation):
 def test_dlpack_of_another_device_names_cpu():
     for wrong in (OnlyDLPack(np.zeros(3), (2, 0)), OnlyDLPack(np.zeros(3), (10, 0))):
         with pytest.raises(TypeError, match=r"softmax: x is a OnlyDLPack on device .* pass x.cpu\(\)"):
-            entropic.softmax(wrong)
+            isentropic.softmax(wrong)
 
 
 @each(OPERATIONS)
@@ -241,15 +241,15 @@ def test_tensors_that_are_not_what_is_in_memory():
     zeros = torch._efficientzerotensor((3, 4))
     assert x.is_neg() and zeros.data_ptr() == 0
     for tensor, want in ((x, x.resolve_neg().numpy()), (zeros, np.zeros((3, 4), np.float32))):
-        np.testing.assert_array_equal(entropic.softmax(tensor).numpy(), entropic.softmax(want))
-        np.testing.assert_array_equal(entropic.softmax_vjp(*[tensor] * 3).numpy(), entropic.softmax_vjp(*[want] * 3))
+        np.testing.assert_array_equal(isentropic.softmax(tensor).numpy(), isentropic.softmax(want))
+        np.testing.assert_array_equal(isentropic.softmax_vjp(*[tensor] * 3).numpy(), isentropic.softmax_vjp(*[want] * 3))
         with pytest.raises(ValueError, match="softmax: out must have its numbers in memory, got a negative view"):
-            entropic.softmax(want, out=tensor)
+            isentropic.softmax(want, out=tensor)
 
 
 def test_the_address_of_what_only_has_dlpack():
     """The capsule may be freed only after it was read."""
-    from entropic import _device
+    from isentropic import _device
 
     class OfDevice:
         device, numbers = "gpu", np.arange(12.0)
@@ -286,7 +286,7 @@ def test_a_gradient_does_not_depend_on_the_digits_of_y(of_x, of_y):
         ("softmax", {"temperature": 0.1}),
         ("entmax", {"alpha": 1.2}),
     ]:
-        y, vjp = getattr(entropic, name)(x, **params), getattr(entropic, name + "_vjp")
+        y, vjp = getattr(isentropic, name)(x, **params), getattr(isentropic, name + "_vjp")
         want = vjp(x, y, g, **params, param_grad=True)
         for got, exact in zip(vjp(x, y.astype(of_y), g, **params, param_grad=True), want, strict=True):
             np.testing.assert_array_equal(got, exact)
@@ -299,47 +299,47 @@ def test_bfloat16_tensors_are_computed_in_float32():
     x = torch.randn(6, 33, generator=generator).bfloat16()
     wide = x.float()
     for own, of_wide in [
-        (entropic.softmax(x), entropic.softmax(wide)),
-        (entropic.entmax(x.T, alpha=1.3, axis=0), entropic.entmax(wide.T, alpha=1.3, axis=0)),
-        (entropic.softmax_vjp(x, entropic.softmax(x), x), entropic.softmax_vjp(wide, entropic.softmax(wide), wide)),
-        (entropic.logsumexp(x), entropic.logsumexp(wide)),
+        (isentropic.softmax(x), isentropic.softmax(wide)),
+        (isentropic.entmax(x.T, alpha=1.3, axis=0), isentropic.entmax(wide.T, alpha=1.3, axis=0)),
+        (isentropic.softmax_vjp(x, isentropic.softmax(x), x), isentropic.softmax_vjp(wide, isentropic.softmax(wide), wide)),
+        (isentropic.logsumexp(x), isentropic.logsumexp(wide)),
         (
-            entropic.entropy_normalize(entropic.softmax(x), entropy=2.0, input="probs"),
-            entropic.entropy_normalize(entropic.softmax(x).float(), entropy=2.0, input="probs"),
+            isentropic.entropy_normalize(isentropic.softmax(x), entropy=2.0, input="probs"),
+            isentropic.entropy_normalize(isentropic.softmax(x).float(), entropy=2.0, input="probs"),
         ),
     ]:
         assert own.dtype is torch.bfloat16
         assert torch.equal(own, of_wide.bfloat16())
-    clipped, wide_clipped = (entropic.entropy_clip(one, max_entropy=2.0) for one in (x, wide))
+    clipped, wide_clipped = (isentropic.entropy_clip(one, max_entropy=2.0) for one in (x, wide))
     for own, of_wide in zip(
-        entropic.entropy_clip_vjp(x, clipped, x.flip(0), max_entropy=2.0, param_grad="max_entropy"),
-        entropic.entropy_clip_vjp(wide, wide_clipped, wide.flip(0), max_entropy=2.0, param_grad="max_entropy"),
+        isentropic.entropy_clip_vjp(x, clipped, x.flip(0), max_entropy=2.0, param_grad="max_entropy"),
+        isentropic.entropy_clip_vjp(wide, wide_clipped, wide.flip(0), max_entropy=2.0, param_grad="max_entropy"),
         strict=True,
     ):
         assert torch.equal(own, of_wide.bfloat16()) and own.abs().amax(-1).all()
     out = torch.zeros_like(x)
     with pytest.raises(TypeError, match=r"softmax: out is a Tensor of dtype torch\.bfloat16 that NumPy cannot read"):
-        entropic.softmax(x, out=out)
+        isentropic.softmax(x, out=out)
     assert not out.any()
-    # A distribution of so few digits sums to 1 only within 1e-2: entropic.torch knows.
+    # A distribution of so few digits sums to 1 only within 1e-2: isentropic.torch knows.
     with pytest.raises(
-        TypeError, match=r"entropy: p is a Tensor of dtype torch\.bfloat16 that NumPy cannot read; entropic.torch can"
+        TypeError, match=r"entropy: p is a Tensor of dtype torch\.bfloat16 that NumPy cannot read; isentropic.torch can"
     ):
-        entropic.entropy(entropic.softmax(x))
+        isentropic.entropy(isentropic.softmax(x))
 
 
 def test_torch_that_cannot_be_read_says_what_to_do():
     torch = torch_or_skip()
-    with pytest.raises(TypeError, match=r"x is a Tensor that requires grad.*entropic.torch.*x.detach\(\)"):
-        entropic.softmax(torch.zeros(3, requires_grad=True))
+    with pytest.raises(TypeError, match=r"x is a Tensor that requires grad.*isentropic.torch.*x.detach\(\)"):
+        isentropic.softmax(torch.zeros(3, requires_grad=True))
     with pytest.raises(TypeError, match=r"softmax_vjp: grad is a Tensor that requires grad"):
-        entropic.softmax_vjp(torch.zeros(3), torch.zeros(3), torch.zeros(3, requires_grad=True))
+        isentropic.softmax_vjp(torch.zeros(3), torch.zeros(3), torch.zeros(3, requires_grad=True))
     with pytest.raises(TypeError, match="complex64"):
-        entropic.softmax(torch.zeros(3, dtype=torch.complex64))
+        isentropic.softmax(torch.zeros(3, dtype=torch.complex64))
     with pytest.raises(TypeError, match="softmax: x is a Tensor"):
-        entropic.softmax(torch.zeros(3, device="meta"))
+        isentropic.softmax(torch.zeros(3, device="meta"))
     with pytest.raises(TypeError, match="softmax: x is a Tensor"):
-        entropic.softmax(torch.zeros(3, 3).to_sparse())
+        isentropic.softmax(torch.zeros(3, 3).to_sparse())
 
 
 @each(OPERATIONS)

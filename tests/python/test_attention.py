@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 from cases import torch_or_skip
 
 MAPS = {
@@ -41,7 +41,7 @@ def visible_of(shape, causal, mask):
 
 
 def definition(q, k, v, name="softmax", params=None, scale="sqrt", causal=False, mask=None, train_length=512, kappa=None):
-    """(out, weights), by the maps of entropic on whole matrices."""
+    """(out, weights), by the maps of isentropic on whole matrices."""
     d = q.shape[-1]
     group = q.shape[-3] // k.shape[-3] if q.ndim > 2 and k.ndim > 2 else 1
     k, v = (np.repeat(x, group, -3) if group > 1 else x for x in (k, v))
@@ -58,7 +58,7 @@ def definition(q, k, v, name="softmax", params=None, scale="sqrt", causal=False,
     else:
         factor = scale
     s = s * factor + (mask if mask is not None and mask.dtype != bool else 0)
-    p = getattr(entropic, name)(np.where(seen, s, -np.inf), **(params or {}))
+    p = getattr(isentropic, name)(np.where(seen, s, -np.inf), **(params or {}))
     p = np.where(count > 0, p, 0)
     return p @ v, p
 
@@ -80,7 +80,7 @@ def test_definition(name, scale, causal, kind):
     mask = masks((2, 4, 60, 70))[kind]
     options = {"scale": scale, "causal": causal, "mask": mask, "train_length": 30}
     want, weights = definition(q, k, v, name, MAPS[name], **options)
-    got, p, h = entropic.attention(q, k, v, map=(name, MAPS[name]), return_weights=True, return_entropy=True, **options)
+    got, p, h = isentropic.attention(q, k, v, map=(name, MAPS[name]), return_weights=True, return_entropy=True, **options)
     tolerance = 1e-8 if name == "perturb_max" else 1e-11
     np.testing.assert_allclose(got, want, atol=tolerance)
     np.testing.assert_allclose(p, weights, atol=tolerance)
@@ -88,7 +88,7 @@ def test_definition(name, scale, causal, kind):
         entropy = -np.where(weights > 0, weights * np.log(weights), 0).sum(-1)
     np.testing.assert_allclose(h, entropy, atol=10 * tolerance)
     kappa = definition(q, k, v, scale="entropy_invariant", kappa=1.5)[0]
-    np.testing.assert_allclose(entropic.attention(q, k, v, scale="entropy_invariant", kappa=1.5), kappa, atol=1e-12)
+    np.testing.assert_allclose(isentropic.attention(q, k, v, scale="entropy_invariant", kappa=1.5), kappa, atol=1e-12)
 
 
 @each_map
@@ -101,13 +101,13 @@ def test_gradient_by_differences(name, kind):
     q, k, v = (generator.standard_normal(shape) for shape in ((2, 5, 3), (1, 6, 3), (1, 6, 2)))
     g, of_entropy = generator.standard_normal((2, 5, 2)), generator.standard_normal((2, 5))
     options = {"map": (name, MAPS[name]), "mask": masks((2, 5, 6))[kind], "scale": "entropy_invariant", "train_length": 4}
-    gradients = entropic.attention_vjp(q, k, v, g, entropy_grad=of_entropy, **options)
+    gradients = isentropic.attention_vjp(q, k, v, g, entropy_grad=of_entropy, **options)
     direction = [generator.standard_normal(x.shape) for x in (q, k, v)]
     step = 1e-6
 
     def value(sign):
         moved = (x + sign * step * d for x, d in zip((q, k, v), direction, strict=True))
-        out, entropy = entropic.attention(*moved, return_entropy=True, **options)
+        out, entropy = isentropic.attention(*moved, return_entropy=True, **options)
         return (g * out).sum() + (of_entropy * entropy).sum()
 
     above, below = value(1), value(-1)
@@ -122,37 +122,37 @@ def test_pytorch_agrees():
     q, k, v = (torch.randn(2, 3, 65, 16, generator=torch.Generator().manual_seed(i)) for i in range(3))
     for causal in (False, True):
         want = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-        torch.testing.assert_close(entropic.attention(q, k, v, causal=causal), want, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(isentropic.attention(q, k, v, causal=causal), want, atol=1e-6, rtol=1e-5)
     mask = torch.rand(3, 65, 65) < 0.5
     mask[..., 0] = True
     want = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.3)
-    torch.testing.assert_close(entropic.attention(q, k, v, mask=mask, scale=0.3), want, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(isentropic.attention(q, k, v, mask=mask, scale=0.3), want, atol=1e-6, rtol=1e-5)
     want = torch.nn.functional.scaled_dot_product_attention(q, k[:, :1], v[:, :1].expand(2, 1, 65, 16), enable_gqa=True)
-    torch.testing.assert_close(entropic.attention(q, k[:, :1], v[:, :1]), want, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(isentropic.attention(q, k[:, :1], v[:, :1]), want, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
 def test_kinds_and_shapes(dtype):
     q, k, v = (np.round(4 * normal(*shape)).astype(dtype) for shape in ((3, 1, 2, 4, 5), (2, 7, 5), (1, 7, 3)))
-    out, weights, entropy = entropic.attention(q, k, v, return_weights=True, return_entropy=True)
+    out, weights, entropy = isentropic.attention(q, k, v, return_weights=True, return_entropy=True)
     assert out.shape == (3, 1, 2, 4, 3) and weights.shape == (3, 1, 2, 4, 7) and entropy.shape == (3, 1, 2, 4)
     assert out.dtype == (np.float64 if dtype is np.int32 else dtype)
     wide = [x.astype(np.float64) for x in (q, k, np.broadcast_to(v, (2, 7, 3)))]
     np.testing.assert_allclose(out, definition(*wide)[0], atol={np.float16: 1e-2, np.float32: 1e-5}.get(dtype, 1e-12))
     # Strides: transposed, reversed, every other.
     big = [np.asfortranarray(np.repeat(x, 2, -1))[..., ::2] for x in (q, k, v)]
-    np.testing.assert_array_equal(entropic.attention(*big), out)
-    dq, dk, dv = entropic.attention_vjp(q, k, v, np.ones(out.shape, dtype))
+    np.testing.assert_array_equal(isentropic.attention(*big), out)
+    dq, dk, dv = isentropic.attention_vjp(q, k, v, np.ones(out.shape, dtype))
     assert dq.shape == q.shape and dk.shape == k.shape and dv.shape == v.shape
     if dtype is not np.int32:
-        np.testing.assert_array_equal(entropic.attention(q[0, 0, 0].tolist(), k[0].tolist(), v[0].tolist()).shape, (4, 3))
+        np.testing.assert_array_equal(isentropic.attention(q[0, 0, 0].tolist(), k[0].tolist(), v[0].tolist()).shape, (4, 3))
 
 
 def test_broadcast_gradients_are_sums():
     q, k, v, g = normal(3, 2, 4, 5), normal(1, 7, 5, seed=1), normal(3, 1, 7, 2, seed=2), normal(3, 2, 4, 2, seed=3)
-    dq, dk, dv = entropic.attention_vjp(q, k, v, g)
+    dq, dk, dv = isentropic.attention_vjp(q, k, v, g)
     whole = [np.broadcast_to(x, (3, 2, *x.shape[-2:])).copy() for x in (q, k, v)]
-    eq, ek, ev = entropic.attention_vjp(*whole, g)
+    eq, ek, ev = isentropic.attention_vjp(*whole, g)
     np.testing.assert_allclose(dq, eq, atol=1e-13)
     np.testing.assert_allclose(dk, ek.sum((0, 1))[None], atol=1e-13)
     np.testing.assert_allclose(dv, ev.sum(1, keepdims=True), atol=1e-13)
@@ -161,38 +161,38 @@ def test_broadcast_gradients_are_sums():
 def test_alpha_for_each_head():
     q, k, v, g = (normal(2, 3, 50, 4, seed=i) for i in range(4))
     alpha = np.array([1.2, 1.5, 2.0])[:, None, None]
-    out = entropic.attention(q, k, v, map="entmax", alpha=alpha)
+    out = isentropic.attention(q, k, v, map="entmax", alpha=alpha)
     for h in range(3):
-        one = entropic.attention(q[:, h], k[:, h], v[:, h], map="entmax", alpha=alpha[h, 0, 0])
+        one = isentropic.attention(q[:, h], k[:, h], v[:, h], map="entmax", alpha=alpha[h, 0, 0])
         np.testing.assert_allclose(out[:, h], one, atol=1e-13)
-    *_, dalpha = entropic.attention_vjp(q, k, v, g, map="entmax", alpha=alpha, param_grad=True)
+    *_, dalpha = isentropic.attention_vjp(q, k, v, g, map="entmax", alpha=alpha, param_grad=True)
     assert dalpha.shape == (2, 3, 50)
     above, below = (
-        (g * entropic.attention(q, k, v, map="entmax", alpha=alpha + step)).sum((0, 2, 3)) for step in (1e-6, -1e-6)
+        (g * isentropic.attention(q, k, v, map="entmax", alpha=alpha + step)).sum((0, 2, 3)) for step in (1e-6, -1e-6)
     )
     np.testing.assert_allclose(dalpha.sum((0, 2)), (above - below) / 2e-6, atol=1e-5)
 
 
 def test_what_is_hidden_does_not_matter():
     q, k, v = normal(70, 4), normal(70, 4, seed=1), normal(70, 3, seed=2)
-    want = entropic.attention(q, k, v, causal=True)
+    want = isentropic.attention(q, k, v, causal=True)
     k[50:], v[50:] = np.nan, np.inf
-    got = entropic.attention(q, k, v, causal=True)
+    got = isentropic.attention(q, k, v, causal=True)
     np.testing.assert_allclose(got[:50], want[:50], atol=1e-14)
     assert np.isnan(got[50:]).all()
-    dq, _, _ = entropic.attention_vjp(q[:50], k, v, np.ones((50, 3)), mask=np.tri(50, 70, dtype=bool))
+    dq, _, _ = isentropic.attention_vjp(q[:50], k, v, np.ones((50, 3)), mask=np.tri(50, 70, dtype=bool))
     assert np.isfinite(dq).all()
 
 
 def test_no_keys():
     nothing = np.zeros((2, 3), bool)
-    out, p, h = entropic.attention(*(normal(n, 4) for n in (2, 3, 3)), mask=nothing, return_weights=True, return_entropy=True)
+    out, p, h = isentropic.attention(*(normal(n, 4) for n in (2, 3, 3)), mask=nothing, return_weights=True, return_entropy=True)
     assert not out.any() and not p.any() and not h.any()
-    assert not entropic.attention(normal(2, 4), normal(0, 4), normal(0, 3)).any()
-    assert not entropic.linear_attention(normal(2, 4), normal(0, 4), normal(0, 3)).any()
-    assert entropic.attention(normal(0, 4), normal(2, 4), normal(2, 3)).shape == (0, 3)
+    assert not isentropic.attention(normal(2, 4), normal(0, 4), normal(0, 3)).any()
+    assert not isentropic.linear_attention(normal(2, 4), normal(0, 4), normal(0, 3)).any()
+    assert isentropic.attention(normal(0, 4), normal(2, 4), normal(2, 3)).shape == (0, 3)
     # More queries than keys, causal: the first see nothing.
-    few = entropic.attention(normal(5, 4), normal(2, 4), normal(2, 3), causal=True)
+    few = isentropic.attention(normal(5, 4), normal(2, 4), normal(2, 3), causal=True)
     assert not few[:3].any() and few[3:].all()
 
 
@@ -202,10 +202,10 @@ def test_linear_attention(shape, causal):
     m, n, d, dv = shape
     q, k, v = normal(2, 2, m, d), normal(2, 1, n, d, seed=1), normal(2, 1, n, dv, seed=2)
     for scale in ("sqrt", -0.3):
-        want = entropic.attention(q, k, v, map="taylor_softmax", scale=scale, causal=causal)
-        np.testing.assert_allclose(entropic.linear_attention(q, k, v, scale=scale, causal=causal), want, atol=1e-12)
+        want = isentropic.attention(q, k, v, map="taylor_softmax", scale=scale, causal=causal)
+        np.testing.assert_allclose(isentropic.linear_attention(q, k, v, scale=scale, causal=causal), want, atol=1e-12)
         single = (x.astype(np.float32) for x in (q, k, v))
-        got = entropic.linear_attention(*single, scale=scale, causal=causal)
+        got = isentropic.linear_attention(*single, scale=scale, causal=causal)
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, want, atol=2e-5)
 
@@ -218,8 +218,8 @@ def test_linear_attention_vjp(shape, causal):
     m, n, d, dv = shape
     q, k, v, g = normal(2, 2, m, d), normal(1, n, d, seed=1), normal(2, 1, n, dv, seed=2), normal(2, 2, m, dv, seed=3)
     for scale in ("sqrt", -0.3):
-        want = entropic.attention_vjp(q, k, v, g, map="taylor_softmax", scale=scale, causal=causal)
-        got = entropic.linear_attention_vjp(q, k, v, g, scale=scale, causal=causal)
+        want = isentropic.attention_vjp(q, k, v, g, map="taylor_softmax", scale=scale, causal=causal)
+        got = isentropic.linear_attention_vjp(q, k, v, g, scale=scale, causal=causal)
         for a, b, x in zip(got, want, (q, k, v), strict=True):
             assert a.shape == x.shape
             np.testing.assert_allclose(a, b, atol=1e-11)
@@ -228,8 +228,8 @@ def test_linear_attention_vjp(shape, causal):
 def test_linear_attention_over_many_keys():
     """Sums over keys keep what rounding loses: the error does not grow with their number."""
     q, k, v = (np.abs(normal(*shape, seed=5)).astype(np.float32) for shape in ((8, 2), (1 << 19, 2), (1 << 19, 3)))
-    want = entropic.linear_attention(*(x.astype(np.float64) for x in (q, k, v)))
-    np.testing.assert_allclose(entropic.linear_attention(q, k, v), want, rtol=4e-7)
+    want = isentropic.linear_attention(*(x.astype(np.float64) for x in (q, k, v)))
+    np.testing.assert_allclose(isentropic.linear_attention(q, k, v), want, rtol=4e-7)
 
 
 def test_threads_and_batch_do_not_change_bits():
@@ -238,20 +238,20 @@ def test_threads_and_batch_do_not_change_bits():
     def results(q, k, v, g):
         options = {"map": "entmax", "causal": True, "scale": "entropy_invariant"}
         return (
-            entropic.attention(q, k, v, **options),
-            *entropic.attention_vjp(q, k, v, g, **options),
-            entropic.linear_attention(q, k, v, causal=True),
-            *entropic.linear_attention_vjp(q, k, v, g, causal=True),
+            isentropic.attention(q, k, v, **options),
+            *isentropic.attention_vjp(q, k, v, g, **options),
+            isentropic.linear_attention(q, k, v, causal=True),
+            *isentropic.linear_attention_vjp(q, k, v, g, causal=True),
         )
 
     want = results(q, k, v, g)
     try:
         for threads in (1, 2, 5):
-            entropic.set_num_threads(threads)
+            isentropic.set_num_threads(threads)
             for got, expected in zip(results(q, k, v, g), want, strict=True):
                 np.testing.assert_array_equal(got, expected)
     finally:
-        entropic.set_num_threads(0)
+        isentropic.set_num_threads(0)
     for got, expected in zip(results(*(x[1, 2] for x in (q, k, v, g))), want, strict=True):
         np.testing.assert_array_equal(got, expected[1, 2])
 
@@ -259,43 +259,45 @@ def test_threads_and_batch_do_not_change_bits():
 Q, K, V = normal(4, 6, 3), normal(2, 5, 3), normal(2, 5, 2)
 REFUSED = {
     "attention: map must be one of softmax, sparsemax, entmax, taylor_softmax, sigsoftmax, top_k_softmax, top_p_softmax, "
-    "min_p_softmax, perturb_max, entropy_normalize, entropy_clip, got 'soft'": lambda: entropic.attention(Q, K, V, map="soft"),
-    "attention: map must be a name or (name, {parameter: value}), got int": lambda: entropic.attention(Q, K, V, map=3),
-    "attention: map 'top_k_softmax' needs the parameter 'k': map=('top_k_softmax', {'k': ...})": lambda: entropic.attention(
+    "min_p_softmax, perturb_max, entropy_normalize, entropy_clip, got 'soft'": lambda: isentropic.attention(
+        Q, K, V, map="soft"
+    ),
+    "attention: map must be a name or (name, {parameter: value}), got int": lambda: isentropic.attention(Q, K, V, map=3),
+    "attention: map 'top_k_softmax' needs the parameter 'k': map=('top_k_softmax', {'k': ...})": lambda: isentropic.attention(
         Q, K, V, map="top_k_softmax"
     ),
-    "attention: map 'softmax' has no parameter 'alpha', nor has attention": lambda: entropic.attention(Q, K, V, alpha=1.5),
-    "attention: parameter 'alpha' of the map is given twice, in map and beside it": lambda: entropic.attention(
+    "attention: map 'softmax' has no parameter 'alpha', nor has attention": lambda: isentropic.attention(Q, K, V, alpha=1.5),
+    "attention: parameter 'alpha' of the map is given twice, in map and beside it": lambda: isentropic.attention(
         Q, K, V, map=("entmax", {"alpha": 2.0}), alpha=1.5
     ),
-    "entmax: alpha must be above 0 and finite, got -1": lambda: entropic.attention(Q, K, V, map="entmax", alpha=-1.0),
-    "attention: scale must be 'sqrt', 'entropy_invariant' or a number, got 'log'": lambda: entropic.attention(
+    "entmax: alpha must be above 0 and finite, got -1": lambda: isentropic.attention(Q, K, V, map="entmax", alpha=-1.0),
+    "attention: scale must be 'sqrt', 'entropy_invariant' or a number, got 'log'": lambda: isentropic.attention(
         Q, K, V, scale="log"
     ),
-    "attention: scale must be 'sqrt', 'entropy_invariant' or a number, got NoneType": lambda: entropic.attention(
+    "attention: scale must be 'sqrt', 'entropy_invariant' or a number, got NoneType": lambda: isentropic.attention(
         Q, K, V, scale=None
     ),
-    "attention: scale must be 'sqrt', 'entropy_invariant' or a finite number, got nan": lambda: entropic.attention(
+    "attention: scale must be 'sqrt', 'entropy_invariant' or a finite number, got nan": lambda: isentropic.attention(
         Q, K, V, scale=math.nan
     ),
-    "attention: train_length must be above 1 and finite, got 1": lambda: entropic.attention(Q, K, V, train_length=1),
-    "attention: kappa must be above 0 and finite, got 0": lambda: entropic.attention(Q, K, V, kappa=0),
-    "attention: k must have the last axis of q, 3, got shape (2, 5, 2)": lambda: entropic.attention(Q, V, V),
-    "attention: v must have as many rows as k, 5, got shape (2, 4, 2)": lambda: entropic.attention(Q, K, V[:, 1:]),
-    "attention: q must have a multiple of the heads of k, 2, got shape (3, 6, 3)": lambda: entropic.attention(Q[:3], K, V),
-    "attention: q must have at least two axes, got shape (3,)": lambda: entropic.attention(Q[0, 0], K, V),
-    "attention: mask must broadcast to (4, 6, 5), got shape (5, 6)": lambda: entropic.attention(
+    "attention: train_length must be above 1 and finite, got 1": lambda: isentropic.attention(Q, K, V, train_length=1),
+    "attention: kappa must be above 0 and finite, got 0": lambda: isentropic.attention(Q, K, V, kappa=0),
+    "attention: k must have the last axis of q, 3, got shape (2, 5, 2)": lambda: isentropic.attention(Q, V, V),
+    "attention: v must have as many rows as k, 5, got shape (2, 4, 2)": lambda: isentropic.attention(Q, K, V[:, 1:]),
+    "attention: q must have a multiple of the heads of k, 2, got shape (3, 6, 3)": lambda: isentropic.attention(Q[:3], K, V),
+    "attention: q must have at least two axes, got shape (3,)": lambda: isentropic.attention(Q[0, 0], K, V),
+    "attention: mask must broadcast to (4, 6, 5), got shape (5, 6)": lambda: isentropic.attention(
         Q, K, V, mask=np.ones((5, 6), bool)
     ),
     "attention: mask must be of bools (True: the key is seen) or of floats (added to the scores), got dtype int64": (
-        lambda: entropic.attention(Q, K, V, mask=np.ones((6, 5), np.int64))
+        lambda: isentropic.attention(Q, K, V, mask=np.ones((6, 5), np.int64))
     ),
-    "attention_vjp: grad must have the shape of out, (4, 6, 2), got (4, 6, 3)": lambda: entropic.attention_vjp(Q, K, V, Q),
-    "linear_attention: scale must be 'sqrt' or a number, got 'entropy_invariant'": lambda: entropic.linear_attention(
+    "attention_vjp: grad must have the shape of out, (4, 6, 2), got (4, 6, 3)": lambda: isentropic.attention_vjp(Q, K, V, Q),
+    "linear_attention: scale must be 'sqrt' or a number, got 'entropy_invariant'": lambda: isentropic.linear_attention(
         Q, K, V, scale="entropy_invariant"
     ),
     "linear_attention_vjp: grad must have the shape of out, (4, 6, 2), got (4, 6, 3)": (
-        lambda: entropic.linear_attention_vjp(Q, K, V, Q)
+        lambda: isentropic.linear_attention_vjp(Q, K, V, Q)
     ),
 }
 
@@ -309,11 +311,11 @@ def test_refused(message):
 
 @pytest.mark.parametrize("name", ["attention", "attention_vjp", "linear_attention", "linear_attention_vjp"])
 def test_documented(name):
-    function = getattr(entropic, name)
-    assert name in entropic.__all__ and function.__module__ == "entropic"
+    function = getattr(isentropic, name)
+    assert name in isentropic.__all__ and function.__module__ == "isentropic"
     for parameter in inspect.signature(function).parameters:
         assert parameter in function.__doc__
     said = []
-    test = doctest.DocTestParser().get_doctest(function.__doc__, {"entropic": entropic, "np": np}, name, None, 0)
+    test = doctest.DocTestParser().get_doctest(function.__doc__, {"isentropic": isentropic, "np": np}, name, None, 0)
     assert test.examples
     assert doctest.DocTestRunner().run(test, out=said.append).failed == 0, "".join(said)

@@ -8,12 +8,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-import entropic
+import isentropic
 
 RNG = np.random.default_rng(7)
 SCORES = RNG.normal(size=(9, 6)) * 2
-PROBS = entropic.softmax(SCORES)
-OTHERS = entropic.softmax(RNG.normal(size=(9, 6)))
+PROBS = isentropic.softmax(SCORES)
+OTHERS = isentropic.softmax(RNG.normal(size=(9, 6)))
 CLASSES = RNG.integers(0, 6, 9)
 PARAMS = {
     "top_k_softmax": {"k": 3},
@@ -35,16 +35,16 @@ COLUMNS = {"scores": SCORES, "probs": PROBS, "others": OTHERS, "y": CLASSES, "la
 
 
 def every_operation():
-    return sorted(entropic.batch.FUNCTIONS)
+    return sorted(isentropic.batch.FUNCTIONS)
 
 
 def columns_of(operation):
-    if operation in entropic.batch._TWO:
+    if operation in isentropic.batch._TWO:
         if not operation.endswith("_loss"):
             return "probs", "others"
         second = {"multilabel_softmax_loss": "labels", "distillation_loss": "others", "jsd_loss": "others"}.get(operation, "y")
         return ("cosines" if operation == "margin_softmax_loss" else "scores"), second
-    return "probs" if operation in entropic.batch._MEASURES or operation == "power_transform" else "scores"
+    return "probs" if operation in isentropic.batch._MEASURES or operation == "power_transform" else "scores"
 
 
 def as_table(kind, rows=slice(None)):
@@ -73,10 +73,10 @@ def result_of(batch, name="out"):
 def test_every_operation_in_every_form(operation):
     params, columns = PARAMS.get(operation, {}), columns_of(operation)
     arrays = [COLUMNS[name] for name in ((columns,) if isinstance(columns, str) else columns)]
-    expected = getattr(entropic, operation)(*arrays, **params)
+    expected = getattr(isentropic, operation)(*arrays, **params)
     expected = expected if isinstance(expected, tuple) else (expected,)
-    row = {"row": "id"} if operation in entropic.batch._DRAWS else {}
-    apply = pickle.loads(pickle.dumps(entropic.BatchMap(operation, columns, out="out", **row, **params)))
+    row = {"row": "id"} if operation in isentropic.batch._DRAWS else {}
+    apply = pickle.loads(pickle.dumps(isentropic.BatchMap(operation, columns, out="out", **row, **params)))
     for kind in ("dict", "pandas", "arrow", "large", "batch"):
         for cut in (0, 4):
             parts = (
@@ -92,8 +92,8 @@ def test_every_operation_in_every_form(operation):
 def test_rows_of_unequal_length_and_none():
     rows = [np.array([1.0, 2.0, 3.0]), None, np.array([0.5]), np.array([2.0, 0.0])]
     for apply, on_one in (
-        (entropic.BatchMap("sparsemax", "x", out="p"), entropic.sparsemax),
-        (entropic.BatchMap("entropy", "x", out="p", normalize=True), lambda x: entropic.entropy(x, normalize=True)),
+        (isentropic.BatchMap("sparsemax", "x", out="p"), isentropic.sparsemax),
+        (isentropic.BatchMap("entropy", "x", out="p", normalize=True), lambda x: isentropic.entropy(x, normalize=True)),
     ):
         for batch in ({"x": rows}, pd.DataFrame({"x": pd.Series(rows, dtype=object)}), pa.table({"x": pa.array(rows)})):
             result = apply(batch)
@@ -108,15 +108,15 @@ def test_rows_of_unequal_length_and_none():
 def test_null_in_one_of_two_columns():
     p = [np.array([0.5, 0.5]), np.array([0.25, 0.75]), None]
     q = [None, np.array([0.5, 0.5]), np.array([0.5, 0.5])]
-    found = entropic.BatchMap("kl_divergence", ("p", "q"))({"p": p, "q": q})["kl_divergence"]
-    assert found.tolist() == [None, entropic.kl_divergence(p[1], q[1]), None]
+    found = isentropic.BatchMap("kl_divergence", ("p", "q"))({"p": p, "q": q})["kl_divergence"]
+    assert found.tolist() == [None, isentropic.kl_divergence(p[1], q[1]), None]
 
 
 LENGTHS = (6, 2, 0, 17, 6, 1, 2, 70, 17)
 RAGGED = {
     "scores": [RNG.normal(size=n).astype(np.float32) * 3 for n in LENGTHS],
-    "probs": [entropic.softmax(RNG.normal(size=n)) for n in LENGTHS],
-    "others": [entropic.softmax(RNG.normal(size=n)) for n in LENGTHS],
+    "probs": [isentropic.softmax(RNG.normal(size=n)) for n in LENGTHS],
+    "others": [isentropic.softmax(RNG.normal(size=n)) for n in LENGTHS],
     "y": [RNG.integers(0, max(n, 1)) for n in LENGTHS],
     "labels": [RNG.integers(0, 2, n) for n in LENGTHS],
     "cosines": [np.tanh(RNG.normal(size=n)) for n in LENGTHS],
@@ -148,15 +148,15 @@ def test_a_row_does_not_depend_on_its_neighbours(operation, kind):
         columns_of(operation),
     )
     names = (columns,) if isinstance(columns, str) else columns
-    draws = operation in entropic.batch._DRAWS
-    apply = entropic.BatchMap(operation, columns, out="out", **({"row": "id"} if draws else {}), **params)
+    draws = operation in isentropic.batch._DRAWS
+    apply = isentropic.BatchMap(operation, columns, out="out", **({"row": "id"} if draws else {}), **params)
     rows = [row for row, n in enumerate(LENGTHS) if n > 0 or len(names) == 1]
     result = apply(ragged(kind, rows))
     found = result["out"].to_pylist() if kind == "arrow" else list(result["out"])
     for row, one in zip(rows, found, strict=True):
         alone = [np.asarray(RAGGED[name][row])[np.newaxis] for name in names]
         stream = {"stream": np.array([RAGGED["id"][row]], np.uint64)} if draws else {}
-        expected = getattr(entropic, operation)(*alone, **params, **stream)
+        expected = getattr(isentropic, operation)(*alone, **params, **stream)
         assert_same(one, (expected[0] if isinstance(expected, tuple) else expected)[0])
 
 
@@ -164,47 +164,47 @@ def test_rows_without_entries():
     for kind in (pa.list_(pa.float32()), pa.large_list(pa.float32()), pa.list_(pa.float32(), 0)):
         for rows in ([[], []], [[], None]):
             batch = pa.table({"x": pa.array(rows, kind)})
-            found = entropic.BatchMap("softmax", "x", out="p")(batch)["p"]
+            found = isentropic.BatchMap("softmax", "x", out="p")(batch)["p"]
             assert found.type == pa.list_(pa.float32()) and found.to_pylist() == rows
-            assert entropic.BatchMap("sample", "x", out="i", seed=1)(batch)["i"].to_pylist() == [
+            assert isentropic.BatchMap("sample", "x", out="i", seed=1)(batch)["i"].to_pylist() == [
                 -1,
                 None if rows[1] is None else -1,
             ]
-    found = entropic.BatchMap("softmax", "x", out="p")({"x": [[], [1.0]]})["p"]
+    found = isentropic.BatchMap("softmax", "x", out="p")({"x": [[], [1.0]]})["p"]
     assert [row.tolist() for row in found] == [[], [1.0]]
 
 
 def test_every_row_has_its_draws_of_any_number():
     x = {"s": [[0.0, 1.0, 2.0], [3.0, 1.0]]}
     for size in range(5):
-        found = entropic.BatchMap("sample", "s", out="i", seed=1, size=size)(x)["i"]
+        found = isentropic.BatchMap("sample", "s", out="i", seed=1, size=size)(x)["i"]
         assert found.shape == (2, size)
         for row in range(2):
-            np.testing.assert_array_equal(found[row], entropic.sample(x["s"][row], seed=1, size=size, stream=row))
+            np.testing.assert_array_equal(found[row], isentropic.sample(x["s"][row], seed=1, size=size, stream=row))
 
 
 def test_targets_of_unequal_length():
     x = [[0.0, 1.0, 2.0], None, [3.0, 1.0], [1.0, 2.0, 0.5]]
     soft, labels = [[0.25, 0.5, 0.25], [1.0], [0.5, 0.5], [0, 0, 1]], [[1, 0, 1], [1], [0, 1], None]
     for batch in ({"x": x, "t": soft}, pa.table({"x": x, "t": pa.array(soft, pa.list_(pa.float32()))})):
-        found = list(entropic.BatchMap("softmax_loss", ("x", "t"), out="loss")(batch)["loss"])
+        found = list(isentropic.BatchMap("softmax_loss", ("x", "t"), out="loss")(batch)["loss"])
         assert [f if isinstance(f, float | None) else f.as_py() for f in found] == [
-            None if x[i] is None else entropic.softmax_loss(x[i], np.asarray(soft[i], float)) for i in range(4)
+            None if x[i] is None else isentropic.softmax_loss(x[i], np.asarray(soft[i], float)) for i in range(4)
         ]
-    found = entropic.BatchMap("multilabel_softmax_loss", ("x", "t"), out="loss")({"x": x, "t": labels})["loss"].tolist()
-    assert found == [entropic.multilabel_softmax_loss(x[i], labels[i]) if i in (0, 2) else None for i in range(4)]
+    found = isentropic.BatchMap("multilabel_softmax_loss", ("x", "t"), out="loss")({"x": x, "t": labels})["loss"].tolist()
+    assert found == [isentropic.multilabel_softmax_loss(x[i], labels[i]) if i in (0, 2) else None for i in range(4)]
 
 
 def test_rows_keep_their_type_beside_others():
     rows = [np.float32([0.3, 1.0]), np.array([0.3, 1.0]), np.array([1, 2])]
-    found = entropic.BatchMap("entropy", "x", out="h", input="scores")({"x": rows})["h"]
-    assert found.tolist() == [float(entropic.entropy(row, input="scores")) for row in rows]
+    found = isentropic.BatchMap("entropy", "x", out="h", input="scores")({"x": rows})["h"]
+    assert found.tolist() == [float(isentropic.entropy(row, input="scores")) for row in rows]
 
 
 def test_rows_of_one_length_are_one_call(monkeypatch):
-    calls, softmax = [], entropic.batch.FUNCTIONS["softmax"]
-    monkeypatch.setitem(entropic.batch.FUNCTIONS, "softmax", lambda x: calls.append(x.shape) or softmax(x))
-    apply = entropic.BatchMap("softmax", "x")
+    calls, softmax = [], isentropic.batch.FUNCTIONS["softmax"]
+    monkeypatch.setitem(isentropic.batch.FUNCTIONS, "softmax", lambda x: calls.append(x.shape) or softmax(x))
+    apply = isentropic.BatchMap("softmax", "x")
     calls.clear()
     apply({"x": SCORES})
     apply({"x": SCORES.tolist()})
@@ -215,7 +215,7 @@ def test_rows_of_one_length_are_one_call(monkeypatch):
 
 def refused(kind, message, operation, columns, batch, **params):
     with pytest.raises(kind) as caught:
-        entropic.BatchMap(operation, columns, **params)(batch)
+        isentropic.BatchMap(operation, columns, **params)(batch)
     assert str(caught.value) == message
 
 
@@ -273,8 +273,8 @@ def test_numbers_are_not_one_row(kind):
 def test_numbers_where_each_has_a_result():
     p = np.array([0.5, 0.25, 1.0])
     for operation in ("self_information", "binary_entropy"):
-        apply = entropic.BatchMap(operation, "p", out="h")
-        expected = getattr(entropic, operation)(p)
+        apply = isentropic.BatchMap(operation, "p", out="h")
+        expected = getattr(isentropic, operation)(p)
         for batch in ({"p": p}, {"p": p.tolist()}, pd.DataFrame({"p": p}), pa.table({"p": p})):
             np.testing.assert_array_equal(np.asarray(apply(batch)["h"]), expected)
         assert apply(pa.table({"p": [0.5, None]}))["h"].to_pylist() == [expected[0], None]
@@ -318,9 +318,9 @@ def test_what_is_no_row_number():
 
 def test_row_numbers_have_64_bits():
     numbers = [2**63, 2**64 - 1, 0]
-    expected = entropic.sample(SCORES[:3], seed=1, stream=np.array([2**63 + 1, 0, 1], np.uint64))
+    expected = isentropic.sample(SCORES[:3], seed=1, stream=np.array([2**63 + 1, 0, 1], np.uint64))
     for given in (numbers, np.array(numbers, np.uint64), np.array(numbers, object)):
-        found = entropic.BatchMap("sample", "s", out="i", row="id", seed=1, stream=1)({"s": SCORES[:3], "id": given})["i"]
+        found = isentropic.BatchMap("sample", "s", out="i", row="id", seed=1, stream=1)({"s": SCORES[:3], "id": given})["i"]
         np.testing.assert_array_equal(found, expected)
 
 
@@ -339,35 +339,35 @@ def test_what_is_no_stream_and_what_has_no_column():
 
 def test_null_of_every_kind():
     x = [[1.0, 2.0], None, [3.0]]
-    expected = [[*entropic.softmax(np.float32(row))] if row else None for row in x]
+    expected = [[*isentropic.softmax(np.float32(row))] if row else None for row in x]
     for column in (
         pd.Series(x, dtype=pd.ArrowDtype(pa.list_(pa.float32()))),
         pd.Series([np.float32(x[0]), np.nan, np.float32(x[2])]),
         pd.Series([np.float32(x[0]), pd.NA, np.float32(x[2])]),
     ):
-        found = entropic.BatchMap("softmax", "x", out="p")(pd.DataFrame({"x": column}))["p"]
+        found = isentropic.BatchMap("softmax", "x", out="p")(pd.DataFrame({"x": column}))["p"]
         assert [None if row is None else row.tolist() for row in found] == expected
     # Fixed and other lists, cut from a longer column.
     for kind in (pa.list_(pa.float32()), pa.large_list(pa.float32()), pa.list_(pa.float32(), 2)):
         rows = pa.array([[9.0, 9.0], None, [1.0, 2.0], None, [0.5, 0.0], [9.0, 9.0]], kind)
-        found = entropic.BatchMap("softmax", "x", out="p")(pa.table({"x": rows.slice(1, 4)}))["p"]
+        found = isentropic.BatchMap("softmax", "x", out="p")(pa.table({"x": rows.slice(1, 4)}))["p"]
         assert found.type == pa.list_(pa.float32())
-        whole = entropic.softmax(np.float32([[1.0, 2.0], [0.5, 0.0]])).tolist()
+        whole = isentropic.softmax(np.float32([[1.0, 2.0], [0.5, 0.0]])).tolist()
         assert found.to_pylist() == [None, whole[0], None, whole[1]]
-        none = entropic.BatchMap("softmax", "x", out="p")(pa.table({"x": rows.slice(1, 1)}))["p"]
+        none = isentropic.BatchMap("softmax", "x", out="p")(pa.table({"x": rows.slice(1, 1)}))["p"]
         assert none.type == pa.list_(pa.float32()) and none.to_pylist() == [None]
 
 
 def test_a_null_class():
     x, y = [[1.0, 2.0], [3.0, 1.0, 0.0], [3.0, 1.0]], [0, None, 1]
-    expected = [entropic.softmax_loss(x[0], 0), None, entropic.softmax_loss(x[2], 1)]
+    expected = [isentropic.softmax_loss(x[0], 0), None, isentropic.softmax_loss(x[2], 1)]
     for batch in (
         {"x": x, "y": y},
         pa.table({"x": x, "y": pa.array(y, pa.int32())}),
         pd.DataFrame({"x": x, "y": pd.array(y, "Int64")}),
         pd.DataFrame({"x": x, "y": pd.array(y, pd.ArrowDtype(pa.int64()))}),
     ):
-        found = entropic.BatchMap("softmax_loss", ("x", "y"), out="loss")(batch)["loss"]
+        found = isentropic.BatchMap("softmax_loss", ("x", "y"), out="loss")(batch)["loss"]
         found = found.to_pylist() if isinstance(batch, pa.Table) else found.tolist()
         assert [None if one is None or np.isnan(one) else one for one in found] == expected
 
@@ -395,7 +395,7 @@ def test_batches_without_rows(kind):
         ("gamma_for_entropy", "x", {"entropy": 1.0}, False),
         ("kl_divergence", ("x", "y"), {}, False),
     ):
-        result = entropic.BatchMap(operation, columns, out="p", **params)(batch)
+        result = isentropic.BatchMap(operation, columns, out="p", **params)(batch)
         assert type(result) is type(batch) and len(result["p"]) == 0
         if isinstance(batch, (pa.Table, pa.RecordBatch)):
             assert result.schema.field("p").type == (pa.list_(pa.float32()) if of_rows else pa.float32())
@@ -403,63 +403,63 @@ def test_batches_without_rows(kind):
             assert result["p"].dtype == (object if of_rows else np.float64)
         else:
             assert result["p"].dtype.kind == "f" and result["p"].ndim == 1 + of_rows
-    draws = entropic.BatchMap("sample", "x", out="p", seed=1)(batch)
+    draws = isentropic.BatchMap("sample", "x", out="p", seed=1)(batch)
     assert len(draws["p"]) == 0
 
 
 def test_batches_without_classes_and_of_null_only():
     for batch in ({"x": [], "y": []}, pd.DataFrame({"x": [[1.0, 2.0]], "y": [0]}).iloc[:0], {"x": [None, None], "y": [0, 1]}):
-        found = entropic.BatchMap("margin_softmax_loss", ("x", "y"), out="p")(batch)["p"]
+        found = isentropic.BatchMap("margin_softmax_loss", ("x", "y"), out="p")(batch)["p"]
         assert list(found) == [None] * len(batch["x"])
 
 
 def test_lists_of_arrow_keep_their_type():
     """Batches of one table have one type, whether or not their rows have one length."""
     x = pa.array([[1.0, 2.0], [3.0, 1.0], [0.5]], pa.list_(pa.float32()))
-    whole = entropic.BatchMap("softmax", "x", out="p")(pa.table({"x": x}))
+    whole = isentropic.BatchMap("softmax", "x", out="p")(pa.table({"x": x}))
     assert whole.schema.field("p").type == pa.list_(pa.float32())
-    part = entropic.BatchMap("softmax", "x", out="p")(pa.table({"x": x.slice(0, 2)}))
+    part = isentropic.BatchMap("softmax", "x", out="p")(pa.table({"x": x.slice(0, 2)}))
     assert part.column("p").to_pylist() == whole.column("p").to_pylist()[:2]
 
 
 def test_draws_follow_the_row_numbers():
-    apply = entropic.BatchMap("sample", "scores", out="token", row="id", seed=11, stream=5)
+    apply = isentropic.BatchMap("sample", "scores", out="token", row="id", seed=11, stream=5)
     whole = apply(as_table("dict"))["token"]
-    np.testing.assert_array_equal(whole, entropic.sample(SCORES, seed=11, stream=5))
+    np.testing.assert_array_equal(whole, isentropic.sample(SCORES, seed=11, stream=5))
     shuffled = RNG.permutation(9)
     np.testing.assert_array_equal(apply(as_table("dict", shuffled))["token"], whole[shuffled])
 
 
 def test_what_is_refused_says_why():
     with pytest.raises(ValueError, match="must be the name of an operation on rows, got 'softmin'"):
-        entropic.BatchMap("softmin", "x")
+        isentropic.BatchMap("softmin", "x")
     with pytest.raises(TypeError, match="'beta'"):
-        entropic.BatchMap("entmax", "x", beta=2)
+        isentropic.BatchMap("entmax", "x", beta=2)
     with pytest.raises(ValueError, match="alpha must be above 0"):
-        entropic.BatchMap("entmax", "x", alpha=0.0)
+        isentropic.BatchMap("entmax", "x", alpha=0.0)
     with pytest.raises(TypeError, match="a tuple of two names for kl_divergence, got 'p'"):
-        entropic.BatchMap("kl_divergence", "p")
+        isentropic.BatchMap("kl_divergence", "p")
     with pytest.raises(TypeError, match="column must be one name for softmax, got 3"):
-        entropic.BatchMap("softmax", 3)
+        isentropic.BatchMap("softmax", 3)
     for argument in ("out", "row"):
         with pytest.raises(TypeError, match=f"{argument} must be a column's name, got 3"):
-            entropic.BatchMap("sample", "x", seed=1, **{argument: 3})
+            isentropic.BatchMap("sample", "x", seed=1, **{argument: 3})
     with pytest.raises(TypeError, match="row is only for sample and gumbel_softmax"):
-        entropic.BatchMap("softmax", "x", row="id")
+        isentropic.BatchMap("softmax", "x", row="id")
     with pytest.raises(ValueError, match="there is no column 'y'; there are 'x'"):
-        entropic.BatchMap("softmax", "y")({"x": SCORES})
+        isentropic.BatchMap("softmax", "y")({"x": SCORES})
     with pytest.raises(TypeError, match="column 'x' must hold numbers or rows of numbers, got 'a' in row 1"):
-        entropic.BatchMap("softmax", "x")({"x": [[1.0, 2.0], "a"]})
+        isentropic.BatchMap("softmax", "x")({"x": [[1.0, 2.0], "a"]})
     with pytest.raises(TypeError, match="got list"):
-        entropic.BatchMap("softmax", "x")([1.0])
+        isentropic.BatchMap("softmax", "x")([1.0])
     with pytest.raises(ValueError, match="row 1 holds null"):
-        entropic.BatchMap("softmax", "x")(pa.table({"x": [[1.0, 2.0], [1.0, None]]}))
+        isentropic.BatchMap("softmax", "x")(pa.table({"x": [[1.0, 2.0], [1.0, None]]}))
 
 
 def test_the_batch_is_not_changed():
     for kind in ("dict", "pandas", "arrow"):
         batch = as_table(kind)
         names = list(batch) if kind != "arrow" else batch.column_names
-        entropic.BatchMap("softmax", "scores", out="p")(batch)
+        isentropic.BatchMap("softmax", "scores", out="p")(batch)
         assert (list(batch) if kind != "arrow" else batch.column_names) == names
-    assert "axis" in inspect.signature(entropic.softmax).parameters
+    assert "axis" in inspect.signature(isentropic.softmax).parameters

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, special
 
-import entropic
+import isentropic
 from cases import torch_or_skip
 
 INF = np.inf
-FITS = [entropic.fit_temperature, entropic.fit_target_entropy]
-LABELLED = [*FITS, entropic.expected_calibration_error]
+FITS = [isentropic.fit_temperature, isentropic.fit_target_entropy]
+LABELLED = [*FITS, isentropic.expected_calibration_error]
 X = np.array([[0.0, 1.0, 2.0], [3.0, 1.0, 0.0], [1.0, 1.5, 1.0], [0.0, 2.0, 1.0]])
 LABELS = np.array([2, 0, 1, 2])
 
@@ -30,7 +30,7 @@ def named(functions):
 
 def quietly(function, *args, **kwargs):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", entropic.TemperatureClampedWarning)
+        warnings.simplefilter("ignore", isentropic.TemperatureClampedWarning)
         return function(*args, **kwargs)
 
 
@@ -55,7 +55,7 @@ def loss(x, labels, temperature):
 def test_temperature_is_the_minimum(seed, rows, n, scale, ratio):
     scale, ratio = 10**scale, 10**ratio
     x, labels = drawn(np.random.default_rng(seed), (rows, n), scale, scale * ratio)
-    got = quietly(entropic.fit_temperature, x, labels)
+    got = quietly(isentropic.fit_temperature, x, labels)
     assert 1e-3 <= got <= 1e3
     best = optimize.minimize_scalar(
         lambda t: loss(x, labels, math.exp(t)), bounds=(math.log(1e-3), math.log(1e3)), method="bounded"
@@ -68,47 +68,47 @@ def test_target_entropy_is_the_minimum_of_a_grid(seed, rows, n):
     x, labels = drawn(np.random.default_rng(seed), (rows, n), 3.0, 2.0)
 
     def target_loss(entropy):
-        p = entropic.entropy_normalize(x, entropy=entropy)
+        p = isentropic.entropy_normalize(x, entropy=entropy)
         with np.errstate(divide="ignore"):
             return -np.log(np.take_along_axis(p, labels[:, None], axis=-1)).mean()
 
-    got = entropic.fit_target_entropy(x, labels)
+    got = isentropic.fit_target_entropy(x, labels)
     assert target_loss(got) <= min(target_loss(h) for h in np.linspace(0, math.log(n), 200)) * (1 + 1e-9) + 1e-12
 
 
 @pytest.mark.parametrize("temperature", [20.0, 0.3])
 def test_temperatures_far_from_1_are_found(temperature):
     x, labels = drawn(np.random.default_rng(0), (20000, 10), 2 * temperature, temperature)
-    assert entropic.fit_temperature(x, labels) == pytest.approx(temperature, rel=0.03)
-    assert entropic.fit_temperature(x + 1e6, labels) == pytest.approx(entropic.fit_temperature(x, labels), rel=1e-7)
+    assert isentropic.fit_temperature(x, labels) == pytest.approx(temperature, rel=0.03)
+    assert isentropic.fit_temperature(x + 1e6, labels) == pytest.approx(isentropic.fit_temperature(x, labels), rel=1e-7)
 
 
 def test_clamped_temperatures_warn():
     for labels, temperature, why in (([2, 0, 1, 1], 1e-3, "largest score"), ([0, 2, 0, 0], 1e3, "do not favour")):
-        with pytest.warns(entropic.TemperatureClampedWarning, match=f"T = {temperature:g} is an end .*{why}") as caught:
-            assert entropic.fit_temperature(X, labels) == temperature
+        with pytest.warns(isentropic.TemperatureClampedWarning, match=f"T = {temperature:g} is an end .*{why}") as caught:
+            assert isentropic.fit_temperature(X, labels) == temperature
         assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert entropic.fit_temperature(np.zeros((3, 4)), [0, 1, 2]) == 1.0
-        assert isinstance(entropic.fit_temperature(X, LABELS), float)
-    assert issubclass(entropic.TemperatureClampedWarning, UserWarning)
+        assert isentropic.fit_temperature(np.zeros((3, 4)), [0, 1, 2]) == 1.0
+        assert isinstance(isentropic.fit_temperature(X, LABELS), float)
+    assert issubclass(isentropic.TemperatureClampedWarning, UserWarning)
 
 
 def test_edges():
-    assert quietly(entropic.fit_temperature, [[1e4, 0], [0, 1e4]], [0, 1]) == 1e-3
+    assert quietly(isentropic.fit_temperature, [[1e4, 0], [0, 1e4]], [0, 1]) == 1e-3
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rows = [[1e3, 0], [1e3, 0], [1e3, 0], [1e3, 0], [2, 2], [-INF, 7]]
-        assert entropic.fit_temperature(rows, [0, 0, 0, 1, 1, 1]) == pytest.approx(1e3 / math.log(3), rel=1e-14)
-    assert entropic.fit_target_entropy([[0, 1], [5, 4]], [1, 0]) == 0
-    assert entropic.fit_target_entropy([[0, 1], [5, 4]], [0, 1]) == math.log(2)
-    assert entropic.match_entropy([[0.0, 0.0, -INF], [INF, 1, INF], [1, -INF, -INF]]) == pytest.approx(math.log(4) / 3)
+        assert isentropic.fit_temperature(rows, [0, 0, 0, 1, 1, 1]) == pytest.approx(1e3 / math.log(3), rel=1e-14)
+    assert isentropic.fit_target_entropy([[0, 1], [5, 4]], [1, 0]) == 0
+    assert isentropic.fit_target_entropy([[0, 1], [5, 4]], [0, 1]) == math.log(2)
+    assert isentropic.match_entropy([[0.0, 0.0, -INF], [INF, 1, INF], [1, -INF, -INF]]) == pytest.approx(math.log(4) / 3)
 
 
 def test_match_entropy_is_the_mean():
     x = np.random.default_rng(0).standard_normal((50, 30)) * 4
-    assert entropic.match_entropy(x) == pytest.approx(special.entr(special.softmax(x, axis=1)).sum(axis=1).mean(), rel=1e-14)
+    assert isentropic.match_entropy(x) == pytest.approx(special.entr(special.softmax(x, axis=1)).sum(axis=1).mean(), rel=1e-14)
 
 
 @given(
@@ -131,13 +131,13 @@ def test_calibration_error_is_the_definition(seed, rows, bins, digits, strategy)
             inside = (confidence < confidence[:, None]).sum(axis=1) * bins // rows == b
         if inside.any():
             want += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
-    assert entropic.expected_calibration_error(p, labels, bins=bins, strategy=strategy) == pytest.approx(want, abs=1e-12)
+    assert isentropic.expected_calibration_error(p, labels, bins=bins, strategy=strategy) == pytest.approx(want, abs=1e-12)
 
 
 @named(LABELLED)
 def test_every_kind_of_array(function):
     scores, labels = drawn(np.random.default_rng(1), (40, 5))
-    x = entropic.softmax(scores)
+    x = isentropic.softmax(scores)
     want = function(x, labels)
     assert type(want) is float
     kept = x.copy()
@@ -163,14 +163,14 @@ def test_every_kind_of_array(function):
 def test_torch(function):
     torch = torch_or_skip()
     scores, labels = drawn(np.random.default_rng(2), (40, 5))
-    x = entropic.softmax(scores)
+    x = isentropic.softmax(scores)
     assert function(torch.from_numpy(x), torch.from_numpy(labels)) == function(x, labels)
     assert function(torch.from_numpy(x).half(), torch.from_numpy(labels)) == function(x.astype(np.float16), labels)
-    assert entropic.match_entropy(torch.from_numpy(x)) == entropic.match_entropy(x)
+    assert isentropic.match_entropy(torch.from_numpy(x)) == isentropic.match_entropy(x)
 
 
 def test_entropy_invariant_scale():
-    scale = entropic.entropy_invariant_scale
+    scale = isentropic.entropy_invariant_scale
     assert scale(512, 64) == 0.125 and type(scale(512, 64)) is float
     assert scale(1, 64) == 0
     assert scale(100, 16, train_length=10) == pytest.approx(0.5)
@@ -231,7 +231,7 @@ def expect(error, text, function, *args, **kwargs):
 @named(LABELLED)
 @pytest.mark.parametrize(("error", "text", "x", "labels"), ERRORS)
 def test_errors_of_labels(function, error, text, x, labels):
-    argument = "p" if function is entropic.expected_calibration_error else "x"
+    argument = "p" if function is isentropic.expected_calibration_error else "x"
     expect(error, text.format(name=function.__name__, x=argument), function, x, labels)
 
 
@@ -243,19 +243,21 @@ def test_errors_of_scores(function, text, x):
 
 
 def test_errors_of_match_entropy():
-    expect(ValueError, "match_entropy: scores must not be NaN, got one in row 1", entropic.match_entropy, [[0, 1], [0, np.nan]])
+    expect(
+        ValueError, "match_entropy: scores must not be NaN, got one in row 1", isentropic.match_entropy, [[0, 1], [0, np.nan]]
+    )
     expect(
         ValueError,
         "match_entropy: scores must not all be -inf, got nothing else in row 0",
-        entropic.match_entropy,
+        isentropic.match_entropy,
         [[-INF, -INF], [0, 1]],
     )
-    expect(ValueError, "match_entropy: x_reference must have at least one row", entropic.match_entropy, np.zeros((0, 3)))
+    expect(ValueError, "match_entropy: x_reference must have at least one row", isentropic.match_entropy, np.zeros((0, 3)))
 
 
 def test_errors_of_the_calibration_error():
-    p = entropic.softmax(X)
-    name, function = "expected_calibration_error", entropic.expected_calibration_error
+    p = isentropic.softmax(X)
+    name, function = "expected_calibration_error", isentropic.expected_calibration_error
     for value, got in ((-0.25, "-0.25"), (np.nan, "nan"), (INF, "inf")):
         expect(
             ValueError,
@@ -283,7 +285,7 @@ def test_errors_of_the_calibration_error():
 
 
 def test_errors_of_the_scale():
-    name, function = "entropy_invariant_scale", entropic.entropy_invariant_scale
+    name, function = "entropy_invariant_scale", isentropic.entropy_invariant_scale
     expect(ValueError, f"{name}: n must be at least 1 and finite, got 0", function, 0, 64)
     expect(ValueError, f"{name}: n must be at least 1 and finite, got 0.5", function, [2, 0.5], 64)
     expect(ValueError, f"{name}: n must be at least 1 and finite, got nan", function, np.nan, 64)
@@ -298,29 +300,29 @@ def test_errors_of_the_scale():
 
 def test_masked_arrays_and_tensors_that_require_grad_are_refused():
     with pytest.raises(TypeError, match=r"^fit_temperature: x is a masked array"):
-        entropic.fit_temperature(np.ma.masked_array(X), LABELS)
+        isentropic.fit_temperature(np.ma.masked_array(X), LABELS)
     with pytest.raises(TypeError, match=r"^fit_temperature: labels is a masked array"):
-        entropic.fit_temperature(X, np.ma.masked_array(LABELS))
+        isentropic.fit_temperature(X, np.ma.masked_array(LABELS))
     torch = torch_or_skip()
     with pytest.raises(TypeError, match=r"^match_entropy: x_reference is a Tensor that requires grad"):
-        entropic.match_entropy(torch.zeros(2, 3, requires_grad=True))
+        isentropic.match_entropy(torch.zeros(2, 3, requires_grad=True))
 
 
-FUNCTIONS = [*LABELLED, entropic.match_entropy, entropic.entropy_invariant_scale]
+FUNCTIONS = [*LABELLED, isentropic.match_entropy, isentropic.entropy_invariant_scale]
 
 
 @named(FUNCTIONS)
 def test_public_and_documented(function):
-    assert function.__name__ in entropic.__all__
-    assert function.__name__ in entropic.calibration.__all__
+    assert function.__name__ in isentropic.__all__
+    assert function.__name__ in isentropic.calibration.__all__
     assert pickle.loads(pickle.dumps(function)) is function
     run_examples(function)
 
 
 def run_examples(documented):
-    names = {"entropic": entropic, "math": math, **vars(entropic.calibration)}
+    names = {"isentropic": isentropic, "math": math, **vars(isentropic.calibration)}
     names.update(
-        {name: getattr(entropic.calibration, name) for name in dir(entropic.calibration) if "Ent" in name or "Sc" in name}
+        {name: getattr(isentropic.calibration, name) for name in dir(isentropic.calibration) if "Ent" in name or "Sc" in name}
     )
     tests = [test for test in doctest.DocTestFinder(recurse=False).find(documented, documented.__name__, globs=names)]
     assert sum(len(test.examples) for test in tests) > 0
@@ -337,7 +339,7 @@ SCALERS = ["TemperatureScaler", "EntropyScaler"]
 @pytest.fixture(params=SCALERS)
 def scaler(request):
     sklearn_or_skip()
-    return getattr(entropic.calibration, request.param)
+    return getattr(isentropic.calibration, request.param)
 
 
 def sklearn_or_skip():
@@ -364,7 +366,7 @@ NOT_APPLICABLE = {
 @pytest.mark.parametrize("name", [*SCALERS, "VectorScaler"])
 def test_check_estimator(name):
     sklearn_or_skip()
-    scaler = getattr(entropic.calibration, name)
+    scaler = getattr(isentropic.calibration, name)
     from sklearn.utils.estimator_checks import check_estimator
 
     with warnings.catch_warnings():
@@ -383,7 +385,7 @@ def test_entropy_normalizer_passes_scikit_learns_checks():
     code = """if True:
         import warnings
         from sklearn.utils.estimator_checks import check_estimator
-        from entropic.calibration import EntropyNormalizer
+        from isentropic.calibration import EntropyNormalizer
         warnings.simplefilter("ignore")
         results = check_estimator(EntropyNormalizer(), on_fail=None, on_skip=None)
         print([(one["check_name"], str(one["exception"])) for one in results if one["status"] not in ("passed", "skipped")])
@@ -401,16 +403,16 @@ def test_entropy_normalizer_passes_scikit_learns_checks():
 
 def test_entropy_normalizer():
     sklearn_or_skip()
-    normalizer = entropic.calibration.EntropyNormalizer
+    normalizer = isentropic.calibration.EntropyNormalizer
     run_examples(normalizer)
     x = np.random.default_rng(8).normal(size=(5, 7))
     x[x > 1.5] = -np.inf
-    np.testing.assert_array_equal(normalizer().fit_transform(x), entropic.entropy_normalize(x, perplexity=2.0))
-    np.testing.assert_array_equal(normalizer(entropy=1.2).transform(x), entropic.entropy_normalize(x, entropy=1.2))
-    p = entropic.softmax(x)
+    np.testing.assert_array_equal(normalizer().fit_transform(x), isentropic.entropy_normalize(x, perplexity=2.0))
+    np.testing.assert_array_equal(normalizer(entropy=1.2).transform(x), isentropic.entropy_normalize(x, entropy=1.2))
+    p = isentropic.softmax(x)
     found = normalizer(input="probs").fit(p).transform(p.astype(np.float32))
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, entropic.entropy_normalize(p, perplexity=2.0, input="probs"), atol=1e-6)
+    np.testing.assert_allclose(found, isentropic.entropy_normalize(p, perplexity=2.0, input="probs"), atol=1e-6)
     for wrong, text in (([[0, np.nan]], "in row 0"), ([[0, 1], [0, np.inf]], "in row 1"), ([[-np.inf] * 2], "in row 0")):
         with pytest.raises(ValueError, match=text):
             normalizer().fit_transform(wrong)
@@ -442,17 +444,19 @@ def test_scores_probabilities_and_classes_agree(scaler, digits):
     assert fitted.n_features_in_ == 10
     np.testing.assert_array_equal(fitted.classes_, np.arange(10))
     np.testing.assert_array_equal(fitted.predict(scores), scores.argmax(axis=1))
-    np.testing.assert_allclose(entropic.softmax(fitted.transform(scores)), fitted.predict_proba(scores), rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(
+        isentropic.softmax(fitted.transform(scores)), fitted.predict_proba(scores), rtol=1e-9, atol=1e-15
+    )
     assert fitted.score(scores, labels) == (scores.argmax(axis=1) == labels).mean()
 
 
 def test_temperature_lowers_loss_and_error(digits):
     fit_scores, fit_labels, scores, labels = digits
     for factor in (1, 20, 0.05):
-        fitted = entropic.calibration.TemperatureScaler().fit(factor * fit_scores, fit_labels)
-        before, after = entropic.softmax(factor * scores), fitted.predict_proba(factor * scores)
+        fitted = isentropic.calibration.TemperatureScaler().fit(factor * fit_scores, fit_labels)
+        before, after = isentropic.softmax(factor * scores), fitted.predict_proba(factor * scores)
         assert negative_log_likelihood(after, labels) < 0.8 * negative_log_likelihood(before, labels)
-        error = entropic.expected_calibration_error
+        error = isentropic.expected_calibration_error
         assert error(after, labels) < 0.6 * error(before, labels)
 
 
@@ -462,15 +466,15 @@ def test_entropy_is_for_rows_of_different_scales(digits):
     scale, fit_scale = (10 ** rng.uniform(-2, 2, (len(x), 1)) for x in (scores, fit_scores))
     entropy, temperature = (
         negative_log_likelihood(scaler().fit(fit_scale * fit_scores, fit_labels).predict_proba(scale * scores), labels)
-        for scaler in (entropic.calibration.EntropyScaler, entropic.calibration.TemperatureScaler)
+        for scaler in (isentropic.calibration.EntropyScaler, isentropic.calibration.TemperatureScaler)
     )
     assert entropy < 0.5 * temperature
 
 
 def test_fitted_numbers_are_the_functions(digits):
     x, y = digits[:2]
-    assert entropic.calibration.TemperatureScaler().fit(x, y).temperature_ == entropic.fit_temperature(x, y)
-    assert entropic.calibration.EntropyScaler().fit(x, y).entropy_ == entropic.fit_target_entropy(x, y)
+    assert isentropic.calibration.TemperatureScaler().fit(x, y).temperature_ == isentropic.fit_temperature(x, y)
+    assert isentropic.calibration.EntropyScaler().fit(x, y).entropy_ == isentropic.fit_target_entropy(x, y)
 
 
 def test_classes(scaler, digits):
@@ -512,12 +516,12 @@ def test_masked_classes_and_ties(scaler):
     fitted = scaler().fit(x, [1, 0, 2, 0])
     p = fitted.predict_proba(x)
     assert (p[np.isneginf(x)] == 0).all() and p[1, 0] == p[1, 1]
-    np.testing.assert_allclose(entropic.softmax(fitted.transform(x)), p, atol=1e-12)
+    np.testing.assert_allclose(isentropic.softmax(fitted.transform(x)), p, atol=1e-12)
     for low in (0.0, math.log(3)):
         if hasattr(fitted, "entropy_"):
             fitted.entropy_ = low  # beyond what rows reach
             np.testing.assert_allclose(
-                entropic.softmax(fitted.transform(x)), entropic.entropy_normalize(x, entropy=low), atol=1e-12
+                isentropic.softmax(fitted.transform(x)), isentropic.entropy_normalize(x, entropy=low), atol=1e-12
             )
     for wrong in (np.nan, INF):
         with pytest.raises(ValueError, match="contains NaN or infinity in row 2"):
@@ -540,7 +544,7 @@ def test_clone_and_pickle(scaler, digits):
     np.testing.assert_array_equal(copied.predict_proba(digits[2]), fitted.predict_proba(digits[2]))
     assert not hasattr(clone(fitted), "classes_")
     assert repr(scaler(classes=[1, 2])) == f"{scaler.__name__}(classes=[1, 2])"
-    assert scaler.__module__ == "entropic.calibration"
+    assert scaler.__module__ == "isentropic.calibration"
     run_examples(scaler)
 
 
@@ -549,28 +553,28 @@ def python(code):
 
 
 def test_sklearn_is_not_needed():
-    ran = python("import sys, entropic, entropic.calibration; assert 'sklearn' not in sys.modules")
+    ran = python("import sys, isentropic, isentropic.calibration; assert 'sklearn' not in sys.modules")
     assert (ran.returncode, ran.stderr) == (0, "")
-    without = "import sys; sys.modules['sklearn'] = None; import entropic.calibration as c; "
+    without = "import sys; sys.modules['sklearn'] = None; import isentropic.calibration as c; "
     ran = python(without + "print(c.fit_temperature([[0, 1]] * 4, [1, 1, 1, 0]))")
     assert float(ran.stdout) == pytest.approx(1 / math.log(3))
-    for line in ("c.TemperatureScaler", "from entropic.calibration import TemperatureScaler"):
+    for line in ("c.TemperatureScaler", "from isentropic.calibration import TemperatureScaler"):
         ran = python(without + line)
-        expected = "ImportError: entropic.calibration.TemperatureScaler needs scikit-learn: pip install scikit-learn"
+        expected = "ImportError: isentropic.calibration.TemperatureScaler needs scikit-learn: pip install scikit-learn"
         assert ran.stderr.strip().splitlines()[-1] == expected
-    assert {"TemperatureScaler", "EntropyScaler"} <= set(dir(entropic.calibration))
+    assert {"TemperatureScaler", "EntropyScaler"} <= set(dir(isentropic.calibration))
     with pytest.raises(AttributeError, match="no attribute 'other'"):
-        entropic.calibration.other  # noqa: B018
+        isentropic.calibration.other  # noqa: B018
 
 
 # Weights, vector scaling, reliability and the Brier score.
 
 WEIGHTED = [
     *LABELLED,
-    entropic.brier_score,
-    lambda p, labels, **kw: np.concatenate(entropic.reliability_bins(p, labels, bins=4, strategy="quantile", **kw)),
-    lambda p, labels, **kw: np.concatenate(entropic.reliability_bins(p, labels, **kw)),
-    lambda p, labels, **kw: np.concatenate(entropic.fit_vector_scaling(p, labels, ridge=0.01, **kw)),
+    isentropic.brier_score,
+    lambda p, labels, **kw: np.concatenate(isentropic.reliability_bins(p, labels, bins=4, strategy="quantile", **kw)),
+    lambda p, labels, **kw: np.concatenate(isentropic.reliability_bins(p, labels, **kw)),
+    lambda p, labels, **kw: np.concatenate(isentropic.fit_vector_scaling(p, labels, ridge=0.01, **kw)),
 ]
 SAME = pytest.mark.parametrize("function", WEIGHTED, ids=lambda function: function.__name__)
 
@@ -579,7 +583,7 @@ SAME = pytest.mark.parametrize("function", WEIGHTED, ids=lambda function: functi
 def test_weights_are_how_often_a_row_is_there(function):
     rng = np.random.default_rng(4)
     x, labels = drawn(rng, (60, 4))
-    p, weights = entropic.softmax(x), rng.integers(0, 4, 60)
+    p, weights = isentropic.softmax(x), rng.integers(0, 4, 60)
     want = function(np.repeat(p, weights, axis=0), np.repeat(labels, weights))
     np.testing.assert_allclose(function(p, labels, sample_weight=weights), want, rtol=1e-9, atol=1e-9)
     if function is not WEIGHTED[-1] and "lambda" not in function.__name__:
@@ -597,14 +601,14 @@ def test_weights_are_how_often_a_row_is_there(function):
 
 def test_weights_of_match_entropy():
     x, weights = np.random.default_rng(5).standard_normal((20, 7)), np.arange(20) % 4
-    want = entropic.match_entropy(np.repeat(x, weights, axis=0))
-    assert entropic.match_entropy(x, sample_weight=weights) == pytest.approx(want, rel=1e-13)
-    assert entropic.match_entropy(np.where(weights[:, None] > 0, x, np.nan), sample_weight=weights) == pytest.approx(want)
+    want = isentropic.match_entropy(np.repeat(x, weights, axis=0))
+    assert isentropic.match_entropy(x, sample_weight=weights) == pytest.approx(want, rel=1e-13)
+    assert isentropic.match_entropy(np.where(weights[:, None] > 0, x, np.nan), sample_weight=weights) == pytest.approx(want)
 
 
 @SAME
 def test_errors_of_weights(function):
-    p = entropic.softmax(X)
+    p = isentropic.softmax(X)
     for weights, text in (
         ([1, 1, 1], r"sample_weight must have the shape of [xp] without its last axis, \(4,\), got \(3,\)"),
         ([1, -1, 1, 1], "sample_weight must be at least 0 and finite, got -1 in row 1"),
@@ -633,14 +637,14 @@ def test_tensors_of_every_type(function, dtype):
         function(p.requires_grad_(), labels)
     p = p.detach()
     assert np.isfinite(got).all()
-    assert np.isfinite(entropic.match_entropy(p, sample_weight=weights))
+    assert np.isfinite(isentropic.match_entropy(p, sample_weight=weights))
 
 
 @SAME
 @pytest.mark.parametrize("size", [2.0**1020, 2.0**-1020])
 def test_weights_of_any_size(function, size):
     x, labels = drawn(np.random.default_rng(4), (60, 4))
-    p, some = entropic.softmax(x), np.arange(60) % 3 > 0
+    p, some = isentropic.softmax(x), np.arange(60) % 3 > 0
     got, want = (function(p, labels, sample_weight=some * one) for one in (size, 1.0))
     got = np.asarray(got)
     of_bins = (got > 1e200) | (got < 1e-200) & (got > 0)  # the weights of bins are in this unit too
@@ -650,7 +654,7 @@ def test_weights_of_any_size(function, size):
 def test_weights_of_bins_are_in_their_own_unit():
     p, labels = [[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1]
     for size in (1e-300, 3.0, 1e300):
-        found = entropic.reliability_bins(p, labels, bins=10, sample_weight=np.full(3, size))
+        found = isentropic.reliability_bins(p, labels, bins=10, sample_weight=np.full(3, size))
         np.testing.assert_allclose(found.weight, [2 * size, size], rtol=1e-15)
 
 
@@ -675,7 +679,7 @@ def test_vector_scaling_is_the_minimum(rows, n, size):
     _, labels = drawn(rng, (rows, n))
     labels = np.where(rng.random(rows) < 0.3, labels, x.argmax(axis=1))
     x = (x * rng.uniform(0.5, 2, n) + rng.standard_normal(n)) * size
-    scale, bias = entropic.fit_vector_scaling(x, labels, ridge=0)
+    scale, bias = isentropic.fit_vector_scaling(x, labels, ridge=0)
 
     def objective(both):
         return vector_loss(x, labels, both[:n] / size, both[n:])
@@ -683,7 +687,7 @@ def test_vector_scaling_is_the_minimum(rows, n, size):
     best = optimize.minimize(objective, np.concatenate([scale * size, bias]), method="BFGS")
     got = vector_loss(x, labels, scale, bias)
     assert got <= best.fun + 1e-12
-    assert got <= loss(x, labels, entropic.fit_temperature(x, labels))
+    assert got <= loss(x, labels, isentropic.fit_temperature(x, labels))
     p = special.softmax(x * scale + bias, axis=1)
     p[np.arange(rows), labels] -= 1
     np.testing.assert_allclose(p.mean(axis=0), 0, atol=1e-9)
@@ -693,36 +697,36 @@ def test_vector_scaling_is_the_minimum(rows, n, size):
 
 def test_vector_scaling_without_a_minimum():
     with pytest.raises(ValueError, match="class 2 is not the label of any row, so its bias would be -inf"):
-        entropic.fit_vector_scaling(X, [0, 1, 1, 0], ridge=0)
+        isentropic.fit_vector_scaling(X, [0, 1, 1, 0], ridge=0)
     x, labels = drawn(np.random.default_rng(0), (300, 3))
     for right in (labels * 0 + x.argmax(axis=1), np.where(x.argmax(axis=1) == 0, 0, np.clip(labels, 1, 2))):
         apart = x * 0
         apart[np.arange(300), right] = 1 + np.abs(x[:, 0])
         some = np.where(right == 0, 0, labels.clip(1, 2))
         with pytest.raises(ValueError, match="the loss has no minimum"):
-            entropic.fit_vector_scaling(apart, some, ridge=0)
-        scale, bias = entropic.fit_vector_scaling(apart, some, ridge=1e-3)
+            isentropic.fit_vector_scaling(apart, some, ridge=0)
+        scale, bias = isentropic.fit_vector_scaling(apart, some, ridge=1e-3)
         assert np.isfinite([scale, bias]).all()
         p = special.softmax(apart * scale + bias, axis=1)
         p[np.arange(300), some] -= 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            temperature = entropic.fit_temperature(apart, some)
+            temperature = isentropic.fit_temperature(apart, some)
         if temperature == 1e-3:  # there is none, as every label has the largest score
             temperature = np.ptp(apart)
         slope = p.mean(axis=0) + 1e-3 * (bias + (scale - 1 / temperature) * apart.mean(axis=0))
         np.testing.assert_allclose(slope, slope.mean(), rtol=1e-6)  # all alike: biases count up to a constant
     with pytest.raises(ValueError, match="ridge must be at least 0 and finite, got -1"):
-        entropic.fit_vector_scaling(X, LABELS, ridge=-1)
+        isentropic.fit_vector_scaling(X, LABELS, ridge=-1)
     for value in (np.nan, INF):
         with pytest.raises(ValueError, match=r"^fit_vector_scaling: scores must"):
-            entropic.fit_vector_scaling(changed(X, (0, 0), value), LABELS)
+            isentropic.fit_vector_scaling(changed(X, (0, 0), value), LABELS)
 
 
 @pytest.mark.parametrize("size", [1e-300, 1e-6, 1e3, 1e6, 1e305])
 def test_vector_scaling_in_any_unit(size):
     x, labels = drawn(np.random.default_rng(3), (300, 4))
-    want, got = entropic.fit_vector_scaling(x, labels), entropic.fit_vector_scaling(x * size, labels)
+    want, got = isentropic.fit_vector_scaling(x, labels), isentropic.fit_vector_scaling(x * size, labels)
     np.testing.assert_allclose(got.scale * size, want.scale, rtol=1e-6)
     np.testing.assert_allclose(got.bias, want.bias, atol=1e-6)
 
@@ -732,14 +736,14 @@ def test_vector_scaling_of_scores_that_are_too_small():
     with pytest.raises(
         ValueError, match=r"fit_vector_scaling: x must be large enough .*, got scores of at most .*e-309 in size"
     ):
-        entropic.fit_vector_scaling(x / np.abs(x).max() * 5e-309, labels)
+        isentropic.fit_vector_scaling(x / np.abs(x).max() * 5e-309, labels)
 
 
 def test_vector_scaling_leaves_absent_classes_out():
     x, labels = drawn(np.random.default_rng(3), (2000, 4))
     x[::3, 3] = -INF
     labels = np.where((labels == 3) & np.isneginf(x[:, 3]), 0, labels)
-    scale, bias = entropic.fit_vector_scaling(x, labels, ridge=0)
+    scale, bias = isentropic.fit_vector_scaling(x, labels, ridge=0)
     p = special.softmax(np.where(np.isneginf(x), -INF, x * scale + bias), axis=1)
     p[np.arange(2000), labels] -= 1
     np.testing.assert_allclose(p.mean(axis=0), 0, atol=1e-9)
@@ -751,7 +755,7 @@ def test_reliability_and_brier_are_their_definitions(seed, rows, n, bins):
     p, labels, weights = rng.dirichlet(np.ones(n), rows), rng.integers(0, n, rows), rng.random(rows) + 0.01
     right, confidence = p.argmax(axis=1) == labels, p.max(axis=1)
     for strategy in ("uniform", "quantile"):
-        found = entropic.reliability_bins(p, labels, bins=bins, strategy=strategy, sample_weight=weights)
+        found = isentropic.reliability_bins(p, labels, bins=bins, strategy=strategy, sample_weight=weights)
         total = 0.0
         for lower, upper, weight, mean, accuracy in zip(*found, strict=True):
             inside = (confidence >= lower) & (
@@ -761,33 +765,33 @@ def test_reliability_and_brier_are_their_definitions(seed, rows, n, bins):
             assert mean == pytest.approx(np.average(confidence[inside], weights=weights[inside]))
             assert accuracy == pytest.approx(np.average(right[inside], weights=weights[inside]))
             total += weight * abs(accuracy - mean)
-        error = entropic.expected_calibration_error(p, labels, bins=bins, strategy=strategy, sample_weight=weights)
+        error = isentropic.expected_calibration_error(p, labels, bins=bins, strategy=strategy, sample_weight=weights)
         assert error == pytest.approx(total / weights.sum(), abs=1e-12)
     want = np.average(((p - np.eye(n)[labels]) ** 2).sum(axis=1), weights=weights)
-    assert entropic.brier_score(p, labels, sample_weight=weights) == pytest.approx(want, abs=1e-12)
+    assert isentropic.brier_score(p, labels, sample_weight=weights) == pytest.approx(want, abs=1e-12)
 
 
 def test_brier_score_is_that_of_scikit_learn():
     metrics = pytest.importorskip("sklearn.metrics")
     scores, labels = drawn(np.random.default_rng(6), (200, 2))
-    p = entropic.softmax(scores)
-    assert entropic.brier_score(p, labels) == pytest.approx(2 * metrics.brier_score_loss(labels, p[:, 1]), rel=1e-12)
+    p = isentropic.softmax(scores)
+    assert isentropic.brier_score(p, labels) == pytest.approx(2 * metrics.brier_score_loss(labels, p[:, 1]), rel=1e-12)
 
 
 def test_reliability_diagram():
     pytest.importorskip("matplotlib")
     scores, labels = drawn(np.random.default_rng(7), (300, 3))
-    p = entropic.softmax(scores)
-    ax = entropic.reliability_diagram(p, labels, bins=8)
-    found = entropic.reliability_bins(p, labels, bins=8)
+    p = isentropic.softmax(scores)
+    ax = isentropic.reliability_diagram(p, labels, bins=8)
+    found = isentropic.reliability_bins(p, labels, bins=8)
     bars = [bar.get_height() for bar in ax.containers[1]]
     np.testing.assert_allclose(bars, found.accuracy)
-    assert f"{entropic.expected_calibration_error(p, labels, bins=8):.3f}" in ax.get_title()
-    assert entropic.reliability_diagram(p, labels, ax=ax) is ax
+    assert f"{isentropic.expected_calibration_error(p, labels, bins=8):.3f}" in ax.get_title()
+    assert isentropic.reliability_diagram(p, labels, ax=ax) is ax
 
 
 def test_one_dimensional_scores_of_two_classes():
-    calibration = pytest.importorskip("entropic._estimators")
+    calibration = pytest.importorskip("isentropic._estimators")
     scores, labels = drawn(np.random.default_rng(8), (400, 1))
     labels = (scores[:, 0] + np.random.default_rng(9).logistic(size=400) > 0).astype(int)
     for kind in (calibration.TemperatureScaler, calibration.EntropyScaler, calibration.VectorScaler):
@@ -799,7 +803,7 @@ def test_one_dimensional_scores_of_two_classes():
 
 
 def test_estimators_take_weights():
-    _estimators = pytest.importorskip("entropic._estimators")
+    _estimators = pytest.importorskip("isentropic._estimators")
 
     x, labels = drawn(np.random.default_rng(10), (500, 3))
     scaler = _estimators.VectorScaler().fit(x, labels)
@@ -816,7 +820,7 @@ def test_scalers_take_tensors_of_every_type(name):
     pytest.importorskip("sklearn")
     torch = torch_or_skip()
     x, labels = drawn(np.random.default_rng(3), (60, 4))
-    scaler = getattr(entropic.calibration, name)()
+    scaler = getattr(isentropic.calibration, name)()
     for dtype in (torch.bfloat16, torch.float16, torch.float64):
         given = torch.from_numpy(x).to(dtype)
         want = scaler.fit(given.double().numpy(), labels).predict_proba(given.double().numpy())
@@ -824,5 +828,5 @@ def test_scalers_take_tensors_of_every_type(name):
         np.testing.assert_allclose(got, want, rtol=1e-5)
     with pytest.raises(TypeError, match=f"{name}: X is a tensor that requires grad"):
         scaler.fit(given.requires_grad_(), labels)
-    p = entropic.calibration.EntropyNormalizer().fit_transform(torch.from_numpy(x).bfloat16())
-    np.testing.assert_allclose(entropic.perplexity(np.asarray(p, np.float64)), 2, rtol=1e-5)
+    p = isentropic.calibration.EntropyNormalizer().fit_transform(torch.from_numpy(x).bfloat16())
+    np.testing.assert_allclose(isentropic.perplexity(np.asarray(p, np.float64)), 2, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""entropic.compat.entmax: everything that entmax 1.3 promises, checked against it where it is right, without its defects."""
+"""isentropic.compat.entmax: everything that entmax 1.3 promises, checked against it where it is right, without its defects."""
 
 import functools
 import importlib.metadata
@@ -27,8 +27,8 @@ import entmax.root_finding
 from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.gradcheck import GradcheckError
 
-import entropic.torch
-from entropic.compat import entmax as ours
+import isentropic.torch
+from isentropic.compat import entmax as ours
 
 INF, NAN = math.inf, math.nan
 MAPS = ["sparsemax", "entmax15", "sparsemax_bisect", "entmax_bisect", "normmax_bisect", "budget_bisect"]
@@ -59,8 +59,8 @@ def gradient(function, x):
 
 AS_ENTMAX = """
 import os, sys
-import entropic.compat.entmax
-sys.modules["entmax"] = entropic.compat.entmax
+import isentropic.compat.entmax
+sys.modules["entmax"] = isentropic.compat.entmax
 import torch
 torch.manual_seed(int(os.environ["SEED"]))
 """
@@ -83,20 +83,20 @@ def test_the_packages_own_tests_pass_unchanged(tmp_path, seed):
 
 def test_one_line_puts_it_in_its_place_and_names_stay_the_same_objects():
     program = (
-        "import sys, entropic.compat.entmax; sys.modules['entmax'] = entropic.compat.entmax\n"
+        "import sys, isentropic.compat.entmax; sys.modules['entmax'] = isentropic.compat.entmax\n"
         "import entmax, entmax.activations, entmax.losses, entmax.root_finding\n"
         "from entmax import Sparsemax, SparsemaxLoss, EntmaxBisect\n"
         "assert entmax.activations.Sparsemax is Sparsemax\n"
         "assert entmax.losses.SparsemaxLoss is SparsemaxLoss\n"
         "assert entmax.root_finding.EntmaxBisect is EntmaxBisect\n"
-        "assert 'entropic' in Sparsemax.__module__ and entmax.__version__ == '1.3'\n"
+        "assert 'isentropic' in Sparsemax.__module__ and entmax.__version__ == '1.3'\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.parametrize("part", ["", ".activations", ".root_finding", ".losses"])
 def test_every_name_is_there_and_takes_the_same_arguments(part):
-    theirs, here = sys.modules["entmax" + part], sys.modules["entropic.compat.entmax" + part]
+    theirs, here = sys.modules["entmax" + part], sys.modules["isentropic.compat.entmax" + part]
     wanted = [name for name, value in vars(theirs).items() if getattr(value, "__module__", "").startswith("entmax" + part)]
     wanted = [name for name in wanted if not name.startswith("_") or name.endswith("_and_support")]
     assert len(wanted) >= (22 if not part else 6)
@@ -543,7 +543,7 @@ def test_budget_at_its_ends():
 def test_a_budget_of_1_is_sparsemax():
     for scale in (0.1, 1.0, 30.0):
         x = scores(30, 8, scale=scale)
-        assert torch.allclose(ours.budget_bisect(x, 1), entropic.torch.sparsemax(x), atol=1e-14)
+        assert torch.allclose(ours.budget_bisect(x, 1), isentropic.torch.sparsemax(x), atol=1e-14)
 
 
 # Under torch's transforms

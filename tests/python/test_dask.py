@@ -4,12 +4,12 @@ import dask.array as da
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(6, 5, 8))
-P = entropic.softmax(X)
-Q = entropic.softmax(RNG.normal(size=(6, 5, 8)))
+P = isentropic.softmax(X)
+Q = isentropic.softmax(RNG.normal(size=(6, 5, 8)))
 Y = RNG.integers(0, 8, (6, 5))
 G = RNG.normal(size=(6, 5, 8))
 ALPHA = RNG.uniform(1.1, 2, (6, 5, 1))
@@ -44,7 +44,7 @@ CALLS = {
     "soft target": lambda f, x, axis: f.softmax_loss(x, np.moveaxis(Q, -1, axis), axis=axis),
     "surrogate_loss": lambda f, x, axis: f.surrogate_loss(x, Y, map="entmax", alpha=1.3, axis=axis),
     "vjp": lambda f, x, axis: f.sparsemax_vjp(
-        x, np.moveaxis(entropic.sparsemax(X), -1, axis), np.moveaxis(G, -1, axis), axis=axis
+        x, np.moveaxis(isentropic.sparsemax(X), -1, axis), np.moveaxis(G, -1, axis), axis=axis
     ),
 }
 
@@ -54,9 +54,9 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS, ids=str)
 def test_lazy_and_equal(call, chunks, axis, dtype):
     x = np.moveaxis(X.astype(dtype), -1, axis)
-    lazy = CALLS[call](entropic, da.from_array(x, chunks=np.moveaxis(np.empty(chunks), -1, axis).shape), axis)
+    lazy = CALLS[call](isentropic, da.from_array(x, chunks=np.moveaxis(np.empty(chunks), -1, axis).shape), axis)
     assert isinstance(lazy, da.Array)
-    expected = CALLS[call](entropic, x, axis)
+    expected = CALLS[call](isentropic, x, axis)
     assert lazy.shape == expected.shape and lazy.dtype.kind == expected.dtype.kind
     found = lazy.compute()
     assert found.dtype == expected.dtype
@@ -69,7 +69,7 @@ def test_nothing_is_computed_before_it_is_asked_for():
 
     x = da.from_array(X, chunks=(2, 5, 8)).map_blocks(refuse, dtype=X.dtype)
     for call in CALLS.values():
-        call(entropic, x, -1)
+        call(isentropic, x, -1)
 
 
 def test_a_wrong_axis_names_the_function():
@@ -77,15 +77,15 @@ def test_a_wrong_axis_names_the_function():
     for name in ("softmax", "logsumexp", "entropy", "gamma_for_entropy", "sample", "self_information", "mean_field_entropy"):
         params = {"gamma_for_entropy": {"entropy": 1.0}, "sample": {"seed": 1}}.get(name, {})
         with pytest.raises(np.exceptions.AxisError, match=f"^{name}: axis 3 is out of bounds"):
-            getattr(entropic, name)(x, axis=3, **params)
+            getattr(isentropic, name)(x, axis=3, **params)
     with pytest.raises(np.exceptions.AxisError, match=r"^Sampler\.probs: axis 3"):
-        entropic.Sampler([]).probs(x, axis=3)
+        isentropic.Sampler([]).probs(x, axis=3)
 
 
 @pytest.mark.parametrize("name", ["kl_divergence", "js_divergence", "js_distance", "cross_entropy"])
 def test_a_reference_of_fewer_axes(name):
     """It has the last axes, as NumPy broadcasts."""
-    function = getattr(entropic, name)
+    function = getattr(isentropic, name)
     for p, q, axis in (
         (P[0], Q[0, 0], -1),
         (P[0], Q[0, 0], 1),
@@ -111,17 +111,17 @@ def test_counts(name, dtype):
     given = (counts, counts[::-1]) if name.endswith("divergence") else (counts,)
     params = {"alpha": 2.0} if name == "renyi_entropy" else {}
     lazy = (da.from_array(one, chunks=(4, 4)) for one in given)
-    found = getattr(entropic, name)(*lazy, normalize=True, **params)
-    np.testing.assert_array_equal(found.compute(), getattr(entropic, name)(*given, normalize=True, **params))
+    found = getattr(isentropic, name)(*lazy, normalize=True, **params)
+    np.testing.assert_array_equal(found.compute(), getattr(isentropic, name)(*given, normalize=True, **params))
     certain = np.eye(3).astype(dtype)
-    assert (entropic.entropy(da.from_array(certain, chunks=(2, 3))).compute() == 0).all()
+    assert (isentropic.entropy(da.from_array(certain, chunks=(2, 3))).compute() == 0).all()
 
 
 @pytest.mark.parametrize("name", ["softmax", "logsumexp", "entropy", "gamma_for_entropy"])
 def test_rows_of_nothing(name):
     params = {"entropy": {"input": "scores"}, "gamma_for_entropy": {"entropy": 1.0}}.get(name, {})
     x = np.zeros((3, 0))
-    found, want = (getattr(entropic, name)(given, **params) for given in (da.from_array(x, chunks=(2, 0)), x))
+    found, want = (getattr(isentropic, name)(given, **params) for given in (da.from_array(x, chunks=(2, 0)), x))
     for one, other in zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, want)), strict=True):
         assert isinstance(one, da.Array)
         np.testing.assert_array_equal(one.compute(), other)
@@ -131,24 +131,24 @@ def test_draws_of_an_unknown_number_of_rows():
     x = da.from_array(X[0], chunks=(2, 8))
     unknown = x[x[:, 0] > -np.inf]
     what = r"x must have chunks of known size.* call x\.compute_chunk_sizes\(\) first"
-    for draw in (entropic.sample, entropic.gumbel_softmax):
+    for draw in (isentropic.sample, isentropic.gumbel_softmax):
         with pytest.raises(ValueError, match=f"^{draw.__name__}: {what}"):
             draw(unknown, seed=1)
     with pytest.raises(ValueError, match=rf"^Sampler\.sample: {what}"):
-        entropic.Sampler([]).sample(unknown, size=2)
-    np.testing.assert_array_equal(entropic.logsumexp(unknown, keepdims=True), entropic.logsumexp(X[0], keepdims=True))
-    found = entropic.sample(unknown.compute_chunk_sizes(), seed=1)
-    np.testing.assert_array_equal(found.compute(), entropic.sample(X[0], seed=1))
+        isentropic.Sampler([]).sample(unknown, size=2)
+    np.testing.assert_array_equal(isentropic.logsumexp(unknown, keepdims=True), isentropic.logsumexp(X[0], keepdims=True))
+    found = isentropic.sample(unknown.compute_chunk_sizes(), seed=1)
+    np.testing.assert_array_equal(found.compute(), isentropic.sample(X[0], seed=1))
 
 
 def test_a_wrong_stream_is_an_error():
     x = da.from_array(X)
     with pytest.raises(TypeError, match=r"^sample: stream must be an integer, got float"):
-        entropic.sample(x, seed=1, stream=1.7)
+        isentropic.sample(x, seed=1, stream=1.7)
     with pytest.raises(ValueError, match=r"^sample: stream must be at least 0 and below 2\*\*64, got -3"):
-        entropic.sample(x, seed=1, stream=-3)
+        isentropic.sample(x, seed=1, stream=-3)
 
 
 def test_out_is_refused():
     with pytest.raises(TypeError, match="softmax: out cannot be given for arrays of Dask"):
-        entropic.softmax(da.from_array(X), out=np.empty_like(X))
+        isentropic.softmax(da.from_array(X), out=np.empty_like(X))

@@ -4,17 +4,17 @@ import warnings
 
 import pytest
 
-from entropic._deprecation import deprecated
+from isentropic._deprecation import deprecated
 
 
-@deprecated("0.3", "use entropic.softmax")
+@deprecated("0.3", "use isentropic.softmax")
 def softargmax(x, *, axis=-1):
     """Softmax."""
     return x, axis
 
 
 def test_works_and_warns_at_the_call():
-    said = r"^entropic\.softargmax is deprecated since entropic 0\.3: use entropic\.softmax$"
+    said = r"^isentropic\.softargmax is deprecated since isentropic 0\.3: use isentropic\.softmax$"
     with pytest.warns(DeprecationWarning, match=said) as record:
         assert softargmax([1], axis=0) == ([1], 0)
     assert record[0].filename == __file__

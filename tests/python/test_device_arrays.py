@@ -1,4 +1,4 @@
-"""The functions of entropic on arrays in a GPU's memory: arrays that say so, over this machine's memory, with the emulated
+"""The functions of isentropic on arrays in a GPU's memory: arrays that say so, over this machine's memory, with the emulated
 library."""
 
 import os
@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import entropic
-from entropic import _cuda
+import isentropic
+from isentropic import _cuda
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILT = sorted(ROOT.glob("build/*/tests/libentropic_cuda_emulated.so"), key=os.path.getmtime)
+BUILT = sorted(ROOT.glob("build/*/tests/libisentropic_cuda_emulated.so"), key=os.path.getmtime)
 LIBRARY = os.environ.get(_cuda.VARIABLE) or (str(BUILT[-1]) if BUILT else None)
 
 pytestmark = [
-    pytest.mark.skipif(LIBRARY is None, reason="the emulated library is not built: cmake --build ... entropic_cuda_emulated"),
-    pytest.mark.skipif(entropic.simd_target() in ("SSE4", "SSE2", "EMU128", "SCALAR"), reason="bits are those of FMA"),
+    pytest.mark.skipif(LIBRARY is None, reason="the emulated library is not built: cmake --build ... isentropic_cuda_emulated"),
+    pytest.mark.skipif(isentropic.simd_target() in ("SSE4", "SSE2", "EMU128", "SCALAR"), reason="bits are those of FMA"),
 ]
 
 
@@ -103,7 +103,7 @@ def library(monkeypatch):
 
 def test_memory_is_that_of_the_current_device(monkeypatch):
     sizes = iter((100, 200))
-    devices = types.SimpleNamespace(entropic_cuda_memory=lambda *_: next(sizes))
+    devices = types.SimpleNamespace(isentropic_cuda_memory=lambda *_: next(sizes))
     monkeypatch.setattr(_cuda, "library", lambda: devices)
     assert [_cuda.memory("softmax", "{}", 2, 3, "float32") for _ in range(2)] == [100, 200]
 
@@ -125,13 +125,13 @@ def expect_same(got, want):
 
 NEEDED = {"top_k_softmax": {"k": 3}, "top_p_softmax": {"p": 0.7}, "min_p_softmax": {"p": 0.1}}
 NEEDED |= {"entropy_normalize": {"entropy": 1.1}, "entropy_clip": {"min_entropy": 0.5, "max_entropy": 1.5}}
-MAPS = [one["name"] for one in entropic._core.operations() if one["name"] not in ("perturb_max",) and not one["reduces"]]
+MAPS = [one["name"] for one in isentropic._core.operations() if one["name"] not in ("perturb_max",) and not one["reduces"]]
 
 
 @pytest.mark.parametrize("kind", [Array, OnlyDlpack])
 @pytest.mark.parametrize("name", MAPS)
 def test_maps_and_gradients_have_the_bits_of_arrays_of_the_host(name, kind):
-    function, vjp = getattr(entropic, name), getattr(entropic, f"{name}_vjp")
+    function, vjp = getattr(isentropic, name), getattr(isentropic, f"{name}_vjp")
     for dtype in (np.float32, np.float64, np.float16):
         for axis in (-1, 1):
             x, params = scores(dtype), NEEDED.get(name, {})
@@ -144,23 +144,25 @@ def test_maps_and_gradients_have_the_bits_of_arrays_of_the_host(name, kind):
 def test_logsumexp():
     x = scores()
     for keepdims in (True, False):
-        expect_same(entropic.logsumexp(Array(x), axis=1, keepdims=keepdims), entropic.logsumexp(x, axis=1, keepdims=keepdims))
+        expect_same(
+            isentropic.logsumexp(Array(x), axis=1, keepdims=keepdims), isentropic.logsumexp(x, axis=1, keepdims=keepdims)
+        )
 
 
 def test_parameters_by_row_and_their_gradients():
     x = scores()
     alpha = np.linspace(1.1, 2.2, 12).reshape(3, 4, 1)
-    y = entropic.entmax(x, alpha=alpha)
-    expect_same(entropic.entmax(Array(x), alpha=alpha), y)
-    expect_same(entropic.entmax(Array(x), alpha=Array(alpha)), y)
-    want = entropic.entmax_vjp(x, y, y, alpha=alpha, param_grad=True)
-    expect_same(entropic.entmax_vjp(Array(x), Array(y), Array(y), alpha=alpha, param_grad=True), want)
+    y = isentropic.entmax(x, alpha=alpha)
+    expect_same(isentropic.entmax(Array(x), alpha=alpha), y)
+    expect_same(isentropic.entmax(Array(x), alpha=Array(alpha)), y)
+    want = isentropic.entmax_vjp(x, y, y, alpha=alpha, param_grad=True)
+    expect_same(isentropic.entmax_vjp(Array(x), Array(y), Array(y), alpha=alpha, param_grad=True), want)
 
 
-@pytest.mark.parametrize("name", [one["name"] for one in entropic._core.losses()])
+@pytest.mark.parametrize("name", [one["name"] for one in isentropic._core.losses()])
 def test_losses(name):
-    (description,) = (one for one in entropic._core.losses() if one["name"] == name)
-    function, kind = getattr(entropic, name), description["target"]
+    (description,) = (one for one in isentropic._core.losses() if one["name"] == name)
+    function, kind = getattr(isentropic, name), description["target"]
     x = scores() if name != "margin_softmax_loss" else scores().clip(-1, 1)
     params = {"top_k_softmax_loss": {"k": 3}, "top_p_softmax_loss": {"p": 0.7}}.get(name, {})
     if kind.startswith("class"):
@@ -176,16 +178,16 @@ def test_losses(name):
 def test_a_loss_with_a_map():
     x, target = scores(), np.arange(12).reshape(3, 4)
     params = {"map": ("entmax", {"alpha": 1.3}), "return_grad": True}
-    expect_same(entropic.surrogate_loss(Array(x), Array(target), **params), entropic.surrogate_loss(x, target, **params))
+    expect_same(isentropic.surrogate_loss(Array(x), Array(target), **params), isentropic.surrogate_loss(x, target, **params))
 
 
-MEASURES = {one["name"]: one for one in entropic._core.measure_operations() if one["family"] in ("measure", "divergence")}
+MEASURES = {one["name"]: one for one in isentropic._core.measure_operations() if one["family"] in ("measure", "divergence")}
 
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_measures(name):
     function, given = (
-        getattr(entropic, name),
+        getattr(isentropic, name),
         (scores(), scores(seed=4))[: 2 if MEASURES[name]["family"] == "divergence" else 1],
     )
     params = {param["name"]: param["typical"] for param in MEASURES[name]["params"] if param["required"]}
@@ -201,12 +203,12 @@ def test_draws(stream):
     x = scores()
     for size in (None, 5):
         params = {"seed": 2**64 - 5, "stream": stream, "position": 11, "size": size}
-        expect_same(entropic.sample(Array(x), **params), entropic.sample(x, **params))
-        chain, params = entropic.Sampler(STEPS, seed=3), {"stream": stream, "size": size}
+        expect_same(isentropic.sample(Array(x), **params), isentropic.sample(x, **params))
+        chain, params = isentropic.Sampler(STEPS, seed=3), {"stream": stream, "size": size}
         expect_same(chain.sample(Array(x), **params), chain.sample(x, **params))
     expect_same(chain.probs(Array(x), axis=1), chain.probs(x, axis=1))
     params = {"seed": 5, "stream": stream, "hard": True}
-    expect_same(entropic.gumbel_softmax(Array(x), **params), entropic.gumbel_softmax(x, **params))
+    expect_same(isentropic.gumbel_softmax(Array(x), **params), isentropic.gumbel_softmax(x, **params))
 
 
 def test_calls_go_to_the_arrays_device_and_stream(monkeypatch):
@@ -218,46 +220,46 @@ def test_calls_go_to_the_arrays_device_and_stream(monkeypatch):
 
     monkeypatch.setattr(_cuda, "run", watched)
     entered = Device.entered
-    entropic.softmax(Array(scores()))
-    entropic.softmax(OnlyDlpack(scores()))
+    isentropic.softmax(Array(scores()))
+    isentropic.softmax(OnlyDlpack(scores()))
     assert streams == [1, None] and Device.entered == entered + 2
 
 
 def test_tensors_of_torch(monkeypatch):
     """A tensor that says that it is on a GPU takes the same way, in its own types."""
     torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
-    from entropic import _device
+    from isentropic import _device
 
     monkeypatch.setattr(_device, "holds", lambda x: isinstance(x, torch.Tensor))
     monkeypatch.setattr(_device._Tensors, "stream", lambda self: None)
     monkeypatch.setattr(_device._Tensors, "on_device", lambda self: _device.contextlib.nullcontext())
     x = torch.from_numpy(scores()).to(torch.bfloat16)
-    got = entropic.entmax(x, axis=1)
+    got = isentropic.entmax(x, axis=1)
     assert got.dtype is torch.bfloat16 and got.shape == x.shape
     monkeypatch.undo()
-    assert torch.equal(got, entropic.entmax(x, axis=1))
+    assert torch.equal(got, isentropic.entmax(x, axis=1))
 
 
 def test_what_is_wrong_is_named(monkeypatch):
     x = Array(scores())
     with pytest.raises(ValueError, match=r"^entmax: alpha must be above 0 and finite, got -1"):
-        entropic.entmax(x, alpha=-1.0)
+        isentropic.entmax(x, alpha=-1.0)
     with pytest.raises(ValueError, match=r"^softmax_vjp: grad must have the shape of x"):
-        entropic.softmax_vjp(x, x, Array(np.zeros((3, 4), np.float32)))
+        isentropic.softmax_vjp(x, x, Array(np.zeros((3, 4), np.float32)))
     with pytest.raises(TypeError, match=r"^kl_divergence: q must be on the device of p, got ndarray"):
-        entropic.kl_divergence(x, scores())
+        isentropic.kl_divergence(x, scores())
     with pytest.raises(TypeError, match=r"^softmax: x must be of .* or float64 on a GPU, got dtype int64"):
-        entropic.softmax(Array(np.zeros((3, 4), np.int64)))
+        isentropic.softmax(Array(np.zeros((3, 4), np.int64)))
     with pytest.raises(TypeError, match="out cannot be given for arrays of a GPU"):
-        entropic.softmax(x, out=x)
+        isentropic.softmax(x, out=x)
     monkeypatch.delenv(_cuda.VARIABLE)
-    with pytest.raises(TypeError, match=r"^softmax: x is a Array on device .* by the library entropic_cuda on a GPU"):
-        entropic.softmax(x)
+    with pytest.raises(TypeError, match=r"^softmax: x is a Array on device .* by the library isentropic_cuda on a GPU"):
+        isentropic.softmax(x)
 
 
 def test_empty_arrays():
     x = Array(np.empty((0, 5), np.float32))
-    assert entropic.softmax(x).shape == (0, 5)
+    assert isentropic.softmax(x).shape == (0, 5)
 
 
 def labelled(dtype, n=20):
@@ -275,7 +277,7 @@ def test_fits_are_those_of_arrays_of_the_host(dtype, kind):
     weights = np.arange(8.0).reshape(2, 4)
     ignored = labels.copy()
     ignored[1, 2] = ignored[0, 0] = -100
-    for function, own in ((entropic.fit_temperature, x), (entropic.fit_target_entropy, x)):
+    for function, own in ((isentropic.fit_temperature, x), (isentropic.fit_target_entropy, x)):
         for how in ({}, {"sample_weight": weights}, {"ignore_index": -100}):
             y = ignored if "ignore_index" in how else labels
             want = function(own, y, **how)
@@ -284,15 +286,15 @@ def test_fits_are_those_of_arrays_of_the_host(dtype, kind):
             assert type(got) is float
             np.testing.assert_allclose(got, want, rtol=1e-8)
     for how in ({}, {"sample_weight": weights}):
-        got = entropic.match_entropy(kind(x), **{k: kind(v) for k, v in how.items()})
-        assert got == pytest.approx(entropic.match_entropy(x, **how), rel=1e-6)
+        got = isentropic.match_entropy(kind(x), **{k: kind(v) for k, v in how.items()})
+        assert got == pytest.approx(isentropic.match_entropy(x, **how), rel=1e-6)
 
 
 def test_fits_refuse_what_they_refuse_of_the_host():
     x, labels = labelled(np.float32)
     right = x.argmax(-1)
-    with pytest.warns(entropic.calibration.TemperatureClampedWarning, match="T = 0.001"):
-        assert entropic.fit_temperature(Array(x), Array(right)) == 1e-3
+    with pytest.warns(isentropic.calibration.TemperatureClampedWarning, match="T = 0.001"):
+        assert isentropic.fit_temperature(Array(x), Array(right)) == 1e-3
     nan, outside = x.copy(), labels.copy()
     nan[1, 2, 5], outside[2, 1] = np.nan, 20
     for args, error in (
@@ -309,7 +311,7 @@ def test_fits_refuse_what_they_refuse_of_the_host():
         ((np.zeros((0, 3), np.float32), np.array([])), ValueError),
     ):
         how = args[2] if len(args) > 2 else {}
-        for function in (entropic.fit_temperature, entropic.fit_target_entropy):
+        for function in (isentropic.fit_temperature, isentropic.fit_target_entropy):
             with pytest.raises(error) as host:
                 function(*args[:2], **how)
             placed = {k: Array(v) if isinstance(v, np.ndarray) else v for k, v in how.items()}
@@ -319,16 +321,18 @@ def test_fits_refuse_what_they_refuse_of_the_host():
     empty = np.where(np.arange(4)[None, :, None] == 2, -np.inf, x).astype(x.dtype)
     for bad in (nan, empty, np.zeros((7, 0), np.float32)):
         with pytest.raises(ValueError, match=r"^match_entropy: scores must not") as host:
-            entropic.match_entropy(bad)
+            isentropic.match_entropy(bad)
         with pytest.raises(ValueError, match=r"^match_entropy: scores must not") as device:
-            entropic.match_entropy(Array(bad))
+            isentropic.match_entropy(Array(bad))
         assert str(device.value) == str(host.value)
-    assert entropic.fit_temperature(Array(x), labels, ignore_index=2**70) == entropic.fit_temperature(Array(x), Array(labels))
+    assert isentropic.fit_temperature(Array(x), labels, ignore_index=2**70) == isentropic.fit_temperature(
+        Array(x), Array(labels)
+    )
 
 
 def test_fits_refuse_gradients_and_other_numbers(monkeypatch):
     torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
-    from entropic import _device
+    from isentropic import _device
 
     monkeypatch.setattr(_device, "holds", lambda x: isinstance(x, torch.Tensor))
     x, labels = torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)
@@ -337,12 +341,12 @@ def test_fits_refuse_gradients_and_other_numbers(monkeypatch):
         (x.detach(), labels, torch.ones(4, requires_grad=True)),
     ):
         with pytest.raises(TypeError, match=r"requires grad, and the result has no gradient; pass \w+.detach\(\)"):
-            entropic.fit_temperature(*given[:2], sample_weight=given[2])
+            isentropic.fit_temperature(*given[:2], sample_weight=given[2])
     for how in ({"sample_weight": np.ones(4) * 1j}, {"sample_weight": ["a"] * 4}, {"ignore_index": 0.5}):
         with pytest.raises(TypeError) as device:
-            entropic.fit_temperature(x.detach(), labels, **how)
+            isentropic.fit_temperature(x.detach(), labels, **how)
         with pytest.raises(TypeError) as host:
-            entropic.fit_temperature(np.zeros((4, 3)), np.zeros(4, int), **how)
+            isentropic.fit_temperature(np.zeros((4, 3)), np.zeros(4, int), **how)
         assert str(device.value) == str(host.value)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 from cases import OPERATIONS, SHAPED, call, call_vjp, each, torch_or_skip
 
 X = np.array([[0.0, 1.0, 2.0], [3.0, 1.0, 0.0]])
@@ -154,15 +154,15 @@ def test_shapes_given_to_vjp(operation):
 
 def test_threads_and_targets():
     with pytest.raises(ValueError, match="set_num_threads: n must be 0 or more, got -1"):
-        entropic.set_num_threads(-1)
+        isentropic.set_num_threads(-1)
     with pytest.raises(TypeError, match="set_num_threads: n must be an integer, got str"):
-        entropic.set_num_threads("2")
+        isentropic.set_num_threads("2")
     with pytest.raises(TypeError, match="set_num_threads: n must be an integer, got NoneType"):
-        entropic.set_num_threads(None)
+        isentropic.set_num_threads(None)
     with pytest.raises(ValueError, match=r"force_simd_target: name must be one of .*, got 'MMX'"):
-        entropic.force_simd_target("MMX")
+        isentropic.force_simd_target("MMX")
     with pytest.raises(TypeError, match="force_simd_target: name must be a string, got int"):
-        entropic.force_simd_target(2)
+        isentropic.force_simd_target(2)
 
 
 # What a beginner writes, and the whole sentence that answers it.
@@ -174,10 +174,10 @@ MAPS = ", ".join(operation["name"] for operation in OPERATIONS if operation["fam
 TOLD = {
     # What is no array of numbers.
     "softmax('scores.csv')": (
-        f"softmax: x must be {NUMBERS} <U10; numpy.asarray(x, float) makes numbers of text, entropic.read reads a file"
+        f"softmax: x must be {NUMBERS} <U10; numpy.asarray(x, float) makes numbers of text, isentropic.read reads a file"
     ),
     "entmax([['a', 1.0]])": (
-        f"entmax: x must be {NUMBERS} <U32; numpy.asarray(x, float) makes numbers of text, entropic.read reads a file"
+        f"entmax: x must be {NUMBERS} <U32; numpy.asarray(x, float) makes numbers of text, isentropic.read reads a file"
     ),
     "softmax([1, None, 2])": (
         f"softmax: x must be {NUMBERS} object; numpy.asarray(x, float) makes numbers of objects that are some"
@@ -294,7 +294,7 @@ TOLD = {
 @pytest.mark.parametrize("call", TOLD)
 def test_told(call):
     with pytest.raises((ValueError, TypeError)) as error:
-        eval(call, {**vars(entropic), "np": np, "X": X, "P": P, "RAGGED": RAGGED})
+        eval(call, {**vars(isentropic), "np": np, "X": X, "P": P, "RAGGED": RAGGED})
     assert str(error.value) == TOLD[call]
 
 
@@ -302,17 +302,17 @@ def test_told(call):
 def test_what_is_taken():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=list("abc"))
-    np.testing.assert_array_equal(entropic.softmax(frame), entropic.softmax(X))
-    np.testing.assert_array_equal(entropic.softmax(frame["a"]), entropic.softmax(X[:, 0]))
+    np.testing.assert_array_equal(isentropic.softmax(frame), isentropic.softmax(X))
+    np.testing.assert_array_equal(isentropic.softmax(frame["a"]), isentropic.softmax(X[:, 0]))
     for shape in ((0, 3), (3, 0), (0,)):
-        assert entropic.softmax(np.zeros(shape)).shape == shape
-    assert entropic.softmax(X.astype(int)).dtype == np.float64
-    assert entropic.softmax(X.astype(np.float16)).dtype == np.float16
-    np.testing.assert_allclose(entropic.top_k_softmax(X, k=9), entropic.softmax(X), rtol=1e-15)
+        assert isentropic.softmax(np.zeros(shape)).shape == shape
+    assert isentropic.softmax(X.astype(int)).dtype == np.float64
+    assert isentropic.softmax(X.astype(np.float16)).dtype == np.float16
+    np.testing.assert_allclose(isentropic.top_k_softmax(X, k=9), isentropic.softmax(X), rtol=1e-15)
 
 
 TORCH_TOLD = {
-    "softmax(X.numpy())": "softmax: x must be a torch.Tensor, got ndarray; entropic.softmax takes other arrays",
+    "softmax(X.numpy())": "softmax: x must be a torch.Tensor, got ndarray; isentropic.softmax takes other arrays",
     "softmax(X.int())": "softmax: x must be of float16, bfloat16, float32 or float64, got dtype torch.int32; pass x.float()",
     "softmax(X.to_sparse())": "softmax: x must be a dense tensor, got layout torch.sparse_coo; pass x.to_dense()",
     "softmax(X, dim=2)": "softmax: dim 2 is out of bounds for a tensor of 2 dimensions",
@@ -331,7 +331,7 @@ TORCH_TOLD = {
     "linear_attention(X, X, X, scale=float('nan'))": "linear_attention: scale must be 'sqrt' or a finite number, got nan",
     "gumbel_softmax(X, seed=1, hard='no')": "gumbel_softmax: hard must be a bool, got str",
     "wasserstein_1d(X, X.numpy())": (
-        "wasserstein_1d: v must be a torch.Tensor, got ndarray; entropic.wasserstein_1d takes other arrays"
+        "wasserstein_1d: v must be a torch.Tensor, got ndarray; isentropic.wasserstein_1d takes other arrays"
     ),
     "softmax(X.long())": "softmax: x must be of float16, bfloat16, float32 or float64, got dtype torch.int64; pass x.float()",
     "softmax_loss(X, torch.tensor([0, 1]), dtype='half')": (
@@ -355,7 +355,9 @@ TORCH_TOLD = {
     "wasserstein_histogram(X, X, support=X[0, :2])": (
         "wasserstein_histogram: support must have shape (3,), one point for each entry, got (2,)"
     ),
-    "sinkhorn([1.0], X, X, epsilon=1.0)": "sinkhorn: a must be a torch.Tensor, got list; entropic.sinkhorn takes other arrays",
+    "sinkhorn([1.0], X, X, epsilon=1.0)": (
+        "sinkhorn: a must be a torch.Tensor, got list; isentropic.sinkhorn takes other arrays"
+    ),
     "SoftmaxLoss(reduction='avg')": "SoftmaxLoss: reduction must be 'mean', 'sum' or 'none', got 'avg'",
 }
 
@@ -363,10 +365,10 @@ TORCH_TOLD = {
 @pytest.mark.parametrize("call", TORCH_TOLD)
 def test_told_by_torch(call):
     torch = torch_or_skip()
-    import entropic.torch
+    import isentropic.torch
 
     with pytest.raises((ValueError, TypeError, IndexError)) as error:
-        eval(call, {**vars(entropic.torch), "torch": torch, "X": torch.tensor(X, dtype=torch.float32)})
+        eval(call, {**vars(isentropic.torch), "torch": torch, "X": torch.tensor(X, dtype=torch.float32)})
     assert str(error.value) == TORCH_TOLD[call]
 
 
@@ -407,18 +409,18 @@ WRONG_TYPES = {
 @pytest.mark.parametrize("gradients", [False, True])
 def test_told_by_torch_with_gradients_and_without(call, gradients):
     torch = torch_or_skip()
-    import entropic.torch
+    import isentropic.torch
 
     x, p = (torch.tensor(values, dtype=torch.float64).requires_grad_(gradients) for values in (X, P))
     with pytest.raises((ValueError, TypeError)) as error:
-        eval(call, {**vars(entropic.torch), "torch": torch, "X": x, "P": p, "Q": p[0], "T": torch.tensor([0, 1])})
+        eval(call, {**vars(isentropic.torch), "torch": torch, "X": x, "P": p, "Q": p[0], "T": torch.tensor([0, 1])})
     assert str(error.value).startswith(WRONG_TYPES[call])
 
 
 @pytest.mark.parametrize("gradients", [False, True])
 def test_torch_takes_numbers_and_arrays_of_numpy_as_parameters(gradients):
     torch = torch_or_skip()
-    import entropic.torch as et
+    import isentropic.torch as et
 
     x = torch.tensor(X, dtype=torch.float64).requires_grad_(gradients)
     assert torch.equal(et.softmax(x, temperature=np.float32(2)), et.softmax(x, temperature=2.0))
@@ -430,25 +432,25 @@ def test_torch_takes_numbers_and_arrays_of_numpy_as_parameters(gradients):
 
 def test_torch_measures_of_two_dtypes():
     torch = torch_or_skip()
-    import entropic.torch as et
+    import isentropic.torch as et
 
     p, q = torch.tensor([0.5, 0.5]).requires_grad_(), torch.tensor([0.75, 0.25], dtype=torch.float64).requires_grad_()
     for name in ("kl_divergence", "cross_entropy", "js_divergence", "js_distance"):
         value = getattr(et, name)(p, q)
         assert value.dtype is torch.float64
-        assert value.item() == getattr(entropic, name)(p.detach().numpy(), q.detach().numpy())
+        assert value.item() == getattr(isentropic, name)(p.detach().numpy(), q.detach().numpy())
         dp, dq = torch.autograd.grad(value, (p, q))
         assert dp.dtype is torch.float32 and dq.dtype is torch.float64
     assert et.kl_divergence(p.half(), q.bfloat16()).dtype is torch.float32
 
 
-def test_a_tracer_of_jax_is_told_of_entropic_jax():
+def test_a_tracer_of_jax_is_told_of_isentropic_jax():
     jax = pytest.importorskip("jax", reason="jax is not installed")
     x = jax.numpy.ones((2, 3))
-    assert isinstance(entropic.softmax(x), jax.Array)
+    assert isinstance(isentropic.softmax(x), jax.Array)
     for transform in (jax.jit, jax.vmap, lambda function: jax.jacobian(function)):
         for name in ("entmax", "entropy", "gamma_for_entropy", "softmax_loss"):
             options = {"gamma_for_entropy": {"entropy": 0.5}, "entropy": {"input": "scores"}}.get(name, {})
             targets = (np.zeros(2, int),) if name == "softmax_loss" else ()
-            with pytest.raises(TypeError, match=rf"^{name}: \w+ is a tracer of JAX, .*; entropic.jax.{name} works under jit"):
-                transform(lambda x: getattr(entropic, name)(x, *targets, **options))(x)  # noqa: B023
+            with pytest.raises(TypeError, match=rf"^{name}: \w+ is a tracer of JAX, .*; isentropic.jax.{name} works under jit"):
+                transform(lambda x: getattr(isentropic, name)(x, *targets, **options))(x)  # noqa: B023

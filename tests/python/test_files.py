@@ -1,4 +1,4 @@
-"""entropic.read and entropic.write: every format of the command line, in and out, and Arrow's arrays."""
+"""isentropic.read and isentropic.write: every format of the command line, in and out, and Arrow's arrays."""
 
 import os
 import threading
@@ -6,8 +6,8 @@ import threading
 import numpy as np
 import pytest
 
-import entropic
-from entropic._convert import from_arrow
+import isentropic
+from isentropic._convert import from_arrow
 
 X = np.random.default_rng(16).normal(size=(7, 5)).astype(np.float32)
 BINARY = ["npy", "npz", "safetensors"]
@@ -21,8 +21,8 @@ def test_round_trip(tmp_path, ending, dtype):
     if ending in ARROW:
         pytest.importorskip("pyarrow")
     x, path = X.astype(dtype), tmp_path / f"x.{ending}"
-    entropic.write(path, x)
-    back = entropic.read(path)
+    isentropic.write(path, x)
+    back = isentropic.read(path)
     assert back.dtype == (np.float64 if ending in TEXT else dtype)
     assert np.array_equal(back.astype(dtype), x)
     assert os.listdir(tmp_path) == [path.name]
@@ -33,8 +33,8 @@ def test_names(tmp_path, ending):
     if ending in ARROW:
         pytest.importorskip("pyarrow")
     path, columns, labels = tmp_path / f"x.{ending}", ["a", "b,", 'c"', "größe", "e"], list("stuvwxy")
-    entropic.write(path, X, columns=columns, labels=labels)
-    array, found, rows = entropic.read(path, names=True)
+    isentropic.write(path, X, columns=columns, labels=labels)
+    array, found, rows = isentropic.read(path, names=True)
     assert (found, rows) == (columns, labels) and np.array_equal(array.astype(np.float32), X)
 
 
@@ -42,32 +42,32 @@ def test_names(tmp_path, ending):
 @pytest.mark.parametrize("shape", [(3, 4, 5), (6,), (0, 3), (2, 0)])
 def test_shapes_stay(tmp_path, ending, shape):
     x = np.zeros(shape)
-    entropic.write(tmp_path / f"x.{ending}", x)
-    assert entropic.read(tmp_path / f"x.{ending}").shape == shape
+    isentropic.write(tmp_path / f"x.{ending}", x)
+    assert isentropic.read(tmp_path / f"x.{ending}").shape == shape
 
 
 def test_one_number_per_row(tmp_path):
-    entropic.write(tmp_path / "x.csv", np.array([1.0, 2.0]))
+    isentropic.write(tmp_path / "x.csv", np.array([1.0, 2.0]))
     assert (tmp_path / "x.csv").read_text() == "1\n2\n"
 
 
 def test_key(tmp_path):
     np.savez(tmp_path / "x.npz", a=X, b=X[:1])
-    assert np.array_equal(entropic.read(tmp_path / "x.npz", key="a"), X)
+    assert np.array_equal(isentropic.read(tmp_path / "x.npz", key="a"), X)
     with pytest.raises(ValueError, match="there are several arrays: 'a', 'b'; choose one with key="):
-        entropic.read(tmp_path / "x.npz")
-    entropic.write(tmp_path / "y.safetensors", X, key="logits")
-    assert np.array_equal(entropic.read(tmp_path / "y.safetensors", key="logits"), X)
+        isentropic.read(tmp_path / "x.npz")
+    isentropic.write(tmp_path / "y.safetensors", X, key="logits")
+    assert np.array_equal(isentropic.read(tmp_path / "y.safetensors", key="logits"), X)
 
 
 def test_what_others_read(tmp_path):
     numpy = pytest.importorskip("safetensors.numpy")
-    entropic.write(tmp_path / "x.safetensors", X, key="x")
+    isentropic.write(tmp_path / "x.safetensors", X, key="x")
     assert np.array_equal(numpy.load_file(tmp_path / "x.safetensors")["x"], X)
-    entropic.write(tmp_path / "x.npz", X, key="x")
+    isentropic.write(tmp_path / "x.npz", X, key="x")
     with np.load(tmp_path / "x.npz") as file:
         assert np.array_equal(file["x"], X)
-    entropic.write(tmp_path / "x.npy", X.T)
+    isentropic.write(tmp_path / "x.npy", X.T)
     assert np.array_equal(np.load(tmp_path / "x.npy"), X.T)
 
 
@@ -75,8 +75,8 @@ def test_bfloat16(tmp_path):
     torch = pytest.importorskip("torch")
     x = torch.tensor(X).bfloat16()
     for ending in BINARY:
-        entropic.write(tmp_path / f"x.{ending}", x)
-        back = entropic.read(tmp_path / f"x.{ending}")
+        isentropic.write(tmp_path / f"x.{ending}", x)
+        back = isentropic.read(tmp_path / f"x.{ending}")
         assert back.dtype == np.float32 and np.array_equal(back, x.float().numpy())
 
 
@@ -84,13 +84,13 @@ def test_bfloat16(tmp_path):
 @pytest.mark.parametrize("ending", ["csv", "npy", "npz", "jsonl", "safetensors"])
 def test_packed(tmp_path, ending, packing):
     path = tmp_path / f"x.{ending}.{packing}"
-    entropic.write(path, X)
+    isentropic.write(path, X)
     assert path.read_bytes()[:2] == (b"\x28\xb5" if packing == "zst" else b"\x1f\x8b")
-    assert np.array_equal(entropic.read(path).astype(np.float32), X)
+    assert np.array_equal(isentropic.read(path).astype(np.float32), X)
 
 
 def test_packed_files_that_are_refused(tmp_path):
-    for function in (entropic.read, lambda path: entropic.write(path, X)):
+    for function in (isentropic.read, lambda path: isentropic.write(path, X)):
         with pytest.raises(ValueError, match=r"path must end in one of \.csv, .*, got '.*x\.gz'$"):
             function(tmp_path / "x.gz")
         with pytest.raises(ValueError, match=r"a \.parquet is packed inside, and cannot be a \.gz too"):
@@ -99,41 +99,41 @@ def test_packed_files_that_are_refused(tmp_path):
 
 def test_failures(tmp_path):
     with pytest.raises(FileNotFoundError, match="no\\.csv"):
-        entropic.read(tmp_path / "no.csv")
+        isentropic.read(tmp_path / "no.csv")
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(IsADirectoryError):
-        entropic.read(tmp_path / "folder.csv")
+        isentropic.read(tmp_path / "folder.csv")
     with pytest.raises(FileNotFoundError):
-        entropic.write(tmp_path / "no" / "x.npy", X)
+        isentropic.write(tmp_path / "no" / "x.npy", X)
     with pytest.raises(ValueError, match=r"path must end in one of \.csv, "):
-        entropic.read("x.xls")
+        isentropic.read("x.xls")
     with pytest.raises(ValueError, match=r"format must be one of csv, .*, got 'xls'"):
-        entropic.read("x.csv", format="xls")
+        isentropic.read("x.csv", format="xls")
     (tmp_path / "x.csv").write_text("1,2\n3,abc\n")
     with pytest.raises(ValueError, match=r"x\.csv:2:2: 'abc' is not a number$"):
-        entropic.read(tmp_path / "x.csv")
+        isentropic.read(tmp_path / "x.csv")
     (tmp_path / "x.jsonl").write_text("[" * 100_000 + "1" + "]" * 100_000)
     with pytest.raises(ValueError, match=r"x\.jsonl:1: the line is nested too deeply"):
-        entropic.read(tmp_path / "x.jsonl")
+        isentropic.read(tmp_path / "x.jsonl")
     (tmp_path / "x.jsonl").unlink()
     with pytest.raises(ValueError, match=r"only \.npz, \.jsonl and \.safetensors files have a key"):
-        entropic.read(tmp_path / "x.csv", key="a")
+        isentropic.read(tmp_path / "x.csv", key="a")
     with pytest.raises(ValueError, match="columns must be 5 names, one for each, got 1"):
-        entropic.write(tmp_path / "y.csv", X, columns=["a"])
+        isentropic.write(tmp_path / "y.csv", X, columns=["a"])
     with pytest.raises(ValueError, match="must have at least one axis"):
-        entropic.write(tmp_path / "y.csv", 1.0)
+        isentropic.write(tmp_path / "y.csv", 1.0)
     with pytest.raises(TypeError, match="must be of numbers"):
-        entropic.write(tmp_path / "y.csv", np.array(["a"]))
+        isentropic.write(tmp_path / "y.csv", np.array(["a"]))
     assert sorted(os.listdir(tmp_path)) == ["folder.csv", "x.csv"]
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path):
-    entropic.write(tmp_path / "x.npy", X)
-    entropic.write(tmp_path / "x.jsonl", X)
+    isentropic.write(tmp_path / "x.npy", X)
+    isentropic.write(tmp_path / "x.jsonl", X)
     for path in (tmp_path / "x.npy", tmp_path / "x.jsonl"):
         with pytest.raises(ValueError, match="labels must be"):
-            entropic.write(path, X, labels=["a"])
-        assert np.array_equal(entropic.read(path).astype(np.float32), X)
+            isentropic.write(path, X, labels=["a"])
+        assert np.array_equal(isentropic.read(path).astype(np.float32), X)
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_labels_are_a_column(tmp_path, labels, error, got):
     (tmp_path / "x.csv").write_text("1,2\n3,4\n")
     wanted = "the name of a column, or its number counted from 1"
     with pytest.raises(error, match=f"^read: labels must be {wanted}, got {got}$"):
-        entropic.read(tmp_path / "x.csv", labels=labels)
+        isentropic.read(tmp_path / "x.csv", labels=labels)
     with pytest.raises(
         ValueError, match=r"labels: there is no column called 'a', as the file has no header \(header=True says"
     ):
-        entropic.read(tmp_path / "x.csv", labels="a")
+        isentropic.read(tmp_path / "x.csv", labels="a")
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ def test_options_of_text(tmp_path, text, options, said):
     path = tmp_path / "x.csv"
     path.write_text(text)
     with pytest.raises(ValueError) as error:
-        entropic.read(path)
+        isentropic.read(path)
     assert said in str(error.value) and "--" not in str(error.value)
-    array = entropic.read(path, **options)
+    array = isentropic.read(path, **options)
     numbers = {"a;b": [[1.5, 2]], "1 2": [[1, 2], [3, 4]], "id,": [[1, 2]], "[1,": [[1, 2]]}
     numbers |= {"0,1": [[3, 4.5, 6]] if options.get("header") else [[0, 1, 2], [3, 4.5, 6]]}
     numbers |= {"a,b": [[1, np.nan], [3, 4]] if options.get("missing") == "nan" else [[3, 4]]}
     np.testing.assert_array_equal(array, numbers[text[:3]])
-    assert entropic.read(path, names=True, **options).labels == (["7"] if "labels" in options else None)
+    assert isentropic.read(path, names=True, **options).labels == (["7"] if "labels" in options else None)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_options_of_text(tmp_path, text, options, said):
 def test_options_that_are_none(tmp_path, options, error, said):
     (tmp_path / "x.csv").write_text("1,2\n")
     with pytest.raises(error, match=f"^read: {said}$"):
-        entropic.read(tmp_path / "x.csv", **options)
+        isentropic.read(tmp_path / "x.csv", **options)
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv"])
@@ -212,12 +212,12 @@ def test_names_that_look_like_numbers(tmp_path, ending):
     path = tmp_path / f"x.{ending}"
     for columns in (None, ["a", "b"], ["2019", "2020"], ["NA", "0"], ["0", "1"]):
         for labels in (None, ["3", "4"], ["NA", "x"], ["0.5", ""], ["nan", "-1e5"]):
-            entropic.write(path, np.eye(2), columns=columns, labels=labels)
-            array, found, rows = entropic.read(path, names=True)
+            isentropic.write(path, np.eye(2), columns=columns, labels=labels)
+            array, found, rows = isentropic.read(path, names=True)
             np.testing.assert_array_equal(array, np.eye(2))
             assert (found, rows) == (columns or [], labels)
     with pytest.raises(ValueError, match="write: columns must not have an empty name"):
-        entropic.write(path, np.eye(2), columns=["", "a"])
+        isentropic.write(path, np.eye(2), columns=["", "a"])
 
 
 @pytest.mark.parametrize("ending", [*BINARY, *TEXT])
@@ -226,17 +226,17 @@ def test_names_that_a_format_has_no_place_for(tmp_path, ending):
     given |= {"key": "a"} if ending in ("csv", "tsv", "npy") else {}
     for argument, names in given.items():
         with pytest.raises(ValueError, match=f"^write: {argument} must be None for .{ending}, which cannot store such"):
-            entropic.write(tmp_path / f"x.{ending}", X, **{argument: names})
+            isentropic.write(tmp_path / f"x.{ending}", X, **{argument: names})
     with pytest.raises((TypeError, ValueError), match=r"^write: columns must be"):
-        entropic.write(tmp_path / f"x.{ending}", X, columns="abcde")
+        isentropic.write(tmp_path / f"x.{ending}", X, columns="abcde")
     assert os.listdir(tmp_path) == []
 
 
 def test_several_threads(tmp_path):
     def work(i):
         for _ in range(20):
-            entropic.write(tmp_path / f"x{i}.npz", X + i)
-            assert np.array_equal(entropic.read(tmp_path / f"x{i}.npz"), X + i)
+            isentropic.write(tmp_path / f"x{i}.npz", X + i)
+            assert np.array_equal(isentropic.read(tmp_path / f"x{i}.npz"), X + i)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for thread in threads:
@@ -264,7 +264,7 @@ def test_arrow_without_a_copy():
     assert array.shape == (7, 5) and array.ctypes.data == flat.buffers()[1].address
     assert np.array_equal(array, X)
     assert np.array_equal(from_arrow(rows[2:6]), X[2:6])
-    assert np.array_equal(entropic.softmax(rows), entropic.softmax(X))
+    assert np.array_equal(isentropic.softmax(rows), isentropic.softmax(X))
     del rows, flat
     assert np.array_equal(array, X)  # it keeps what it needs
 
@@ -279,7 +279,7 @@ def test_arrow_types(kind):
 def test_arrow_tables_and_streams():
     pa = pytest.importorskip("pyarrow")
     table = pa.table({str(c): X[:, c] for c in range(5)})
-    assert np.array_equal(entropic.softmax(table), entropic.softmax(X))
+    assert np.array_equal(isentropic.softmax(table), isentropic.softmax(X))
     rows = pa.FixedSizeListArray.from_arrays(pa.array(X.reshape(-1)), 5)
     chunked = pa.chunked_array([rows[:3], rows[3:]])
     assert np.array_equal(from_arrow(Producer(chunked, stream=True)), X)

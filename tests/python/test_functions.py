@@ -14,7 +14,7 @@ import time
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 from cases import OPERATIONS, call, call_vjp, each, scores, torch_or_skip
 
 
@@ -32,26 +32,28 @@ def test_signatures(operation):
     last = keyword("keepdims", False) if operation["reduces"] else keyword("out", None)
     x = inspect.Parameter("x", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     params = [parameter(param) for param in operation["params"]]
-    assert inspect.signature(getattr(entropic, operation["name"])) == inspect.Signature([x, *params, keyword("axis", -1), last])
+    assert inspect.signature(getattr(isentropic, operation["name"])) == inspect.Signature(
+        [x, *params, keyword("axis", -1), last]
+    )
     arrays = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("x", "y", "grad")]
-    vjp = getattr(entropic, operation["name"] + "_vjp")
+    vjp = getattr(isentropic, operation["name"] + "_vjp")
     asks = [keyword("param_grad", False)] if any(param["per_row"] for param in operation["params"]) else []
     assert inspect.signature(vjp) == inspect.Signature([*arrays, *params, keyword("axis", -1), *asks])
 
 
 def test_signature_as_printed():
-    assert str(inspect.signature(entropic.softmax)) == "(x, *, temperature=1.0, axis=-1, out=None)"
+    assert str(inspect.signature(isentropic.softmax)) == "(x, *, temperature=1.0, axis=-1, out=None)"
     vjp = "(x, y, grad, /, *, temperature=1.0, axis=-1, param_grad=False)"
-    assert str(inspect.signature(entropic.softmax_vjp)) == vjp
-    assert str(inspect.signature(entropic.entmax)) == "(x, *, alpha=1.5, temperature=1.0, axis=-1, out=None)"
+    assert str(inspect.signature(isentropic.softmax_vjp)) == vjp
+    assert str(inspect.signature(isentropic.entmax)) == "(x, *, alpha=1.5, temperature=1.0, axis=-1, out=None)"
     vjp = "(x, y, grad, /, *, alpha=1.5, temperature=1.0, axis=-1, param_grad=False)"
-    assert str(inspect.signature(entropic.entmax_vjp)) == vjp
-    assert str(inspect.signature(entropic.logsumexp)) == "(x, *, temperature=1.0, axis=-1, keepdims=False)"
+    assert str(inspect.signature(isentropic.entmax_vjp)) == vjp
+    assert str(inspect.signature(isentropic.logsumexp)) == "(x, *, temperature=1.0, axis=-1, keepdims=False)"
 
 
 @each(OPERATIONS)
 def test_docstrings(operation):
-    for function in (getattr(entropic, operation["name"]), getattr(entropic, operation["name"] + "_vjp")):
+    for function in (getattr(isentropic, operation["name"]), getattr(isentropic, operation["name"] + "_vjp")):
         text = inspect.getdoc(function)
         for said in ("formula", "gradient", "source"):
             assert operation[said] in text, said
@@ -67,7 +69,7 @@ def test_docstrings(operation):
         assert max(map(len, text.splitlines())) <= 120
         lines = [line[4:] for line in text.splitlines() if line.startswith(">>> ")]
         assert lines
-        exec("\n".join(lines), {"entropic": entropic})
+        exec("\n".join(lines), {"isentropic": isentropic})
 
 
 # What a parameter of the registry is called in Python, or None where it is no keyword.
@@ -81,15 +83,15 @@ PARAMETERS = {
 
 @each(
     [
-        *entropic._core.attention_operations(),
-        *entropic._core.calibration_operations(),
-        *entropic._core.control_operations(),
-        *entropic._core.sampling_operations(),
-        *entropic._core.transport_operations(),
+        *isentropic._core.attention_operations(),
+        *isentropic._core.calibration_operations(),
+        *isentropic._core.control_operations(),
+        *isentropic._core.sampling_operations(),
+        *isentropic._core.transport_operations(),
     ]
 )
 def test_written_functions_say_what_the_registry_says(operation):
-    function = getattr(entropic, operation["name"])
+    function = getattr(isentropic, operation["name"])
     assert operation["summary"] in inspect.getdoc(function)
     assert operation["formula"] in inspect.getdoc(function)
     renamed = PARAMETERS.get(operation["name"], {})
@@ -107,9 +109,9 @@ def test_written_functions_say_what_the_registry_says(operation):
 @each(OPERATIONS)
 def test_functions_are_public_and_pickle(operation):
     for name in (operation["name"], operation["name"] + "_vjp"):
-        function = getattr(entropic, name)
-        assert name in entropic.__all__
-        assert (function.__name__, function.__qualname__, function.__module__) == (name, name, "entropic")
+        function = getattr(isentropic, name)
+        assert name in isentropic.__all__
+        assert (function.__name__, function.__qualname__, function.__module__) == (name, name, "isentropic")
         assert pickle.loads(pickle.dumps(function)) is function
 
 
@@ -120,14 +122,14 @@ def python(*arguments, cwd=None):
 
 
 def test_import_is_quiet_and_leaves_torch_alone():
-    code = "import sys, entropic; entropic.softmax([1.0]); assert 'torch' not in sys.modules; print(entropic.__version__)"
+    code = "import sys, isentropic; isentropic.softmax([1.0]); assert 'torch' not in sys.modules; print(isentropic.__version__)"
     ran = python("-W", "error", "-X", "dev", "-c", code)
-    assert (ran.returncode, ran.stdout.strip(), ran.stderr) == (0, entropic.__version__, "")
+    assert (ran.returncode, ran.stdout.strip(), ran.stderr) == (0, isentropic.__version__, "")
 
 
 def test_errors_leave_nothing_behind():
     """nanobind reports objects that leak when the interpreter ends."""
-    code = "import entropic\ntry: entropic.softmax([1.0], temperature=-1)\nexcept ValueError as e: kept = e"
+    code = "import isentropic\ntry: isentropic.softmax([1.0], temperature=-1)\nexcept ValueError as e: kept = e"
     ran = python("-W", "error", "-X", "dev", "-c", code)
     assert (ran.returncode, ran.stderr) == (0, "")
 
@@ -138,36 +140,36 @@ USER_CODE = """
     import numpy as np
     from numpy.typing import NDArray
 
-    import entropic
+    import isentropic
 
     x32: NDArray[np.float32] = np.zeros((2, 3), np.float32)
-    assert_type(entropic.softmax(x32, temperature=2, axis=0), NDArray[np.float32])
-    assert_type(entropic.softmax(x32, out=x32), NDArray[np.float32])
-    assert_type(entropic.sparsemax([[1.0, 2.0], [3, 4]]), NDArray[np.float64])
-    assert_type(entropic.sparsemax([1, 2]), NDArray[np.float64])
-    assert_type(entropic.log_softmax(np.zeros(3, np.int64)), NDArray[np.float64])
-    assert_type(entropic.softmax_vjp(x32, x32, x32, temperature=np.float32(2)), NDArray[np.float32])
-    assert_type(entropic.entmax(x32, alpha=x32[:, :1]), NDArray[np.float32])
-    assert_type(entropic.entmax(x32, alpha=[[1.5], [2]]), NDArray[np.float32])
-    assert_type(entropic.entmax_vjp(x32, x32, x32), NDArray[np.float32])
-    assert_type(entropic.entmax_vjp(x32, x32, x32, param_grad=True), tuple[NDArray[np.float32], NDArray[np.float32]])
-    assert_type(entropic.simd_targets(), list[str])
-    assert_type(entropic.get_num_threads(), int)
-    total: NDArray[np.float32] = entropic.logsumexp(x32, keepdims=True)
-    entropic.softmax(x32, temprature=1.0)  # type: ignore[call-overload]
-    entropic.top_k_softmax(x32, k="hot")  # type: ignore[call-overload]
-    entropic.sigsoftmax_vjp(x32, x32, x32, param_grad=True)  # type: ignore[call-overload]
-    entropic.softmax(None)  # type: ignore[call-overload]
+    assert_type(isentropic.softmax(x32, temperature=2, axis=0), NDArray[np.float32])
+    assert_type(isentropic.softmax(x32, out=x32), NDArray[np.float32])
+    assert_type(isentropic.sparsemax([[1.0, 2.0], [3, 4]]), NDArray[np.float64])
+    assert_type(isentropic.sparsemax([1, 2]), NDArray[np.float64])
+    assert_type(isentropic.log_softmax(np.zeros(3, np.int64)), NDArray[np.float64])
+    assert_type(isentropic.softmax_vjp(x32, x32, x32, temperature=np.float32(2)), NDArray[np.float32])
+    assert_type(isentropic.entmax(x32, alpha=x32[:, :1]), NDArray[np.float32])
+    assert_type(isentropic.entmax(x32, alpha=[[1.5], [2]]), NDArray[np.float32])
+    assert_type(isentropic.entmax_vjp(x32, x32, x32), NDArray[np.float32])
+    assert_type(isentropic.entmax_vjp(x32, x32, x32, param_grad=True), tuple[NDArray[np.float32], NDArray[np.float32]])
+    assert_type(isentropic.simd_targets(), list[str])
+    assert_type(isentropic.get_num_threads(), int)
+    total: NDArray[np.float32] = isentropic.logsumexp(x32, keepdims=True)
+    isentropic.softmax(x32, temprature=1.0)  # type: ignore[call-overload]
+    isentropic.top_k_softmax(x32, k="hot")  # type: ignore[call-overload]
+    isentropic.sigsoftmax_vjp(x32, x32, x32, param_grad=True)  # type: ignore[call-overload]
+    isentropic.softmax(None)  # type: ignore[call-overload]
 """
 
 
 def test_stubs_by_mypy(tmp_path):
     (tmp_path / "user.py").write_text(textwrap.dedent(USER_CODE))
-    package = pathlib.Path(entropic.__file__).parent
+    package = pathlib.Path(isentropic.__file__).parent
     assert (package / "py.typed").exists()
     ran = python("-m", "mypy", "--strict", "user.py", cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    ran = python("-m", "mypy", "--strict", "-m", "entropic", cwd=tmp_path)
+    ran = python("-m", "mypy", "--strict", "-m", "isentropic", cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
@@ -175,28 +177,28 @@ def test_stubs_say_what_the_functions_are(tmp_path):
     # nanobind's functions are no Python functions, torch says nothing of what its Functions take, and what is private has no
     # stubs.
     allowed = (
-        r"entropic\._core\..*",
+        r"isentropic\._core\..*",
         # The fields of structures of ctypes, and functions whose results functools keeps.
-        r"entropic\..*\._fields_",
-        r"entropic\._cuda\.(library|memory)",
-        r"entropic\.jax\._call\._check",
-        r"entropic\.torch\.(_|.*\._).*",
-        r"entropic\.compat\.entmax\._.*",
+        r"isentropic\..*\._fields_",
+        r"isentropic\._cuda\.(library|memory)",
+        r"isentropic\.jax\._call\._check",
+        r"isentropic\.torch\.(_|.*\._).*",
+        r"isentropic\.compat\.entmax\._.*",
         # Graphs that onnxscript makes of functions; and the name of an exception that was handled.
-        r"entropic\.onnx\.(_searches\..*|error)",
+        r"isentropic\.onnx\.(_searches\..*|error)",
         # Where transformers is not installed.
-        r"entropic\.transformers.*",
+        r"isentropic\.transformers.*",
     )
     (tmp_path / "allowed").write_text("\n".join(allowed))
     # To mypy arrays of two types are one; what onnxscript reads as a graph is no Python.
-    overlapping = "[mypy]\n[mypy-entropic._core]\ndisable_error_code = overload-overlap\n"
-    graphs = "[mypy-entropic.onnx._searches]\nignore_errors = True\n"
+    overlapping = "[mypy]\n[mypy-isentropic._core]\ndisable_error_code = overload-overlap\n"
+    graphs = "[mypy-isentropic.onnx._searches]\nignore_errors = True\n"
     # The frameworks' own types are not looked at here: mypy takes a minute to read them. test_stubs_know_torch does.
     frameworks = "[mypy-torch.*,jax.*,onnx.*,onnxscript.*,transformers.*,sklearn.*,pandas.*,pyarrow.*]\n"
     skipped = "follow_imports = skip\nfollow_imports_for_stubs = True\n"
     (tmp_path / "config").write_text(overlapping + graphs + frameworks + skipped)
     flags = ["--ignore-missing-stub", "--ignore-unused-allowlist", "--allowlist", "allowed", "--mypy-config-file", "config"]
-    ran = python("-m", "mypy.stubtest", "entropic", *flags, cwd=tmp_path)
+    ran = python("-m", "mypy.stubtest", "isentropic", *flags, cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
@@ -206,22 +208,22 @@ TORCH_CODE = """
     import torch
     from torch import Tensor, nn
 
-    import entropic.torch
-    from entropic.torch import EntropyClip, softmax
+    import isentropic.torch
+    from isentropic.torch import EntropyClip, softmax
 
     x = torch.zeros(2, 3)
-    t: Tensor = entropic.softmax(x, out=x)
+    t: Tensor = isentropic.softmax(x, out=x)
     assert_type(softmax(x, temperature=2, dim=0), Tensor)
-    assert_type(entropic.torch.entmax(x, alpha=torch.ones(2, 1), axis=-1), Tensor)
-    assert_type(entropic.torch.logsumexp(x, keepdim=True), Tensor)
-    assert_type(entropic.torch.Entmax(alpha=nn.Parameter(torch.ones(2, 1)))(x), Tensor)
-    assert_type(entropic.torch.TopKSoftmax(2).k, int)
-    model: nn.Module = nn.Sequential(EntropyClip(max_entropy=0.5), entropic.torch.PerturbMax("normal", scale=2))
-    entropic.torch.softmax([1.0])  # type: ignore[arg-type]
-    entropic.torch.softmax(x, temprature=1.0)  # type: ignore[call-arg]
-    entropic.torch.top_k_softmax(x)  # type: ignore[call-arg]
-    entropic.torch.perturb_max(x, noise="loud")  # type: ignore[arg-type]
-    entropic.torch.Softmax(alpha=1.5)  # type: ignore[call-arg]
+    assert_type(isentropic.torch.entmax(x, alpha=torch.ones(2, 1), axis=-1), Tensor)
+    assert_type(isentropic.torch.logsumexp(x, keepdim=True), Tensor)
+    assert_type(isentropic.torch.Entmax(alpha=nn.Parameter(torch.ones(2, 1)))(x), Tensor)
+    assert_type(isentropic.torch.TopKSoftmax(2).k, int)
+    model: nn.Module = nn.Sequential(EntropyClip(max_entropy=0.5), isentropic.torch.PerturbMax("normal", scale=2))
+    isentropic.torch.softmax([1.0])  # type: ignore[arg-type]
+    isentropic.torch.softmax(x, temprature=1.0)  # type: ignore[call-arg]
+    isentropic.torch.top_k_softmax(x)  # type: ignore[call-arg]
+    isentropic.torch.perturb_max(x, noise="loud")  # type: ignore[arg-type]
+    isentropic.torch.Softmax(alpha=1.5)  # type: ignore[call-arg]
 """
 
 
@@ -235,8 +237,8 @@ def test_stubs_know_torch(tmp_path):
 @pytest.fixture
 def restored():
     yield
-    entropic.force_simd_target("")
-    entropic.set_num_threads(0)
+    isentropic.force_simd_target("")
+    isentropic.set_num_threads(0)
 
 
 HAVE_FMA = ("AVX2", "AVX3", "AVX3_DL", "AVX3_ZEN4", "AVX3_SPR", "NEON", "SVE", "SVE2", "SVE_256", "SVE2_128")
@@ -247,27 +249,27 @@ def test_bits_are_the_same_on_targets_with_fma_and_any_number_of_threads(operati
     x = scores(np.random.default_rng(4), (500, 333), np.float32)
     want = call(operation, x)
     want_dx = call_vjp(operation, x, want, want)
-    targets = entropic.simd_targets()
-    assert entropic.simd_target() == targets[0]
+    targets = isentropic.simd_targets()
+    assert isentropic.simd_target() == targets[0]
     for target in targets:
-        entropic.force_simd_target(target)
-        assert entropic.simd_target() == target
+        isentropic.force_simd_target(target)
+        assert isentropic.simd_target() == target
         for threads in (1, 2, 5):
-            entropic.set_num_threads(threads)
-            assert entropic.get_num_threads() == threads
+            isentropic.set_num_threads(threads)
+            assert isentropic.get_num_threads() == threads
             y, dx = call(operation, x), call_vjp(operation, x, want, want)
             if target in HAVE_FMA:
                 np.testing.assert_array_equal(y, want)
                 np.testing.assert_array_equal(dx, want_dx)
             np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-6)
-    entropic.force_simd_target("")
-    assert entropic.simd_target() == targets[0]
+    isentropic.force_simd_target("")
+    assert isentropic.simd_target() == targets[0]
 
 
 @pytest.mark.parametrize("axis", [1, 0])
 def test_the_gil_is_released(axis, restored):
     """A second thread runs in the middle of a call, not only before and after it."""
-    entropic.set_num_threads(1)
+    isentropic.set_num_threads(1)
     x = np.zeros((3000, 4096))
     span = []
 
@@ -275,7 +277,7 @@ def test_the_gil_is_released(axis, restored):
         out = np.empty_like(x)
         for _ in range(20):  # until one call is long enough to tell
             begin = time.perf_counter()
-            entropic.log_softmax(x, axis=axis, out=out)
+            isentropic.log_softmax(x, axis=axis, out=out)
             span[:] = [begin, time.perf_counter()]
 
     worker = threading.Thread(target=work)
@@ -294,13 +296,13 @@ FORKING = """
 
     import numpy as np
 
-    import entropic
+    import isentropic
 
-    entropic.set_num_threads(2)
+    isentropic.set_num_threads(2)
     x = np.random.default_rng(6).standard_normal((2000, 500))
-    want = entropic.softmax(x)  # has started threads
+    want = isentropic.softmax(x)  # has started threads
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        for got in pool.map_async(entropic.softmax, [x, x, x]).get(timeout=60):
+        for got in pool.map_async(isentropic.softmax, [x, x, x]).get(timeout=60):
             np.testing.assert_array_equal(got, want)
 """
 
@@ -314,12 +316,12 @@ def test_works_in_a_forked_child():
 
 def test_many_threads_at_once():
     x = [scores(np.random.default_rng(i), (300, 200)) for i in range(8)]
-    want = [entropic.sparsemax(a, axis=0) for a in x]
+    want = [isentropic.sparsemax(a, axis=0) for a in x]
     got = [None] * len(x)
 
     def work(i):
         for _ in range(20):
-            got[i] = entropic.sparsemax(x[i], axis=0)
+            got[i] = isentropic.sparsemax(x[i], axis=0)
 
     workers = [threading.Thread(target=work, args=(i,)) for i in range(len(x))]
     for worker in workers:

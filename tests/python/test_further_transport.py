@@ -7,7 +7,7 @@ import ot
 import pytest
 from scipy import optimize
 
-import entropic
+import isentropic
 from cases import torch_or_skip
 
 
@@ -23,14 +23,14 @@ def test_sliced_distances_are_pots(order, weighted):
     x, y = rng.standard_normal((30, 3)), rng.standard_normal((40, 3)) + 1
     a, b = (rng.dirichlet(np.ones(len(points))) if weighted else None for points in (x, y))
     theta = rng.standard_normal((50, 3))
-    found = entropic.sliced_wasserstein(x, y, order=order, a=a, b=b, projections=theta)
+    found = isentropic.sliced_wasserstein(x, y, order=order, a=a, b=b, projections=theta)
     unit = theta / np.linalg.norm(theta, axis=1, keepdims=True)
     want = ot.sliced_wasserstein_distance(x, y, a, b, n_projections=50, p=order, projections=unit.T)
     assert float(found.distance) == pytest.approx(float(want), rel=1e-9)
     torch = torch_or_skip()
     tensors = [torch.from_numpy(points) for points in (x, y)]
     weights = {key: w if w is None else torch.from_numpy(w) for key, w in (("a", a), ("b", b))}
-    import entropic.torch as et
+    import isentropic.torch as et
 
     same = et.sliced_wasserstein(*tensors, order=order, projections=theta, **weights)
     assert float(same.distance) == pytest.approx(float(found.distance), rel=1e-9)
@@ -42,29 +42,29 @@ def test_sliced_distances_are_pots(order, weighted):
 def test_directions_have_any_length_but_0():
     x, y = np.random.default_rng(3).standard_normal((2, 20, 3))
     theta = np.array([[0.3, -0.4, 1.2], [2.0, 0.5, -0.1]])
-    want = entropic.sliced_wasserstein(x, y, projections=theta)
+    want = isentropic.sliced_wasserstein(x, y, projections=theta)
     for scale in (1e200, 1e-200, np.array([[1e308], [5e-308]]), 1e160, 1.5):
-        found = entropic.sliced_wasserstein(x, y, projections=theta * scale)
+        found = isentropic.sliced_wasserstein(x, y, projections=theta * scale)
         assert float(found.distance) == pytest.approx(float(want.distance), rel=1e-14)
-    least = entropic.sliced_wasserstein(x, y, projections=[[0, 5e-324, 0]])
-    assert least.distance == entropic.sliced_wasserstein(x, y, projections=[[0, 1, 0]]).distance
+    least = isentropic.sliced_wasserstein(x, y, projections=[[0, 5e-324, 0]])
+    assert least.distance == isentropic.sliced_wasserstein(x, y, projections=[[0, 1, 0]]).distance
     for wrong in (0, np.inf, np.nan):
         with pytest.raises(ValueError, match="projections must be finite and not 0"):
-            entropic.sliced_wasserstein(x, y, projections=[[1.0, 0, 0], [wrong, 0, 0]])
+            isentropic.sliced_wasserstein(x, y, projections=[[1.0, 0, 0], [wrong, 0, 0]])
 
 
 def test_the_error_of_slices_is_that_of_chance():
     rng = np.random.default_rng(2)
     x, y = rng.standard_normal((20, 5)), rng.standard_normal((25, 5)) * 2
-    found = [entropic.sliced_wasserstein(x, y, projections=40, seed=seed) for seed in range(200)]
+    found = [isentropic.sliced_wasserstein(x, y, projections=40, seed=seed) for seed in range(200)]
     distances = np.array([float(one.distance) for one in found])
     assert np.mean([float(one.error) for one in found]) == pytest.approx(distances.std(ddof=1), rel=0.2)
-    assert found[3] == entropic.sliced_wasserstein(x, y, projections=40, seed=3)
-    assert entropic.sliced_wasserstein(x[:, :1], y[:, :1]).error == 0
-    assert np.isnan(entropic.sliced_wasserstein(x, y, projections=1).error)
-    assert entropic.sliced_wasserstein(x, x).distance == 0
-    line = float(entropic.sliced_wasserstein(x[:, 0], y[:, 0], order=1).distance)
-    assert line == pytest.approx(float(entropic.wasserstein_1d(x[:, 0], y[:, 0])))
+    assert found[3] == isentropic.sliced_wasserstein(x, y, projections=40, seed=3)
+    assert isentropic.sliced_wasserstein(x[:, :1], y[:, :1]).error == 0
+    assert np.isnan(isentropic.sliced_wasserstein(x, y, projections=1).error)
+    assert isentropic.sliced_wasserstein(x, x).distance == 0
+    line = float(isentropic.sliced_wasserstein(x[:, 0], y[:, 0], order=1).distance)
+    assert line == pytest.approx(float(isentropic.wasserstein_1d(x[:, 0], y[:, 0])))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 1.0])
@@ -72,7 +72,7 @@ def test_partial_transport_is_the_linear_programme(share):
     for seed in range(5):
         a, b, cost = problem(seed)
         mass = share * min(a.sum(), b.sum())
-        found = entropic.partial_transport(a, b, cost, mass=mass)
+        found = isentropic.partial_transport(a, b, cost, mass=mass)
         n, m = cost.shape
         rows = [*np.kron(np.eye(n), np.ones(m)), *np.kron(np.ones(n), np.eye(m))]
         bound = np.concatenate([a, b])
@@ -93,7 +93,7 @@ def test_partial_transport_of_all_is_the_whole_problem():
     for dtype, close in ((np.float64, 1e-12), (np.float32, 1e-5)):
         a, b, cost = (x.astype(dtype) for x in problem(1))
         a, b = (x / x.sum() for x in (a, b))
-        part, whole = entropic.partial_transport(a, b, cost, mass=1), entropic.optimal_transport(a, b, cost)
+        part, whole = isentropic.partial_transport(a, b, cost, mass=1), isentropic.optimal_transport(a, b, cost)
         assert part.plan.dtype == dtype
         assert float(part.cost) == pytest.approx(float(whole.cost), rel=close)
 
@@ -101,36 +101,36 @@ def test_partial_transport_of_all_is_the_whole_problem():
 def test_partial_transport_that_no_arcs_take():
     cost = np.full((2, 2), np.inf)
     cost[0, 0] = 1.0
-    assert entropic.partial_transport([1.0, 1.0], [1.0, 1.0], cost, mass=1.0).cost == 1
+    assert isentropic.partial_transport([1.0, 1.0], [1.0, 1.0], cost, mass=1.0).cost == 1
     with pytest.raises(ValueError, match="partial_transport: infeasible: every plan needs an entry of cost inf in problem 1"):
-        entropic.partial_transport([1.0, 1.0], [[1.0, 1.0], [0.0, 1.0]], cost, mass=0.5)
+        isentropic.partial_transport([1.0, 1.0], [[1.0, 1.0], [0.0, 1.0]], cost, mass=0.5)
 
 
 def test_partial_transport_moves_no_more_where_moving_pays():
     """Costs below 0: without a limit all mass would move."""
     a, b, cost = problem(2)
-    found = entropic.partial_transport(a, b, cost - 2 * cost.max(), mass=0.3)
+    found = isentropic.partial_transport(a, b, cost - 2 * cost.max(), mass=0.3)
     assert found.plan.sum() == pytest.approx(0.3, rel=1e-12)
     assert found.cost == pytest.approx((found.plan * (cost - 2 * cost.max())).sum(), rel=1e-12)
 
 
 def test_the_multiplier_is_the_price_of_mass():
     a, b, cost = problem(2)
-    found = [entropic.partial_transport(a, b, cost, mass=mass) for mass in (0.7, 0.7 + 1e-7)]
+    found = [isentropic.partial_transport(a, b, cost, mass=mass) for mass in (0.7, 0.7 + 1e-7)]
     assert float(found[0].multiplier) == pytest.approx(float(found[1].cost - found[0].cost) / 1e-7, rel=1e-6)
-    prices = [float(entropic.partial_transport(a, b, cost, mass=mass).multiplier) for mass in np.linspace(0.1, 2, 9)]
+    prices = [float(isentropic.partial_transport(a, b, cost, mass=mass).multiplier) for mass in np.linspace(0.1, 2, 9)]
     assert prices == sorted(prices)
 
 
 def test_partial_transport_of_several_problems_and_of_tensors():
     torch = torch_or_skip()
-    import entropic.torch as et
+    import isentropic.torch as et
 
     a, b, cost = problem(3)
     costs = np.stack([cost, cost.T[:7, :9] if cost.T.shape == cost.shape else 2 * cost])
-    many = entropic.partial_transport(a, b, costs, mass=1.0)
+    many = isentropic.partial_transport(a, b, costs, mass=1.0)
     for k in range(2):
-        one = entropic.partial_transport(a, b, costs[k], mass=1.0)
+        one = isentropic.partial_transport(a, b, costs[k], mass=1.0)
         for got, want in zip(many, one, strict=True):
             np.testing.assert_allclose(got[k], want, atol=1e-12)
     tensors = [torch.from_numpy(x) for x in (a, b, cost)]
@@ -143,13 +143,13 @@ def test_partial_transport_of_several_problems_and_of_tensors():
 def test_partial_transport_is_an_operator_of_torch():
     """Types promote, vmap and the compiler know it, masses have gradients, second derivatives are refused."""
     torch = torch_or_skip()
-    import entropic.torch as et
+    import isentropic.torch as et
 
     a, b, cost = (torch.from_numpy(x) for x in problem(3))
-    torch.library.opcheck(torch.ops.entropic.partial_transport.default, (a, b, cost, 0.7))
+    torch.library.opcheck(torch.ops.isentropic.partial_transport.default, (a, b, cost, 0.7))
     assert et.partial_transport(a, b, cost.float(), mass=0.7).plan.dtype == torch.float64
     costs = torch.stack([cost, 2 * cost, cost + 1])
-    want = entropic.partial_transport(a, b, costs, mass=0.7).cost
+    want = isentropic.partial_transport(a, b, costs, mass=0.7).cost
     found = torch.func.vmap(lambda c: et.partial_transport(a, b, c, mass=0.7).cost)(costs)
     np.testing.assert_allclose(found, want, rtol=1e-12)
     compiled = torch.compile(lambda c: et.partial_transport(a, b, c, mass=0.7).plan, fullgraph=True, backend="eager")
@@ -169,7 +169,7 @@ def test_sliced_distances_look_at_every_point():
     x = np.zeros((4, 2))
     x[2, 1] = np.inf
     with pytest.raises(ValueError, match="sliced_wasserstein: y must be finite, got inf at point 2, coordinate 1"):
-        entropic.sliced_wasserstein(np.zeros((3, 2)), x)
+        isentropic.sliced_wasserstein(np.zeros((3, 2)), x)
     y = np.zeros((3, 2))
     for weights, said in (
         ([1.0, 2.0], "b must have one weight for each of 3 points, got 2"),
@@ -177,13 +177,13 @@ def test_sliced_distances_look_at_every_point():
         ([0.0, 0.0, 0.0], "b must have a finite sum above 0, got 0"),
     ):
         with pytest.raises(ValueError, match="sliced_wasserstein: " + said):
-            entropic.sliced_wasserstein(y, y, b=weights)
+            isentropic.sliced_wasserstein(y, y, b=weights)
 
 
 @pytest.mark.parametrize(("epsilon", "penalty"), [(0.05, 1.0), (0.5, 0.2), (0.02, 10.0)])
 def test_unbalanced_transport_is_pots_and_certified(epsilon, penalty):
     a, b, cost = problem(4)
-    found = entropic.unbalanced_sinkhorn(a, b, cost, epsilon=epsilon, penalty=penalty, tolerance=1e-13)
+    found = isentropic.unbalanced_sinkhorn(a, b, cost, epsilon=epsilon, penalty=penalty, tolerance=1e-13)
     assert found.converged and found.gap >= 0
     options = {"numItermax": 200000, "stopThr": 1e-14}
     pots = ot.unbalanced.sinkhorn_unbalanced(a, b, cost, epsilon, penalty, reg_type="kl", **options)
@@ -198,7 +198,7 @@ def test_unbalanced_transport_is_pots_and_certified(epsilon, penalty):
 
     assert float(found.value) == pytest.approx(value(found.plan), rel=1e-12)
     assert found.value - found.gap <= value(pots) + 1e-12
-    early = entropic.unbalanced_sinkhorn(a, b, cost, epsilon=epsilon, penalty=penalty, max_iterations=1)
+    early = isentropic.unbalanced_sinkhorn(a, b, cost, epsilon=epsilon, penalty=penalty, max_iterations=1)
     assert early.value - early.gap <= found.value + 1e-12 <= early.value + 1e-9
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -209,10 +209,10 @@ def test_unbalanced_transport_tends_to_the_balanced():
     """Of equal masses, as the penalty grows: the plan is that of sinkhorn."""
     a, b, cost = problem(7)
     a, b = a / a.sum(), b / b.sum()
-    want = entropic.sinkhorn(a, b, cost, epsilon=0.1, tolerance=1e-13)
+    want = isentropic.sinkhorn(a, b, cost, epsilon=0.1, tolerance=1e-13)
     off = []
     for penalty in (1e1, 1e2, 1e3, 1e4):
-        found = entropic.unbalanced_sinkhorn(a, b, cost, epsilon=0.1, penalty=penalty, tolerance=1e-15)
+        found = isentropic.unbalanced_sinkhorn(a, b, cost, epsilon=0.1, penalty=penalty, tolerance=1e-15)
         off.append(np.abs(found.plan - want.plan).max())
     assert all(later < 0.2 * before for before, later in itertools.pairwise(off)) and off[-1] < 1e-5
 
@@ -222,22 +222,24 @@ def test_unbalanced_transport_of_parts_that_shift_apart():
     a, b, cost = problem(14, 8, 8)
     apart = np.where((np.arange(8) < 3)[:, None] == (np.arange(8) < 5), cost, np.inf)
     for one, epsilon in ((apart, 0.01), (cost, 1e-3)):
-        found = entropic.unbalanced_sinkhorn(a, b, one, epsilon=epsilon, penalty=100, tolerance=1e-12)
+        found = isentropic.unbalanced_sinkhorn(a, b, one, epsilon=epsilon, penalty=100, tolerance=1e-12)
         assert found.converged and found.iterations < 300
     far = np.isfinite(apart)
-    assert (found.plan > 0).any() and (entropic.unbalanced_sinkhorn(a, b, apart, epsilon=0.1, penalty=1).plan[~far] == 0).all()
+    assert (found.plan > 0).any() and (
+        isentropic.unbalanced_sinkhorn(a, b, apart, epsilon=0.1, penalty=1).plan[~far] == 0
+    ).all()
 
 
 def test_unbalanced_transport_of_several_problems():
     a, b, cost = problem(8)
-    many = entropic.unbalanced_sinkhorn([a, 2 * a], b, [[cost], [cost + 1]], epsilon=0.1, penalty=0.5)
+    many = isentropic.unbalanced_sinkhorn([a, 2 * a], b, [[cost], [cost + 1]], epsilon=0.1, penalty=0.5)
     assert many.value.shape == many.gap.shape == many.iterations.shape == (2, 2) and many.converged.all()
     for i in range(2):
         for j in range(2):
-            one = entropic.unbalanced_sinkhorn((1 + j) * a, b, cost + i, epsilon=0.1, penalty=0.5)
+            one = isentropic.unbalanced_sinkhorn((1 + j) * a, b, cost + i, epsilon=0.1, penalty=0.5)
             for got, want in zip(many, one, strict=True):
                 np.testing.assert_array_equal(got[i, j], want)
-    narrow = entropic.unbalanced_sinkhorn(*(x.astype(np.float32) for x in (a, b, cost)), epsilon=0.1, penalty=0.5)
+    narrow = isentropic.unbalanced_sinkhorn(*(x.astype(np.float32) for x in (a, b, cost)), epsilon=0.1, penalty=0.5)
     assert narrow.plan.dtype == np.float32
     np.testing.assert_allclose(narrow.plan, many.plan[0, 0], rtol=1e-3)
 
@@ -247,17 +249,17 @@ def test_unbalanced_transport_of_several_problems():
 def test_unbalanced_transport_of_any_scale(penalty, scale):
     """Costs, epsilon and penalty in another unit: the same plan, nothing overflows."""
     a, b, cost = problem(9)
-    want = entropic.unbalanced_sinkhorn(a, b, cost, epsilon=0.1, penalty=penalty)
-    found = entropic.unbalanced_sinkhorn(a, b, scale * cost, epsilon=0.1 * scale, penalty=penalty * scale)
+    want = isentropic.unbalanced_sinkhorn(a, b, cost, epsilon=0.1, penalty=penalty)
+    found = isentropic.unbalanced_sinkhorn(a, b, scale * cost, epsilon=0.1 * scale, penalty=penalty * scale)
     np.testing.assert_allclose(found.plan, want.plan, rtol=1e-5)
     assert float(found.value) == pytest.approx(scale * float(want.value), rel=1e-9)
-    dear = entropic.unbalanced_sinkhorn(a, b, cost + 1e5, epsilon=1e-3, penalty=1.0)
+    dear = isentropic.unbalanced_sinkhorn(a, b, cost + 1e5, epsilon=1e-3, penalty=1.0)
     assert dear.converged and dear.plan.sum() == 0 and np.isfinite(dear.value)
 
 
 def test_gradients_of_unbalanced_transport():
     torch = torch_or_skip()
-    import entropic.torch as et
+    import isentropic.torch as et
 
     tensors = [torch.from_numpy(x).requires_grad_() for x in problem(10, 4, 5)]
     options = {"epsilon": 0.1, "penalty": 0.5}
@@ -270,7 +272,7 @@ def test_gradients_of_unbalanced_transport():
     batch = torch.stack([tensors[2], 2 * tensors[2]]).detach()
     np.testing.assert_array_equal(
         torch.func.vmap(lambda c: et.unbalanced_sinkhorn(tensors[0].detach(), tensors[1].detach(), c, **options).plan)(batch),
-        entropic.unbalanced_sinkhorn(*(x.detach() for x in tensors[:2]), batch, **options).plan,
+        isentropic.unbalanced_sinkhorn(*(x.detach() for x in tensors[:2]), batch, **options).plan,
     )
     # Where mass stays, its price is that of the penalty and of the entropy.
     cost = torch.tensor([[np.inf, np.inf], [1.0, 0.0]], dtype=torch.float64)
@@ -291,7 +293,7 @@ def test_gradients_of_unbalanced_transport():
 @pytest.mark.parametrize("epsilon", [0.02, 0.5])
 def test_gradients_of_barycenters(epsilon):
     torch = torch_or_skip()
-    import entropic.torch as et
+    import isentropic.torch as et
 
     rng = np.random.default_rng(11)
     p, cost = torch.from_numpy(rng.dirichlet(np.ones(5), 3)), torch.from_numpy(rng.random((5, 4)))
@@ -302,7 +304,7 @@ def test_gradients_of_barycenters(epsilon):
         return et.sinkhorn_barycenter(p, cost, epsilon=epsilon, weights=weights, tolerance=1e-14).barycenter
 
     np.testing.assert_allclose(
-        q(p, cost, weights), entropic.sinkhorn_barycenter(p, cost, epsilon=epsilon, weights=weights).barycenter, atol=1e-8
+        q(p, cost, weights), isentropic.sinkhorn_barycenter(p, cost, epsilon=epsilon, weights=weights).barycenter, atol=1e-8
     )
     for which, moved in enumerate((p, cost, weights)):
         given = [p, cost, weights]
@@ -323,9 +325,9 @@ def test_gradients_of_barycenters(epsilon):
 def test_unbalanced_transport_with_zeros_and_forbidden_arcs():
     a, b, cost = problem(5)
     a[2], cost[1, 3] = 0, np.inf
-    found = entropic.unbalanced_sinkhorn(a, b, cost, epsilon=0.1, penalty=1.0)
+    found = isentropic.unbalanced_sinkhorn(a, b, cost, epsilon=0.1, penalty=1.0)
     assert found.converged and found.plan[2].sum() == 0 and found.plan[1, 3] == 0
-    large = entropic.unbalanced_sinkhorn(a, b * a.sum() / b.sum(), cost, epsilon=0.1, penalty=1e4, max_iterations=10**5)
+    large = isentropic.unbalanced_sinkhorn(a, b * a.sum() / b.sum(), cost, epsilon=0.1, penalty=1e4, max_iterations=10**5)
     np.testing.assert_allclose(large.plan.sum(axis=1), a, rtol=1e-3)
 
 
@@ -334,14 +336,14 @@ def test_barycenters_are_pots():
     points = np.linspace(0, 1, 30)
     cost = (points[:, None] - points) ** 2
     p = rng.dirichlet(np.ones(30), 3)
-    found = entropic.sinkhorn_barycenter(p[[0, 0, 1, 2]], cost, epsilon=0.01, tolerance=1e-12)
+    found = isentropic.sinkhorn_barycenter(p[[0, 0, 1, 2]], cost, epsilon=0.01, tolerance=1e-12)
     assert found.converged and found.marginal_error <= 1e-12
-    weighted = entropic.sinkhorn_barycenter(p, cost, epsilon=0.01, weights=[2, 1, 1], tolerance=1e-12)
+    weighted = isentropic.sinkhorn_barycenter(p, cost, epsilon=0.01, weights=[2, 1, 1], tolerance=1e-12)
     np.testing.assert_allclose(weighted.barycenter, found.barycenter, rtol=1e-9)
     want = ot.bregman.barycenter(p[[0, 0, 1, 2]].T, cost, 0.01, numItermax=100000, stopThr=1e-13)
     np.testing.assert_allclose(found.barycenter, want, rtol=1e-5, atol=1e-10)
     assert found.barycenter.sum() == pytest.approx(1)
-    alone = entropic.sinkhorn_barycenter(p[:1], cost, epsilon=1e-4)
+    alone = isentropic.sinkhorn_barycenter(p[:1], cost, epsilon=1e-4)
     np.testing.assert_allclose(alone.barycenter, p[0], atol=0.02)
 
 
@@ -352,21 +354,21 @@ def test_barycenters_of_equal_and_of_moved():
     cost = (points[:, None] - points) ** 2
     hump = np.exp(-((points - 10) ** 2) / 8)
     options = {"epsilon": 0.5, "tolerance": 1e-12}
-    q = entropic.sinkhorn_barycenter([hump, np.roll(hump, 16)], cost, **options).barycenter
+    q = isentropic.sinkhorn_barycenter([hump, np.roll(hump, 16)], cost, **options).barycenter
     assert q @ points == pytest.approx(18, abs=1e-6)
-    skewed = entropic.sinkhorn_barycenter([hump, np.roll(hump, 16)], cost, weights=[3, 1], **options).barycenter
+    skewed = isentropic.sinkhorn_barycenter([hump, np.roll(hump, 16)], cost, weights=[3, 1], **options).barycenter
     assert skewed @ points == pytest.approx(14, abs=1e-6)
     p = rng.dirichlet(np.ones(40), 3)
-    alone = entropic.sinkhorn_barycenter(p[:1], cost, **options).barycenter
-    np.testing.assert_allclose(entropic.sinkhorn_barycenter(p[[0, 0, 0]], cost, **options).barycenter, alone, atol=1e-10)
-    np.testing.assert_allclose(entropic.sinkhorn_barycenter(3 * p[:1], cost, **options).barycenter, alone, rtol=1e-12)
-    mixed = [entropic.sinkhorn_barycenter(p[order], cost, **options).barycenter for order in ([0, 1, 2], [2, 0, 1])]
+    alone = isentropic.sinkhorn_barycenter(p[:1], cost, **options).barycenter
+    np.testing.assert_allclose(isentropic.sinkhorn_barycenter(p[[0, 0, 0]], cost, **options).barycenter, alone, atol=1e-10)
+    np.testing.assert_allclose(isentropic.sinkhorn_barycenter(3 * p[:1], cost, **options).barycenter, alone, rtol=1e-12)
+    mixed = [isentropic.sinkhorn_barycenter(p[order], cost, **options).barycenter for order in ([0, 1, 2], [2, 0, 1])]
     np.testing.assert_allclose(*mixed, atol=1e-10)
-    several = entropic.sinkhorn_barycenter([p, p[::-1]], cost, **options)
+    several = isentropic.sinkhorn_barycenter([p, p[::-1]], cost, **options)
     np.testing.assert_allclose(several.barycenter, [mixed[0]] * 2, atol=1e-10)
     assert several.iterations.shape == several.marginal_error.shape == (2,)
     with pytest.raises(ValueError, match=r"sinkhorn_barycenter: p must be at least 0 and finite, got -.* in problem 1"):
-        entropic.sinkhorn_barycenter([p, -p], cost, **options)
+        isentropic.sinkhorn_barycenter([p, -p], cost, **options)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
@@ -377,9 +379,9 @@ def test_sliced_distances_of_translated_points(scale):
     theta = rng.standard_normal((11, 3))
     along = np.abs(theta @ way) / np.linalg.norm(theta, axis=1)
     for order in (1, 2, 3.5):
-        found = entropic.sliced_wasserstein(scale * x, scale * (x + way), order=order, projections=theta)
+        found = isentropic.sliced_wasserstein(scale * x, scale * (x + way), order=order, projections=theta)
         assert float(found.distance) == pytest.approx(scale * (along**order).mean() ** (1 / order), rel=1e-9)
-    many = entropic.sliced_wasserstein(scale * x, scale * (x + way), projections=20000, seed=5)
+    many = isentropic.sliced_wasserstein(scale * x, scale * (x + way), projections=20000, seed=5)
     assert abs(float(many.distance) - scale * 3 / np.sqrt(3)) < 5 * float(many.error)
     assert float(many.error) < 0.01 * float(many.distance)
 
@@ -387,12 +389,12 @@ def test_sliced_distances_of_translated_points(scale):
 @pytest.mark.parametrize("name", ["wasserstein", "sinkhorn_divergence"])
 def test_several_problems_are_each_alone(name):
     torch = torch_or_skip()
-    import entropic.torch as et
+    import isentropic.torch as et
 
     rng = np.random.default_rng(7)
     x, y, a = rng.standard_normal((3, 1, 6, 2)), rng.standard_normal((2, 5, 2)), rng.random((3, 1, 6))
     options = {"epsilon": 0.5} if name == "sinkhorn_divergence" else {"order": 2}
-    function = getattr(entropic, name)
+    function = getattr(isentropic, name)
     got = function(x, y, a=a, **options)
     assert got.shape == (3, 2)
     for i in range(3):
@@ -407,44 +409,47 @@ def test_several_problems_are_each_alone(name):
     assert function(x[:0], y, **options).shape == (0, 2)
     with pytest.raises(ValueError, match=rf"{name}: .* in problem \(1, 0\)"):
         function(np.where(np.arange(3)[:, None, None, None] == 1, np.nan, x), y, **options)
-    for which, wrong in ((entropic, (x, y[0, :, 0])), (et, (tensors[0], tensors[1][0, :, 0]))):
+    for which, wrong in ((isentropic, (x, y[0, :, 0])), (et, (tensors[0], tensors[1][0, :, 0]))):
         with pytest.raises(ValueError, match="y must have at least 2 axes"):
             getattr(which, name)(*wrong, **options)
-    for which, wrong in ((entropic, (x[:, 0], y)), (et, (tensors[0][:, 0], tensors[1]))):
+    for which, wrong in ((isentropic, (x[:, 0], y)), (et, (tensors[0][:, 0], tensors[1]))):
         with pytest.raises(ValueError, match="leading axes of x, y must broadcast"):
             getattr(which, name)(*wrong, **options)
 
 
 ERRORS = [
-    (lambda: entropic.sliced_wasserstein([[0.0]], [[1.0]], order=0.5), "order must be at least 1 and finite, got 0.5"),
-    (lambda: entropic.sliced_wasserstein([[0.0]], [[1.0]], projections=0), "projections must be above 0, got 0"),
-    (lambda: entropic.sliced_wasserstein([[0.0]], [[1.0]], projections=[[0.0]]), "projections must be finite and not 0"),
-    (lambda: entropic.sliced_wasserstein([[0.0]], [[1.0]], projections=[[1.0, 0.0]]), "directions of shape .count, 1."),
-    (lambda: entropic.sliced_wasserstein([[0.0]], [[1.0]], seed=-1), "seed must be at least 0"),
-    (lambda: entropic.sliced_wasserstein([[np.nan]], [[1.0]]), "x must"),
-    (lambda: entropic.sliced_wasserstein([[0.0]], [[1.0]], a=[-1.0]), "a must|weight"),
-    (lambda: entropic.partial_transport([1.0], [2.0], [[1.0]], mass=1.5), "mass must be at most the sum of a and that of b, 1"),
-    (lambda: entropic.partial_transport([1.0], [2.0], [[1.0]], mass=-1), "mass must be at least 0 and finite, got -1"),
-    (lambda: entropic.partial_transport([-1.0], [2.0], [[1.0]], mass=0), "a must be at least 0 and finite"),
+    (lambda: isentropic.sliced_wasserstein([[0.0]], [[1.0]], order=0.5), "order must be at least 1 and finite, got 0.5"),
+    (lambda: isentropic.sliced_wasserstein([[0.0]], [[1.0]], projections=0), "projections must be above 0, got 0"),
+    (lambda: isentropic.sliced_wasserstein([[0.0]], [[1.0]], projections=[[0.0]]), "projections must be finite and not 0"),
+    (lambda: isentropic.sliced_wasserstein([[0.0]], [[1.0]], projections=[[1.0, 0.0]]), "directions of shape .count, 1."),
+    (lambda: isentropic.sliced_wasserstein([[0.0]], [[1.0]], seed=-1), "seed must be at least 0"),
+    (lambda: isentropic.sliced_wasserstein([[np.nan]], [[1.0]]), "x must"),
+    (lambda: isentropic.sliced_wasserstein([[0.0]], [[1.0]], a=[-1.0]), "a must|weight"),
     (
-        lambda: entropic.partial_transport([1.0], [2.0], [[1.0, 2.0]], mass=1),
+        lambda: isentropic.partial_transport([1.0], [2.0], [[1.0]], mass=1.5),
+        "mass must be at most the sum of a and that of b, 1",
+    ),
+    (lambda: isentropic.partial_transport([1.0], [2.0], [[1.0]], mass=-1), "mass must be at least 0 and finite, got -1"),
+    (lambda: isentropic.partial_transport([-1.0], [2.0], [[1.0]], mass=0), "a must be at least 0 and finite"),
+    (
+        lambda: isentropic.partial_transport([1.0], [2.0], [[1.0, 2.0]], mass=1),
         r"cost must have shape \(..., 1, 1\) for these a and b, got \(1, 2\)",
     ),
-    (lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [[1.0]], epsilon=0, penalty=1), "epsilon must be above 0 and finite"),
-    (lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [[1.0]], epsilon=1, penalty=np.inf), "penalty must be above 0"),
+    (lambda: isentropic.unbalanced_sinkhorn([1.0], [1.0], [[1.0]], epsilon=0, penalty=1), "epsilon must be above 0 and finite"),
+    (lambda: isentropic.unbalanced_sinkhorn([1.0], [1.0], [[1.0]], epsilon=1, penalty=np.inf), "penalty must be above 0"),
     (
-        lambda: entropic.unbalanced_sinkhorn([0.0], [1.0], [[1.0]], epsilon=1, penalty=1),
+        lambda: isentropic.unbalanced_sinkhorn([0.0], [1.0], [[1.0]], epsilon=1, penalty=1),
         "a must have a finite sum above 0, got 0",
     ),
     (
-        lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [[np.nan]], epsilon=1, penalty=1),
+        lambda: isentropic.unbalanced_sinkhorn([1.0], [1.0], [[np.nan]], epsilon=1, penalty=1),
         "cost must be finite or .inf, got nan at row 0",
     ),
-    (lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [1.0], epsilon=1, penalty=1), "cost must have at least 2 axes"),
-    (lambda: entropic.sinkhorn_barycenter([[0.0]], [[1.0]], epsilon=1), "p must have a finite sum above 0, got 0"),
-    (lambda: entropic.sinkhorn_barycenter([[1.0]], [[np.inf]], epsilon=1), "cost must be finite"),
+    (lambda: isentropic.unbalanced_sinkhorn([1.0], [1.0], [1.0], epsilon=1, penalty=1), "cost must have at least 2 axes"),
+    (lambda: isentropic.sinkhorn_barycenter([[0.0]], [[1.0]], epsilon=1), "p must have a finite sum above 0, got 0"),
+    (lambda: isentropic.sinkhorn_barycenter([[1.0]], [[np.inf]], epsilon=1), "cost must be finite"),
     (
-        lambda: entropic.sinkhorn_barycenter([[1.0]], [[1.0]], epsilon=1, weights=[1.0, 2.0]),
+        lambda: isentropic.sinkhorn_barycenter([[1.0]], [[1.0]], epsilon=1, weights=[1.0, 2.0]),
         r"weights must have shape \(..., 1\)",
     ),
 ]
@@ -467,7 +472,7 @@ def test_errors(call, text):
 )
 def test_unbalanced_mass_that_may_go_nowhere(a, b, cost):
     """It stays, at the price of the penalty; the rest is the problem without it."""
-    found = entropic.unbalanced_sinkhorn(a, b, cost, epsilon=0.1, penalty=0.7)
+    found = isentropic.unbalanced_sinkhorn(a, b, cost, epsilon=0.1, penalty=0.7)
     cost, a, b = np.array(cost), np.array(a), np.array(b)
     assert found.converged and (found.plan[np.isinf(cost)] == 0).all() and np.isfinite(found.value)
     allowed = np.isfinite(cost) & (a[:, None] > 0) & (b > 0)
@@ -475,10 +480,10 @@ def test_unbalanced_mass_that_may_go_nowhere(a, b, cost):
     if not rows.any():
         assert (found.plan == 0).all() and found.value == pytest.approx(0.1 * a.sum() * b.sum() + 0.7 * (a.sum() + b.sum()))
         return
-    rest = entropic.unbalanced_sinkhorn(a[rows], b[columns], cost[np.ix_(rows, columns)], epsilon=0.1, penalty=0.7)
+    rest = isentropic.unbalanced_sinkhorn(a[rows], b[columns], cost[np.ix_(rows, columns)], epsilon=0.1, penalty=0.7)
     np.testing.assert_allclose(found.plan[np.ix_(rows, columns)], rest.plan, rtol=1e-5, atol=1e-9)
 
 
 def test_masses_that_are_not_finite():
     with pytest.raises(ValueError, match="partial_transport: a must be at least 0 and finite, got inf"):
-        entropic.partial_transport([np.inf, 0.5], [1.0, 1.0], [[0, 1], [1, 0]], mass=0.5)
+        isentropic.partial_transport([np.inf, 0.5], [1.0, 1.0], [[0, 1], [1, 0]], mass=0.5)

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import entropic
+import isentropic
 from cases import FLOATS, OPERATIONS, call, call_vjp, each, laid_out, param_values, reshaped
 
 # Those left out change what all others do, read files, or end the process's patience.
 FUNCTIONS = sorted(
-    set(entropic.__all__)
+    set(isentropic.__all__)
     - {"__version__", "force_simd_target", "set_num_threads", "read", "write", "TemperatureClampedWarning"}
 )
 WORDS = [None, True, False, 0, 1, -1, 2, 3, 64, 10**30, 0.5, 1.5, -0.5, 1e300, np.nan, np.inf, -np.inf]
@@ -65,7 +65,7 @@ def arrays(draw, shape):
 @settings(max_examples=25)
 @given(data=st.data())
 def test_answers_or_refuses(name, data):
-    function = getattr(entropic, name)
+    function = getattr(isentropic, name)
     shape = tuple(data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=3)))
     positional, keywords = [], {}
     for parameter in inspect.signature(function).parameters.values():

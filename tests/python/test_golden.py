@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 EPS = {np.float32: 2.0**-24, np.float64: 2.0**-53}
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "golden.jsonl"
@@ -91,13 +91,13 @@ def entmax_bounds(row, result, y):
     # How far the gradients move if each entry of y is off by its error.
     p, present = y.astype(np.float64), row.present
     x = row.x.astype(np.float64)
-    dx, dparam = entropic.entmax_vjp(x, p, present, **row.params, param_grad=True)
+    dx, dparam = isentropic.entmax_vjp(x, p, present, **row.params, param_grad=True)
     inside = np.flatnonzero(y)
     moves = np.zeros((inside.size, y.size))
     moves[np.arange(inside.size), inside] = error(p)[inside]
     dx_error, dparam_error = 0.0, 0.0
     for q in (p + moves, np.maximum(p - moves, 0)):
-        moved_dx, moved_dparam = entropic.entmax_vjp(
+        moved_dx, moved_dparam = isentropic.entmax_vjp(
             np.broadcast_to(x, q.shape), q, np.broadcast_to(present, q.shape), **row.params, param_grad=True
         )
         dx_error += abs(moved_dx - dx).sum(axis=0)
@@ -161,10 +161,10 @@ def cases():
 def test_golden(result, x, g, dtype):
     name, params, at = result["map"], result["params"], result["at"]
     row = Row(x, g, dtype, params)
-    y = getattr(entropic, name)(row.x, **params)
+    y = getattr(isentropic, name)(row.x, **params)
     reduces = np.ndim(y) == 0
     asks = {"param_grad": True} if "dparam" in result else {}
-    dx = getattr(entropic, name + "_vjp")(row.x, y, dtype(g[0]) if reduces else row.g, **params, **asks)
+    dx = getattr(isentropic, name + "_vjp")(row.x, y, dtype(g[0]) if reduces else row.g, **params, **asks)
     dparams = []
     if asks:
         dx, *dparams = dx

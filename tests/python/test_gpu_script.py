@@ -14,14 +14,14 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-import entropic
+import isentropic
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILT = sorted(ROOT.glob("build/*/tests/libentropic_cuda_emulated.so"), key=os.path.getmtime)
+BUILT = sorted(ROOT.glob("build/*/tests/libisentropic_cuda_emulated.so"), key=os.path.getmtime)
 
 pytestmark = [
-    pytest.mark.skipif(not BUILT, reason="the emulated library is not built: cmake --build ... entropic_cuda_emulated"),
-    pytest.mark.skipif(entropic.simd_target() in ("SSE4", "SSE2", "EMU128", "SCALAR"), reason="bits are those of FMA"),
+    pytest.mark.skipif(not BUILT, reason="the emulated library is not built: cmake --build ... isentropic_cuda_emulated"),
+    pytest.mark.skipif(isentropic.simd_target() in ("SSE4", "SSE2", "EMU128", "SCALAR"), reason="bits are those of FMA"),
 ]
 
 
@@ -36,16 +36,16 @@ def bundle(tmp_path_factory):
     wheel.write_bytes(b"a wheel")
     target = folder / "bundle.tar.gz"
     done = run(ROOT / "scripts/gpu", "bundle", target, "--small", "--library", BUILT[-1], "--wheel", wheel)
-    assert "python3 entropic-gpu/gpu run" in done.stderr
+    assert "python3 isentropic-gpu/gpu run" in done.stderr
     with tarfile.open(target) as archive:
         archive.extractall(folder)
-    return folder / "entropic-gpu"
+    return folder / "isentropic-gpu"
 
 
 def test_a_bundle_has_what_a_run_needs(bundle):
     names = {str(path.relative_to(bundle)) for path in bundle.rglob("*") if path.is_file()}
     wheel = "wheels/peer-1.0-py3-none-any.whl"
-    assert names == {"gpu", "libentropic_cuda.so", "expected.json", "expected.bin", wheel}
+    assert names == {"gpu", "libisentropic_cuda.so", "expected.json", "expected.bin", wheel}
     cases = json.loads((bundle / "expected.json").read_text())
     assert {"softmax", "entmax", "softmax_loss", "kl_divergence", "sampler_sample"} <= {case["operation"] for case in cases}
 
@@ -110,7 +110,7 @@ FAULTY = """
 #include <string.h>
 #include <unistd.h>
 static void* real(const char* name) { return dlsym(dlopen(REAL, RTLD_NOW), name); }
-size_t entropic_cuda_memory(const char* name, const char* parameters, size_t rows, size_t cols, int32_t type) {
+size_t isentropic_cuda_memory(const char* name, const char* parameters, size_t rows, size_t cols, int32_t type) {
   return ((size_t(*)(const char*, const char*, size_t, size_t, int32_t))real(__func__))(name, parameters, rows, cols, type);
 }
 typedef int32_t Run(const char*, const char*, void*, size_t, void*, size_t, void*);
@@ -119,9 +119,9 @@ typedef int32_t Run(const char*, const char*, void*, size_t, void*, size_t, void
     if (strcmp(name, "sparsemax") == 0) FAULT; \\
     return ((Run*)real(#function))(name, text, arrays, count, at, size, stream); \\
   }
-RUN(entropic_cuda_run)
-RUN(entropic_cuda_vjp)
-const char* entropic_cuda_last_error(void) { return ((const char* (*)(void))real(__func__))(); }
+RUN(isentropic_cuda_run)
+RUN(isentropic_cuda_vjp)
+const char* isentropic_cuda_last_error(void) { return ((const char* (*)(void))real(__func__))(); }
 """
 
 
@@ -136,11 +136,11 @@ const char* entropic_cuda_last_error(void) { return ((const char* (*)(void))real
 )
 def test_a_call_that_does_not_return_ends_no_other(bundle, tmp_path, fault, said):
     folder = shutil.copytree(bundle, tmp_path / "bundle")
-    (folder / "libentropic_cuda.so").rename(folder / "real.so")
+    (folder / "libisentropic_cuda.so").rename(folder / "real.so")
     source = tmp_path / "faulty.c"
     source.write_text(FAULTY)
     defined = [f'-DREAL="{folder / "real.so"}"', f"-DFAULT={fault}"]
-    subprocess.run(["gcc", "-shared", "-fPIC", *defined, source, "-o", folder / "libentropic_cuda.so", "-ldl"], check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", *defined, source, "-o", folder / "libisentropic_cuda.so", "-ldl"], check=True)
     done = run(folder / "gpu", "run", "--host", "--only", "softmax,sparsemax", "--patience", "0.2", check=False)
     checks = json.loads(done.stdout)["checks"]
     cases = [case["operation"] for case in json.loads((folder / "expected.json").read_text())]
@@ -172,4 +172,4 @@ def test_without_a_gpu_it_says_so(bundle):
 
 def test_what_is_missing_is_named(tmp_path):
     done = run(ROOT / "scripts/gpu", "run", tmp_path, check=False)
-    assert done.returncode == 1 and "must be an unpacked bundle, it has no libentropic_cuda.so" in done.stderr
+    assert done.returncode == 1 and "must be an unpacked bundle, it has no libisentropic_cuda.so" in done.stderr

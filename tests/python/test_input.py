@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 from cases import OPERATIONS, call, call_vjp, each, scores
 
 WITH_INPUT = [operation for operation in OPERATIONS if any(param["name"] == "input" for param in operation["params"])]
@@ -20,7 +20,7 @@ def test_probabilities_are_scores_in_other_words(operation, dtype):
     p = call(operation, x)
     np.testing.assert_array_equal(call(operation, x, input="log_probs"), p)
     np.testing.assert_array_equal(call(operation, x, input="scores"), p)
-    q = entropic.softmax(x)
+    q = isentropic.softmax(x)
     tolerance = 1e-5 if dtype is np.float32 else 1e-12
     np.testing.assert_allclose(call(operation, q, input="probs"), p, rtol=tolerance, atol=tolerance)
     # d log q = dq / q, and J^T g is orthogonal to a shift of the scores.
@@ -42,4 +42,4 @@ def test_zeros_stay_and_what_is_no_distribution_is_nan(operation):
 def test_the_words_are_named(operation):
     with pytest.raises(ValueError, match="input must be one of scores, probs, log_probs, got 'logits'"):
         call(operation, np.ones(3), input="logits")
-    assert '"scores", "probs", "log_probs"' in getattr(entropic, operation["name"]).__doc__
+    assert '"scores", "probs", "log_probs"' in getattr(isentropic, operation["name"]).__doc__

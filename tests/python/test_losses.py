@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from mpmath import mpf
 
-import entropic
+import isentropic
 import losses_reference as reference
-from entropic import _core
+from isentropic import _core
 
 mpmath.mp.dps = 45
 
@@ -118,7 +118,7 @@ TOLERANCE = {np.float32: 3e-6, np.float64: 1e-14}
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_values_and_gradients(name, params, dtype):
     rng = np.random.default_rng(3)
-    function, definition = getattr(entropic, name), getattr(reference, name)
+    function, definition = getattr(isentropic, name), getattr(reference, name)
     checked = 0
     for label, x, target, known in cases(name, rng):
         x = x.astype(dtype)
@@ -178,14 +178,14 @@ def test_small_losses_keep_their_digits(name):
         for given in variants:
             q = target
             if target is None:
-                p = entropic.entmax(x, **given) if name == "entmax_loss" else entropic.sparsemax(x)
+                p = isentropic.entmax(x, **given) if name == "entmax_loss" else isentropic.sparsemax(x)
                 q = p + 1e-5 * np.array([1.0, -0.5, -0.5]) * (p > 0)
                 q = q / q.sum()
             numbers = [mpf(int(i == q)) for i in range(len(x))] if isinstance(q, int) else as_numbers(q)
             if not isinstance(q, int) and DESCRIPTIONS[name]["target"] != "scores":
                 numbers = [v / mpmath.fsum(numbers) for v in numbers]
             wanted, _ = definition(as_numbers(x), numbers, **given)
-            got = getattr(entropic, name)(x, q, **given)
+            got = getattr(isentropic, name)(x, q, **given)
             assert abs(mpf(float(got)) - wanted) <= 1e-9 * wanted + mpf(10) ** -40, (given, q, got, float(wanted))
 
 
@@ -197,8 +197,8 @@ def test_gradient_in_alpha(alpha):
         q[0] = 0
         q /= q.sum()
         for target in (2, q):
-            value, dx, slope = entropic.entmax_loss(x, target, alpha=alpha, return_grad=True, param_grad=True)
-            assert entropic.entmax_loss(x, target, alpha=alpha, param_grad=True) == (value, slope)
+            value, dx, slope = isentropic.entmax_loss(x, target, alpha=alpha, return_grad=True, param_grad=True)
+            assert isentropic.entmax_loss(x, target, alpha=alpha, param_grad=True) == (value, slope)
             p = reference._entmax(as_numbers(x), mpf(alpha))
             wanted = reference.entropy_slope(p, alpha)
             wanted -= reference.entropy_slope(as_numbers(q), alpha) if target is q else 0
@@ -210,10 +210,10 @@ def test_alpha_of_each_row():
     x = np.random.default_rng(0).standard_normal((4, 3, 5))
     alpha = np.array([1.0, 1.3, 2.0])[:, None]
     target = np.arange(12).reshape(4, 3) % 5
-    value, dx, slope = entropic.entmax_loss(x, target, alpha=alpha, return_grad=True, param_grad=True)
+    value, dx, slope = isentropic.entmax_loss(x, target, alpha=alpha, return_grad=True, param_grad=True)
     assert slope.shape == (4, 3)
     for j, one in enumerate((1.0, 1.3, 2.0)):
-        parts = entropic.entmax_loss(x[:, j], target[:, j], alpha=one, return_grad=True, param_grad=True)
+        parts = isentropic.entmax_loss(x[:, j], target[:, j], alpha=one, return_grad=True, param_grad=True)
         for whole, part in zip((value, dx, slope), parts, strict=True):
             assert np.array_equal(whole[:, j], part)
 
@@ -224,8 +224,8 @@ def test_a_class_is_the_distribution_that_has_it(name):
     target = np.arange(20) % 7
     for dtype, close in ((np.float64, 1e-12), (np.float32, 2e-5)):
         scores = x.astype(dtype)
-        value, dx = getattr(entropic, name)(scores, target, return_grad=True, **typical(name))
-        same, same_dx = getattr(entropic, name)(scores, np.eye(7, dtype=dtype)[target], return_grad=True, **typical(name))
+        value, dx = getattr(isentropic, name)(scores, target, return_grad=True, **typical(name))
+        same, same_dx = getattr(isentropic, name)(scores, np.eye(7, dtype=dtype)[target], return_grad=True, **typical(name))
         assert np.allclose(value, same, rtol=close, atol=close)
         assert np.allclose(dx, same_dx, rtol=close, atol=close)
 
@@ -236,14 +236,14 @@ def test_a_class_is_the_distribution_that_has_it(name):
 def test_losses_of_any_map(map_and_params):
     x = np.random.default_rng(4).standard_normal((6, 5))
     target, (name, params) = np.arange(6) % 5, map_and_params
-    p, onehot = getattr(entropic, name)(x, **params), np.eye(5)[np.arange(6) % 5]
-    value, dx = entropic.smooth_accuracy_loss(x, target, map=name, return_grad=True, **params)
+    p, onehot = getattr(isentropic, name)(x, **params), np.eye(5)[np.arange(6) % 5]
+    value, dx = isentropic.smooth_accuracy_loss(x, target, map=name, return_grad=True, **params)
     assert np.array_equal(value, -p[np.arange(6), target])
-    assert np.array_equal(dx, getattr(entropic, f"{name}_vjp")(x, p, -onehot, **params))
-    _, dx = entropic.surrogate_loss(x, target, map=(name, params), return_grad=True)
+    assert np.array_equal(dx, getattr(isentropic, f"{name}_vjp")(x, p, -onehot, **params))
+    _, dx = isentropic.surrogate_loss(x, target, map=(name, params), return_grad=True)
     assert np.array_equal(dx, p - onehot)
     q = np.full((6, 5), 0.2)
-    assert np.allclose(entropic.smooth_accuracy_loss(x, q, map=name, **params), -0.2)
+    assert np.allclose(isentropic.smooth_accuracy_loss(x, q, map=name, **params), -0.2)
 
 
 def test_losses_never_are_negative():
@@ -252,20 +252,20 @@ def test_losses_never_are_negative():
         x = (rng.standard_normal((200, 6)) * scale).astype(dtype)
         target = rng.integers(0, 6, 200)
         for name in ("softmax_loss", "sparsemax_loss", "entmax_loss"):
-            assert (getattr(entropic, name)(x, target) >= 0).all()
+            assert (getattr(isentropic, name)(x, target) >= 0).all()
         for alpha in (0.5, 1.0, 1.2, 1.5, 2.0, 3.0):
-            p = entropic.entmax(x, alpha=alpha)
-            assert (entropic.entmax_loss(x, p, alpha=alpha) >= 0).all()
-            assert (entropic.entmax_loss(x, p, alpha=alpha) < 1e-6).all()
-            value, dx = entropic.entmax_loss(x, target, alpha=alpha, return_grad=True)
+            p = isentropic.entmax(x, alpha=alpha)
+            assert (isentropic.entmax_loss(x, p, alpha=alpha) >= 0).all()
+            assert (isentropic.entmax_loss(x, p, alpha=alpha) < 1e-6).all()
+            value, dx = isentropic.entmax_loss(x, target, alpha=alpha, return_grad=True)
             assert ((value > 0) == (dx != 0).any(1)).all()
         for name in ("distillation_loss", "jsd_loss"):
-            assert (getattr(entropic, name)(x, np.roll(x, 1, 0)) >= 0).all()
-            assert (getattr(entropic, name)(x, x) == 0).all()
-        assert (entropic.jsd_loss(x, np.roll(x, 1, 0)) <= np.log(2) + 1e-7).all()
-    assert entropic.sparsemax_loss([1.0, 0.0, -2.0], 0) == 0
-    assert entropic.sparsemax_loss([0.99, 0.0, -2.0], 0) > 0
-    assert entropic.top_k_softmax_loss([3.0, 2.0, 2.5], 1, k=1) == 1
+            assert (getattr(isentropic, name)(x, np.roll(x, 1, 0)) >= 0).all()
+            assert (getattr(isentropic, name)(x, x) == 0).all()
+        assert (isentropic.jsd_loss(x, np.roll(x, 1, 0)) <= np.log(2) + 1e-7).all()
+    assert isentropic.sparsemax_loss([1.0, 0.0, -2.0], 0) == 0
+    assert isentropic.sparsemax_loss([0.99, 0.0, -2.0], 0) > 0
+    assert isentropic.top_k_softmax_loss([3.0, 2.0, 2.5], 1, k=1) == 1
 
 
 @pytest.mark.parametrize("name", DESCRIPTIONS)
@@ -273,7 +273,7 @@ def test_losses_never_are_negative():
 def test_special_rows(name, dtype):
     """NaN, all absent, +inf, and their neighbours untouched."""
     n, kind, params = 5, DESCRIPTIONS[name]["target"], typical(name)
-    function = getattr(entropic, name)
+    function = getattr(isentropic, name)
     x = np.random.default_rng(6).uniform(-1, 1, (6, n)).astype(dtype)
     target = {"labels": np.eye(n, dtype=dtype)[np.arange(6) % n], "scores": x[::-1].copy()}.get(kind, np.arange(6) % n)
     usual, usual_dx = function(x, target, return_grad=True, **params)
@@ -309,12 +309,12 @@ def test_special_rows(name, dtype):
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_target_that_is_absent(name):
     x = np.array([0.5, -np.inf, 0.2, -0.4])
-    value, dx = getattr(entropic, name)(x, 1, return_grad=True, **typical(name))
+    value, dx = getattr(isentropic, name)(x, 1, return_grad=True, **typical(name))
     assert value == (0 if name == "smooth_accuracy_loss" else np.inf)
     assert dx[1] == 0
     assert np.isfinite(dx).all()
     if name in DISTRIBUTIONS and name != "smooth_accuracy_loss":
-        value, dx = getattr(entropic, name)(x, [0.5, 0.5, 0.0, 0.0], return_grad=True, **typical(name))
+        value, dx = getattr(isentropic, name)(x, [0.5, 0.5, 0.0, 0.0], return_grad=True, **typical(name))
         assert value == np.inf
         assert dx[1] == 0
         assert np.isfinite(dx).all()
@@ -322,16 +322,16 @@ def test_a_target_that_is_absent(name):
 
 def test_label_smoothing_is_over_classes_that_are_there():
     x = np.array([0.5, -np.inf, 0.2])
-    want = 0.9 * entropic.softmax_loss(x, 0) + 0.1 * (entropic.softmax_loss(x, 0) + entropic.softmax_loss(x, 2)) / 2
-    assert np.isclose(entropic.softmax_loss(x, 0, label_smoothing=0.1), want, rtol=1e-14)
+    want = 0.9 * isentropic.softmax_loss(x, 0) + 0.1 * (isentropic.softmax_loss(x, 0) + isentropic.softmax_loss(x, 2)) / 2
+    assert np.isclose(isentropic.softmax_loss(x, 0, label_smoothing=0.1), want, rtol=1e-14)
     # Beside +inf: as the same target given as a distribution.
     inf = np.inf
     for row in ([inf, 1, 2], [inf, -inf, 2], [inf, -inf, -inf], [inf, inf, -inf], [inf, inf, 0.5]):
         for share in (0, 0.1, 1):
             present = np.isfinite(row) | (np.array(row) == inf)
             target = (1 - share) * np.eye(3)[0] + share * present / present.sum()
-            value, dx = entropic.softmax_loss(row, 0, label_smoothing=share, return_grad=True)
-            assert value == pytest.approx(entropic.softmax_loss(row, target), rel=1e-15)
+            value, dx = isentropic.softmax_loss(row, 0, label_smoothing=share, return_grad=True)
+            assert value == pytest.approx(isentropic.softmax_loss(row, target), rel=1e-15)
             assert (dx == 0).all()
 
 
@@ -341,17 +341,17 @@ def test_margins_at_and_beyond_the_ends(kind):
         grid = np.concatenate([np.linspace(-1, 1, 2001), [np.nextafter(dtype(1), dtype(0)), 1 - 1e-12]]).astype(dtype)
         grid = np.sort(grid)
         cosines = np.stack([grid, np.zeros_like(grid)], 1)
-        value, dx = entropic.margin_softmax_loss(cosines, np.zeros(len(grid), int), kind=kind, scale=2.0, return_grad=True)
+        value, dx = isentropic.margin_softmax_loss(cosines, np.zeros(len(grid), int), kind=kind, scale=2.0, return_grad=True)
         assert np.isfinite(value).all()
         assert np.isfinite(dx).all()
         assert (np.diff(value) <= 1e-6).all()  # psi rises with the cosine
         assert (dx[:, 0] <= 0).all()
-        beyond = entropic.margin_softmax_loss(np.array([[1 + 1e-6, 0.0]], dtype), [0], kind=kind, scale=2.0)
+        beyond = isentropic.margin_softmax_loss(np.array([[1 + 1e-6, 0.0]], dtype), [0], kind=kind, scale=2.0)
         assert np.isclose(beyond, value[-1], atol=1e-4)
     least = {"arc": np.sin(0.5) * 2.0**24, "am": 1, "sphere": 16}[kind]
-    value, dx = entropic.margin_softmax_loss([1.0, 0.0], 0, kind=kind, scale=1.0, return_grad=True)
+    value, dx = isentropic.margin_softmax_loss([1.0, 0.0], 0, kind=kind, scale=1.0, return_grad=True)
     assert np.isclose(dx[0], -least * dx[1], rtol=1e-12)
-    _, dx = entropic.margin_softmax_loss([-1.0, 0.0], 0, kind=kind, scale=1.0, return_grad=True)
+    _, dx = isentropic.margin_softmax_loss([-1.0, 0.0], 0, kind=kind, scale=1.0, return_grad=True)
     assert np.isclose(dx[0], -least * dx[1], rtol=1e-12)
 
 
@@ -360,8 +360,8 @@ def test_ignored_rows():
     for name in CLASSES:
         if name == "margin_softmax_loss":
             continue
-        value, dx = getattr(entropic, name)(x, [-7, 0, -7], ignore_index=-7, return_grad=True, **typical(name))
-        alone = getattr(entropic, name)(x[1], 0, **typical(name))
+        value, dx = getattr(isentropic, name)(x, [-7, 0, -7], ignore_index=-7, return_grad=True, **typical(name))
+        alone = getattr(isentropic, name)(x[1], 0, **typical(name))
         assert value.tolist() == [0, alone, 0]
         assert not dx[[0, 2]].any()
 
@@ -369,7 +369,7 @@ def test_ignored_rows():
 @every_variant
 def test_layouts_and_types(name, params):
     rng = np.random.default_rng(7)
-    kind, function = DESCRIPTIONS[name]["target"], getattr(entropic, name)
+    kind, function = DESCRIPTIONS[name]["target"], getattr(isentropic, name)
     x = rng.uniform(-1, 1, (3, 8, 4))
     target = {"labels": rng.integers(0, 2, x.shape), "scores": rng.uniform(-1, 1, x.shape)}.get(kind)
     for axis in (0, 1, 2):
@@ -392,9 +392,9 @@ def test_layouts_and_types(name, params):
 
 
 def test_empty():
-    assert entropic.softmax_loss(np.zeros((0, 3)), np.zeros(0, int)).shape == (0,)
-    assert np.isnan(entropic.softmax_loss(np.zeros((2, 0)), np.zeros((2, 0)))).all()
-    assert (entropic.multilabel_softmax_loss(np.zeros((2, 0)), np.zeros((2, 0))) == 0).all()
+    assert isentropic.softmax_loss(np.zeros((0, 3)), np.zeros(0, int)).shape == (0,)
+    assert np.isnan(isentropic.softmax_loss(np.zeros((2, 0)), np.zeros((2, 0)))).all()
+    assert (isentropic.multilabel_softmax_loss(np.zeros((2, 0)), np.zeros((2, 0))) == 0).all()
 
 
 def test_errors_name_the_argument():
@@ -404,7 +404,7 @@ def test_errors_name_the_argument():
         with pytest.raises(error, match=text):
             call()
 
-    loss = entropic.softmax_loss
+    loss = isentropic.softmax_loss
     fails(ValueError, r"^softmax_loss: target must be a class from 0 to 2, got 3 in row 1", lambda: loss(x, [0, 3]))
     fails(ValueError, r"^softmax_loss: target must be a class from 0 to 2, got -1 in row 0", lambda: loss(x, [-1, 3]))
     fails(
@@ -425,57 +425,57 @@ def test_errors_name_the_argument():
     fails(TypeError, "ignore_index must be an integer or None, got float", lambda: loss(x, [0, 0], ignore_index=1.5))
     fails(np.exceptions.AxisError, "softmax_loss", lambda: loss(x, [0, 0], axis=2))
     fails(ValueError, "at least one axis", lambda: loss(1.0, 0))
-    fails(ValueError, r"alpha of row 1 must be above 0", lambda: entropic.entmax_loss(x, [0, 0], alpha=[[1.0], [-1.0]]))
+    fails(ValueError, r"alpha of row 1 must be above 0", lambda: isentropic.entmax_loss(x, [0, 0], alpha=[[1.0], [-1.0]]))
     fails(
         ValueError,
         "target must be 0 or 1 in every entry, got 2 at entry 0 in row 0",
-        lambda: entropic.multilabel_softmax_loss(x, x + 2),
+        lambda: isentropic.multilabel_softmax_loss(x, x + 2),
     )
     fails(
         ValueError,
         "cosines must be from -1 to 1, got 3 at entry 2 in row 0",
-        lambda: entropic.margin_softmax_loss([[0.0, 1, 3]], [0]),
+        lambda: isentropic.margin_softmax_loss([[0.0, 1, 3]], [0]),
     )
-    fails(TypeError, "target must be integers", lambda: entropic.margin_softmax_loss(x, x))
+    fails(TypeError, "target must be integers", lambda: isentropic.margin_softmax_loss(x, x))
     for margin in (0.5, 2.5):
         fails(
             ValueError,
             "margin must be an integer of at least 1 for kind sphere",
-            lambda margin=margin: entropic.margin_softmax_loss(x, [0, 0], kind="sphere", margin=margin),
+            lambda margin=margin: isentropic.margin_softmax_loss(x, [0, 0], kind="sphere", margin=margin),
         )
     fails(
         ValueError,
         "margin must be at most pi for kind arc",
-        lambda: entropic.margin_softmax_loss(x, [0, 0], kind="arc", margin=4),
+        lambda: isentropic.margin_softmax_loss(x, [0, 0], kind="arc", margin=4),
     )
-    fails(ValueError, "kind must be one of am, arc, sphere", lambda: entropic.margin_softmax_loss(x, [0, 0], kind="cos"))
-    fails(ValueError, "beta must be below 1", lambda: entropic.jsd_loss(x, x, beta=1.0))
-    fails(ValueError, "beta must be above 0", lambda: entropic.jsd_loss(x, x, beta=0.0))
-    fails(ValueError, r"teacher must have the shape of student", lambda: entropic.jsd_loss(x, x[:1]))
-    fails(ValueError, "map must be one of softmax, sparsemax", lambda: entropic.surrogate_loss(x, [0, 0], map="soft"))
-    fails(TypeError, "map 'softmax' has no parameter 'alpha'", lambda: entropic.surrogate_loss(x, [0, 0], alpha=2.0))
+    fails(ValueError, "kind must be one of am, arc, sphere", lambda: isentropic.margin_softmax_loss(x, [0, 0], kind="cos"))
+    fails(ValueError, "beta must be below 1", lambda: isentropic.jsd_loss(x, x, beta=1.0))
+    fails(ValueError, "beta must be above 0", lambda: isentropic.jsd_loss(x, x, beta=0.0))
+    fails(ValueError, r"teacher must have the shape of student", lambda: isentropic.jsd_loss(x, x[:1]))
+    fails(ValueError, "map must be one of softmax, sparsemax", lambda: isentropic.surrogate_loss(x, [0, 0], map="soft"))
+    fails(TypeError, "map 'softmax' has no parameter 'alpha'", lambda: isentropic.surrogate_loss(x, [0, 0], alpha=2.0))
     fails(
         TypeError,
         "map 'top_k_softmax' needs the parameter 'k'",
-        lambda: entropic.surrogate_loss(x, [0, 0], map="top_k_softmax"),
+        lambda: isentropic.surrogate_loss(x, [0, 0], map="top_k_softmax"),
     )
 
 
 def test_ratio_map():
     x = np.random.default_rng(8).standard_normal((3, 4)) + 3
-    assert np.allclose(entropic.ratio_map(x, np.exp), entropic.softmax(x), rtol=1e-12)
-    assert np.allclose(entropic.ratio_map(x, np.square, axis=0), x**2 / (x**2).sum(0))
-    assert entropic.ratio_map([3.0, -np.inf, 4.0], np.square).tolist() == [0.36, 0.0, 0.64]
-    assert entropic.ratio_map([np.inf, 1.0, np.inf], np.square).tolist() == [0.5, 0.0, 0.5]
-    assert np.isnan(entropic.ratio_map([[np.nan, 1.0], [-np.inf, -np.inf]], np.square)).all()
+    assert np.allclose(isentropic.ratio_map(x, np.exp), isentropic.softmax(x), rtol=1e-12)
+    assert np.allclose(isentropic.ratio_map(x, np.square, axis=0), x**2 / (x**2).sum(0))
+    assert isentropic.ratio_map([3.0, -np.inf, 4.0], np.square).tolist() == [0.36, 0.0, 0.64]
+    assert isentropic.ratio_map([np.inf, 1.0, np.inf], np.square).tolist() == [0.5, 0.0, 0.5]
+    assert np.isnan(isentropic.ratio_map([[np.nan, 1.0], [-np.inf, -np.inf]], np.square)).all()
     with pytest.raises(ValueError, match=r"^ratio_map: f must be at least 0 and finite, got -1.0 of -1.0 at entry 1 in row 0"):
-        entropic.ratio_map([[1.0, -1.0]], lambda x: x)
+        isentropic.ratio_map([[1.0, -1.0]], lambda x: x)
     with pytest.raises(ValueError, match="f must give a positive number somewhere, got nothing but 0 in row 1"):
-        entropic.ratio_map([[1.0, -1.0], [0.0, 0.0]], np.square)
+        isentropic.ratio_map([[1.0, -1.0], [0.0, 0.0]], np.square)
     with pytest.raises(ValueError, match="f must give an array of the shape"):
-        entropic.ratio_map([1.0, 2.0], np.sum)
+        isentropic.ratio_map([1.0, 2.0], np.sum)
     with pytest.raises(TypeError, match="f must be callable"):
-        entropic.ratio_map([1.0], 2)
+        isentropic.ratio_map([1.0], 2)
 
 
 @pytest.mark.parametrize("size", [1e-1, 1e-4, 1e-7, 1e-10])
@@ -495,7 +495,7 @@ def test_near_equal_student_and_teacher(size, shift):
         return mpmath.fsum(a * mpmath.log(a / b) for a, b in zip(p, q, strict=True) if a)
 
     for temperature in (0.5, 1.0, 3.0):
-        value, gradient = entropic.distillation_loss(student, teacher, temperature=temperature, return_grad=True)
+        value, gradient = isentropic.distillation_loss(student, teacher, temperature=temperature, return_grad=True)
         for r in range(3):
             s, t = softmax(student[r], temperature), softmax(teacher[r], temperature)
             want = mpf(temperature) ** 2 * kl(t, s)
@@ -503,7 +503,7 @@ def test_near_equal_student_and_teacher(size, shift):
             slopes = [temperature * (a - b) for a, b in zip(s, t, strict=True)]
             worst = max(abs(mpf(float(g)) - w) for g, w in zip(gradient[r], slopes, strict=True))
             assert worst <= 1e-14 * max(map(abs, slopes))
-    value = entropic.jsd_loss(student, teacher, beta=0.3)
+    value = isentropic.jsd_loss(student, teacher, beta=0.3)
     for r in range(3):
         s, t = softmax(student[r], 1), softmax(teacher[r], 1)
         m = [mpf(0.3) * b + (1 - mpf(0.3)) * a for a, b in zip(s, t, strict=True)]
@@ -516,19 +516,19 @@ def test_student_and_teacher_where_differences_end():
     most = np.finfo(np.float64).max
     for student, teacher in (([5e307], [most]), ([most, most], [-most, -most]), ([most, most, -most], [most, most, 3e307])):
         for name in ("distillation_loss", "jsd_loss"):
-            value, gradient = getattr(entropic, name)(student, teacher, return_grad=True)
+            value, gradient = getattr(isentropic, name)(student, teacher, return_grad=True)
             assert value == 0 and not np.any(gradient), (name, student, value, gradient)
-        assert entropic.kl_divergence(teacher, student, input="scores") == 0
-        assert entropic.js_divergence(teacher, student, input="scores") == 0
+        assert isentropic.kl_divergence(teacher, student, input="scores") == 0
+        assert isentropic.js_divergence(teacher, student, input="scores") == 0
 
 
 @pytest.mark.parametrize("param_grad", ["alpha", ["alpha"], 1])
 def test_param_grad_is_a_bool(param_grad):
     x, target = np.zeros((2, 3)), np.array([0, 1])
     for call in (
-        lambda: entropic.entmax_loss(x, target, alpha=1.5, param_grad=param_grad),
-        lambda: entropic.smooth_accuracy_loss(x, target, map="entmax", alpha=1.5, param_grad=param_grad),
-        lambda: entropic.renyi_entropy(np.full((2, 2), 0.5), alpha=2.0, param_grad=param_grad),
+        lambda: isentropic.entmax_loss(x, target, alpha=1.5, param_grad=param_grad),
+        lambda: isentropic.smooth_accuracy_loss(x, target, map="entmax", alpha=1.5, param_grad=param_grad),
+        lambda: isentropic.renyi_entropy(np.full((2, 2), 0.5), alpha=2.0, param_grad=param_grad),
     ):
         with pytest.raises(TypeError, match="param_grad must be a bool, got " + type(param_grad).__name__):
             call()

@@ -6,22 +6,22 @@ import pathlib
 
 import pytest
 
-import entropic
+import isentropic
 
-PACKAGE = pathlib.Path(entropic.__file__).parent
+PACKAGE = pathlib.Path(isentropic.__file__).parent
 
 
 # The reference of attention calls maps by their operators, which are made of references.
 # The loss of a linear layer calls losses by their operators.
 # A map, a loss or a measure of a DTensor is one of parts, which leaves rows that are whole to it.
 CALLED_BACK = {
-    "entropic.torch._entropy_control": {"entropic.torch.distributed._dtensor"},
-    "entropic.torch._losses": {"entropic.torch.distributed._dtensor"},
-    "entropic.torch._maps": {"entropic.torch.distributed._dtensor"},
-    "entropic.torch._measures": {"entropic.torch.distributed._dtensor"},
-    "entropic.torch._token_statistics": {"entropic.torch.distributed._dtensor"},
-    "entropic.torch.backends.reference.maps": {"entropic.torch._maps"},
-    "entropic.torch.backends.linear_loss": {"entropic.torch._losses"},
+    "isentropic.torch._entropy_control": {"isentropic.torch.distributed._dtensor"},
+    "isentropic.torch._losses": {"isentropic.torch.distributed._dtensor"},
+    "isentropic.torch._maps": {"isentropic.torch.distributed._dtensor"},
+    "isentropic.torch._measures": {"isentropic.torch.distributed._dtensor"},
+    "isentropic.torch._token_statistics": {"isentropic.torch.distributed._dtensor"},
+    "isentropic.torch.backends.reference.maps": {"isentropic.torch._maps"},
+    "isentropic.torch.backends.linear_loss": {"isentropic.torch._losses"},
 }
 
 
@@ -31,7 +31,7 @@ def _name(file):
 
 
 FILES = {_name(file): file for file in sorted(PACKAGE.rglob("*.py"))}
-MODULES = {*FILES, "entropic._core"}
+MODULES = {*FILES, "isentropic._core"}
 
 
 def _imports(tree):

@@ -1,4 +1,4 @@
-"""entropic.onnx: files that another runtime runs, beside the library. An export costs seconds: all maps share one."""
+"""isentropic.onnx: files that another runtime runs, beside the library. An export costs seconds: all maps share one."""
 
 import json
 import os
@@ -7,15 +7,15 @@ import pathlib
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 try:
     import onnx
     import onnxruntime
     import torch
 
-    import entropic.onnx
-    import entropic.torch as et
+    import isentropic.onnx
+    import isentropic.torch as et
 except ImportError:
     if os.environ.get("CI"):
         raise
@@ -64,7 +64,7 @@ def run(tmp_path_factory):
         return tuple(getattr(et, name)(x, **params) for name, params in MAPS)
 
     sizes = ({0: torch.export.Dim("rows"), 1: torch.export.Dim("n")},)
-    entropic.onnx.export(maps, (torch.zeros(2, 7, dtype=torch.float64),), file, dynamic_shapes=sizes)
+    isentropic.onnx.export(maps, (torch.zeros(2, 7, dtype=torch.float64),), file, dynamic_shapes=sizes)
     onnx.checker.check_model(str(file))
     session = onnxruntime.InferenceSession(str(file))
     return lambda x: dict(zip(range(len(MAPS)), session.run(None, {session.get_inputs()[0].name: x}), strict=True))
@@ -75,7 +75,7 @@ def test_maps(run, rows):
     x = ROWS[rows]
     for k, got in run(x).items():
         name, params = MAPS[k]
-        want = getattr(entropic, name)(x, **params)
+        want = getattr(isentropic, name)(x, **params)
         np.testing.assert_allclose(
             got, want, rtol=1e-11 if name in ("log_softmax", "logsumexp") else 0, atol=2e-11, err_msg=f"{name} {params}"
         )
@@ -92,17 +92,17 @@ def test_noises(tmp_path):
         )
 
     sizes = ({0: torch.export.Dim("rows"), 1: torch.export.Dim("n")},)
-    entropic.onnx.export(maps, (torch.zeros(2, 7, dtype=torch.float64),), tmp_path / "m.onnx", dynamic_shapes=sizes)
+    isentropic.onnx.export(maps, (torch.zeros(2, 7, dtype=torch.float64),), tmp_path / "m.onnx", dynamic_shapes=sizes)
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
     for rows in ("random", "ties", "special", "of one score"):
         x = ROWS[rows]
         *found, loss = session.run(None, {session.get_inputs()[0].name: x})
         if rows == "random":
             given = ("perturb_max", {"noise": "normal"})
-            want = entropic.smooth_accuracy_loss(x, np.zeros(len(x), int), map=given)
+            want = isentropic.smooth_accuracy_loss(x, np.zeros(len(x), int), map=given)
             np.testing.assert_allclose(loss, want, rtol=0, atol=1e-7)
         for noise, got in zip(noises, found, strict=True):
-            want = entropic.perturb_max(x, noise=noise, scale=0.6)
+            want = isentropic.perturb_max(x, noise=noise, scale=0.6)
             np.testing.assert_allclose(got, want, rtol=0, atol=1e-10, err_msg=f"{noise} {rows}")
 
 
@@ -117,7 +117,7 @@ def test_hard_rows_for_an_entropy(run):
     for k, got in run(x).items():
         name, params = MAPS[k]
         if name.startswith("entropy"):
-            np.testing.assert_allclose(got, getattr(entropic, name)(x, **params), rtol=0, atol=2e-11, err_msg=f"{params}")
+            np.testing.assert_allclose(got, getattr(isentropic, name)(x, **params), rtol=0, atol=2e-11, err_msg=f"{params}")
 
 
 def generated_row(n):
@@ -174,7 +174,7 @@ def test_an_entropy_is_reached_on_the_hard_rows_of_the_oracle(tmp_path):
     def function(x, target):
         return et.entropy_normalize(x, entropy=target), et.entropy_clip(x, min_entropy=target, max_entropy=target)
 
-    entropic.onnx.export(function, example, tmp_path / "m.onnx", dynamic_shapes=dims)
+    isentropic.onnx.export(function, example, tmp_path / "m.onnx", dynamic_shapes=dims)
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
     for p in session.run(None, dict(zip([one.name for one in session.get_inputs()], (x, target), strict=True))):
         wide = p.astype(np.longdouble)
@@ -208,7 +208,7 @@ def test_golden_values(tmp_path):
     of_rows = {0: torch.export.Dim("rows")}
     dims = ({0: torch.export.Dim("rows"), 1: torch.export.Dim("n")}, of_rows, of_rows)
     example = torch.zeros(3, 7, dtype=torch.float64), *(torch.full((3, 1), 1.3, dtype=torch.float64) for _ in range(2))
-    entropic.onnx.export(function, example, tmp_path / "m.onnx", dynamic_shapes=dims)
+    isentropic.onnx.export(function, example, tmp_path / "m.onnx", dynamic_shapes=dims)
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
     inputs, checked = [one.name for one in session.get_inputs()], 0
     for (temperature, alpha), records in results.items():
@@ -226,15 +226,15 @@ def test_golden_values(tmp_path):
 
 
 def test_the_graph_is_small(tmp_path):
-    entropic.onnx.export(lambda x: et.entmax(x, alpha=1.3), (torch.zeros(2, 5),), tmp_path / "m.onnx")
+    isentropic.onnx.export(lambda x: et.entmax(x, alpha=1.3), (torch.zeros(2, 5),), tmp_path / "m.onnx")
     model = onnx.load(tmp_path / "m.onnx")
     assert len(model.graph.node) < 120
     assert {one.domain for one in model.opset_import} == {""}
-    assert {one.version for one in model.opset_import} == {entropic.onnx.OPSET}
+    assert {one.version for one in model.opset_import} == {isentropic.onnx.OPSET}
     x = ROWS["random"].astype(np.float32)[:2, :5]
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
     (got,) = session.run(None, {session.get_inputs()[0].name: x})
-    np.testing.assert_allclose(got, entropic.entmax(x, alpha=1.3), rtol=0, atol=2e-7)
+    np.testing.assert_allclose(got, isentropic.entmax(x, alpha=1.3), rtol=0, atol=2e-7)
 
 
 def test_what_cannot_be_exported_is_named(tmp_path):
@@ -243,7 +243,7 @@ def test_what_cannot_be_exported_is_named(tmp_path):
         (lambda x: et.power_transform(x, gamma=2.0), "power_transform"),
     ):
         with pytest.raises(ValueError, match=f"onnx.export: {name} cannot be exported"):
-            entropic.onnx.export(function, (torch.ones(2, 3),), tmp_path / "m.onnx")
+            isentropic.onnx.export(function, (torch.ones(2, 3),), tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
 
 
@@ -264,10 +264,10 @@ TWO = {"cross_entropy", "kl_divergence", "js_divergence", "js_distance"}
 def test_wrong_arguments_are_named(tmp_path):
     x, path = torch.zeros(2, 5), tmp_path / "one.onnx"
     with pytest.raises(TypeError, match=r"onnx.export: module must be a torch.nn.Module or a function of tensors, got int"):
-        entropic.onnx.export(5, (x,), path)
+        isentropic.onnx.export(5, (x,), path)
     missing = tmp_path / "missing" / "one.onnx"
     with pytest.raises(FileNotFoundError, match="the folder of path does not exist") as refused:
-        entropic.onnx.export(et.softmax, (x,), missing)
+        isentropic.onnx.export(et.softmax, (x,), missing)
     assert refused.value.filename == str(missing)
     assert not list(tmp_path.iterdir())
 
@@ -283,7 +283,7 @@ def test_measures_and_losses(tmp_path):
     rows = torch.from_numpy(ROWS["random"])
     p, q = torch.softmax(rows, -1), torch.softmax(-rows / 2, -1)
     target = torch.arange(len(rows))
-    entropic.onnx.export(all_of_them, (p, q, target), tmp_path / "m.onnx")
+    isentropic.onnx.export(all_of_them, (p, q, target), tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
     given = {one.name: x.numpy() for one, x in zip(session.get_inputs(), (p, q, target), strict=True)}
     for got, want in zip(session.run(None, given), all_of_them(p, q, target), strict=True):
@@ -303,7 +303,7 @@ def test_token_statistics(tmp_path, dtype):
         return *found[0][:3], *(one.top_indices for one in found[1:]), along
 
     sizes = {0: torch.export.Dim("rows")}
-    entropic.onnx.export(statistics, (x, target), tmp_path / "m.onnx", dynamic_shapes=(sizes, sizes))
+    isentropic.onnx.export(statistics, (x, target), tmp_path / "m.onnx", dynamic_shapes=(sizes, sizes))
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
     for rows in (slice(None), slice(7, None)):
         given = x[rows], target[rows]
@@ -318,7 +318,7 @@ def test_attention_with_its_entropy(tmp_path, name):
         return et.attention(q, k, v, map=name, causal=True, return_entropy=True)
 
     q, k, v = (torch.randn(2, 3, 9, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
-    entropic.onnx.export(attend, (q, k, v), tmp_path / "a.onnx")
+    isentropic.onnx.export(attend, (q, k, v), tmp_path / "a.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "a.onnx"))
     given = {one.name: x.numpy() for one, x in zip(session.get_inputs(), (q, k, v), strict=True)}
     for got, want in zip(session.run(None, given), attend(q, k, v), strict=True):
@@ -327,7 +327,7 @@ def test_attention_with_its_entropy(tmp_path, name):
 
 def file_of(function, example, path, dims=None):
     """The function's file, as a function of torch's tensors."""
-    entropic.onnx.export(function, example, path, dynamic_shapes=dims)
+    isentropic.onnx.export(function, example, path, dynamic_shapes=dims)
     session = onnxruntime.InferenceSession(str(path))
     names = [one.name for one in session.get_inputs()]
     return lambda *given: session.run(None, {name: x.numpy() for name, x in zip(names, given, strict=True)})

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import entropic
+import isentropic
 from cases import OPERATIONS, call, call_vjp, laid_out, scores, torch_or_skip
-from entropic import _core
+from isentropic import _core
 
 
 def usual(param):
@@ -230,23 +230,23 @@ def test_param_grad_against_central_differences(operation, name, value, data):
 def test_which_gradients_are_asked_for():
     x, g = np.array([[1.0, 0.5, -1.0], [0.25, 0.5, 0.0]]), np.ones((2, 3)).cumsum(1)
     given = {"alpha": 1.5, "temperature": 2.0}
-    y = entropic.entmax(x, **given)
-    _, alpha = entropic.entmax_vjp(x, y, g, param_grad=True, **given)
-    _, temperature = entropic.entmax_vjp(x, y, g, param_grad="temperature", **given)
-    _, both = entropic.entmax_vjp(x, y, g, param_grad=["temperature", "alpha"], **given)
+    y = isentropic.entmax(x, **given)
+    _, alpha = isentropic.entmax_vjp(x, y, g, param_grad=True, **given)
+    _, temperature = isentropic.entmax_vjp(x, y, g, param_grad="temperature", **given)
+    _, both = isentropic.entmax_vjp(x, y, g, param_grad=["temperature", "alpha"], **given)
     np.testing.assert_array_equal(both, [temperature, alpha])
     assert not np.array_equal(alpha, temperature)
-    y = entropic.softmax(x, temperature=2.0)
+    y = isentropic.softmax(x, temperature=2.0)
     np.testing.assert_array_equal(
-        entropic.softmax_vjp(x, y, g, temperature=2.0, param_grad=True)[1],
-        entropic.softmax_vjp(x, y, g, temperature=2.0, param_grad="temperature")[1],
+        isentropic.softmax_vjp(x, y, g, temperature=2.0, param_grad=True)[1],
+        isentropic.softmax_vjp(x, y, g, temperature=2.0, param_grad="temperature")[1],
     )
     for wrong in ("order", ["alpha", "k"], 3):
         with pytest.raises(ValueError, match=r"^entmax_vjp: param_grad must be True, False or names of given parameters, "):
-            entropic.entmax_vjp(x, y, g, param_grad=wrong, **given)
+            isentropic.entmax_vjp(x, y, g, param_grad=wrong, **given)
     q = np.eye(3)
-    *_, slope = entropic.attention_vjp(q, q, q, q, map="entmax", alpha=1.5, param_grad="temperature")
-    ends = [(q * entropic.attention(q, q, q, map="entmax", alpha=1.5, temperature=1 + h)).sum(1) for h in (1e-6, -1e-6)]
+    *_, slope = isentropic.attention_vjp(q, q, q, q, map="entmax", alpha=1.5, param_grad="temperature")
+    ends = [(q * isentropic.attention(q, q, q, map="entmax", alpha=1.5, temperature=1 + h)).sum(1) for h in (1e-6, -1e-6)]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, atol=1e-8)
 
 
@@ -254,20 +254,20 @@ def test_which_gradients_are_asked_for():
 def test_entmax_at_its_ends(dtype):
     x = scores(np.random.default_rng(7), (6, 40), dtype)
     alpha = np.array([1, 2, 1, 2, 1.5, 1])[:, None]
-    y = entropic.entmax(x, alpha=alpha, temperature=0.7)
-    for one, same in ((1, entropic.softmax), (2, entropic.sparsemax)):
+    y = isentropic.entmax(x, alpha=alpha, temperature=0.7)
+    for one, same in ((1, isentropic.softmax), (2, isentropic.sparsemax)):
         rows = alpha[:, 0] == one
         np.testing.assert_array_equal(y[rows], same(x[rows], temperature=0.7))
-    np.testing.assert_array_equal(entropic.entmax(x, alpha=np.ones((6, 1))), entropic.softmax(x))
+    np.testing.assert_array_equal(isentropic.entmax(x, alpha=np.ones((6, 1))), isentropic.softmax(x))
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1 + 1e-7, 1.5, 2.0])
 def test_entmax_param_grad_of_special_rows(alpha):
     x = np.array([[0.0, 1.0, -np.inf], [np.inf, 1.0, 0.0], [np.nan, 1.0, 0.0], [-np.inf, -np.inf, -np.inf]])
     grad = np.array([[1.0, 2.0, np.nan]] + [[1.0, 2.0, 3.0]] * 3)
-    y = entropic.entmax(x, alpha=alpha)
-    _, dalpha = entropic.entmax_vjp(x, y, grad, alpha=alpha, param_grad=True)
-    _, present = entropic.entmax_vjp(x[0, :2], y[0, :2], grad[0, :2], alpha=alpha, param_grad=True)
+    y = isentropic.entmax(x, alpha=alpha)
+    _, dalpha = isentropic.entmax_vjp(x, y, grad, alpha=alpha, param_grad=True)
+    _, present = isentropic.entmax_vjp(x[0, :2], y[0, :2], grad[0, :2], alpha=alpha, param_grad=True)
     assert type(present) is np.float64
     np.testing.assert_array_equal(dalpha, [present, 0.0, np.nan, np.nan])
 
@@ -283,7 +283,7 @@ LEARNED = [
 @pytest.mark.parametrize("axis", [0, 1])
 def test_losses_and_measures_have_gradients_in_their_parameters(description, axis):
     """All at once, along any axis, against differences; one number for all rows gives each row's share."""
-    function = getattr(entropic, description["name"])
+    function = getattr(isentropic, description["name"])
     rng = np.random.default_rng(5)
     x = np.tanh(rng.standard_normal((6, 4)))
     if "target" in description:
@@ -314,13 +314,13 @@ def test_losses_and_measures_have_gradients_in_their_parameters(description, axi
 def test_losses_of_maps_have_gradients_in_the_parameters_of_the_map():
     x, target = np.array([[1.0, 0.5, -1.0], [0.25, 0.5, 0.0]]), np.array([1, 0])
     alpha = np.array([[1.25], [1.5]])
-    value, slopes = entropic.smooth_accuracy_loss(x, target, map="entmax", alpha=alpha, param_grad=True)
+    value, slopes = isentropic.smooth_accuracy_loss(x, target, map="entmax", alpha=alpha, param_grad=True)
     slope = slopes[0] if type(slopes) is tuple else slopes
-    ends = [entropic.smooth_accuracy_loss(x, target, map=("entmax", {"alpha": alpha + step})) for step in (1e-6, -1e-6)]
+    ends = [isentropic.smooth_accuracy_loss(x, target, map=("entmax", {"alpha": alpha + step})) for step in (1e-6, -1e-6)]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, atol=1e-8)
-    np.testing.assert_array_equal(value, entropic.smooth_accuracy_loss(x, target, map="entmax", alpha=alpha))
+    np.testing.assert_array_equal(value, isentropic.smooth_accuracy_loss(x, target, map="entmax", alpha=alpha))
     with pytest.raises(ValueError, match="surrogate_loss: there is no gradient in alpha, because the value means nothing"):
-        entropic.surrogate_loss(x, target, map="entmax", param_grad=True)
+        isentropic.surrogate_loss(x, target, map="entmax", param_grad=True)
 
 
 def test_a_margin_that_is_whole_has_no_gradient():
@@ -329,6 +329,6 @@ def test_a_margin_that_is_whole_has_no_gradient():
     for margin in (4, np.array([[4.0], [4.0]])):
         for return_grad in (False, True):
             given = {"kind": "sphere", "return_grad": return_grad, "param_grad": True}
-            found = entropic.margin_softmax_loss(x, target, margin=margin, **given)
-            for got, want in zip(found, entropic.margin_softmax_loss(x, target, **given), strict=True):
+            found = isentropic.margin_softmax_loss(x, target, margin=margin, **given)
+            for got, want in zip(found, isentropic.margin_softmax_loss(x, target, **given), strict=True):
                 np.testing.assert_array_equal(got, want)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import entropic
+import isentropic
 from cases import FLOATS, laid_out, torch_or_skip
 
 CHAIN = [("temperature", 0.8), ("top_k", 20), ("top_p", 0.95)]
@@ -72,7 +72,7 @@ def test_probs_are_the_definition(step, second):
     want = softmax(x)
     for one in steps:
         want = after(one, want)
-    got = entropic.Sampler(steps).probs(x)
+    got = isentropic.Sampler(steps).probs(x)
     np.testing.assert_allclose(got, want, atol=1e-11)
     np.testing.assert_array_equal(got > 0, want > 0)
 
@@ -87,7 +87,7 @@ def chi_square(counts, p):
 @each_step
 def test_draws_have_the_law(step):
     x = np.random.default_rng(2).normal(size=30)
-    sampler = entropic.Sampler([step], seed=5)
+    sampler = isentropic.Sampler([step], seed=5)
     p = sampler.probs(x)
     draws = sampler.sample(x, size=20000)
     chi, freedom = chi_square(np.bincount(draws, minlength=30), p)
@@ -104,9 +104,9 @@ def test_any_axis_and_layout_draws_alike(dtype, data):
     x, axis = data.draw(laid_out(dtype))
     before = x.copy()
     moved = np.ascontiguousarray(np.moveaxis(x, axis, -1))
-    sampler = entropic.Sampler(CHAIN, seed=3)
+    sampler = isentropic.Sampler(CHAIN, seed=3)
     for call in (
-        lambda x, axis: entropic.sample(x, seed=1, stream=4, axis=axis),
+        lambda x, axis: isentropic.sample(x, seed=1, stream=4, axis=axis),
         lambda x, axis: sampler.sample(x, stream=4, axis=axis),
         lambda x, axis: sampler.sample(x, size=2, axis=axis),
     ):
@@ -115,7 +115,7 @@ def test_any_axis_and_layout_draws_alike(dtype, data):
         assert got.dtype == np.int64
     for call in (
         lambda x, axis: sampler.probs(x, axis=axis),
-        lambda x, axis: entropic.gumbel_softmax(x, seed=2, axis=axis),
+        lambda x, axis: isentropic.gumbel_softmax(x, seed=2, axis=axis),
     ):
         got = call(x, axis)
         assert got.dtype == dtype and got.shape == x.shape
@@ -125,22 +125,22 @@ def test_any_axis_and_layout_draws_alike(dtype, data):
 
 def test_draws_depend_on_their_row_alone():
     x = np.random.default_rng(3).normal(size=(6, 500)).astype(np.float32) * 2
-    sampler = entropic.Sampler(CHAIN, seed=9)
-    for draw in (sampler.sample, lambda *a, **k: entropic.sample(*a, seed=9, **k)):
+    sampler = isentropic.Sampler(CHAIN, seed=9)
+    for draw in (sampler.sample, lambda *a, **k: isentropic.sample(*a, seed=9, **k)):
         batch = draw(x, stream=2, position=7, size=3)
         for r in range(6):
             for c in range(3):
                 assert draw(x[r], stream=2 + r, position=7 + c) == batch[r, c]
         order = [3, 0, 5]
         np.testing.assert_array_equal(draw(x[order], stream=np.add(order, 2), position=7), batch[order, 0])
-        for target in entropic.simd_targets():
-            entropic.force_simd_target(target)
+        for target in isentropic.simd_targets():
+            isentropic.force_simd_target(target)
             np.testing.assert_array_equal(draw(x, stream=2, position=7, size=3), batch)
-        entropic.force_simd_target("")
+        isentropic.force_simd_target("")
     # What a cut takes away changes nothing for what stays.
     cut = np.where(x < np.sort(x, axis=1)[:, -50:-49], -np.inf, x)
-    full = entropic.sample(x, seed=1, size=50)
-    masked = entropic.sample(cut, seed=1, size=50)
+    full = isentropic.sample(x, seed=1, size=50)
+    masked = isentropic.sample(cut, seed=1, size=50)
     stays = np.isfinite(np.take_along_axis(cut, full, axis=1))
     np.testing.assert_array_equal(full[stays], masked[stays])
 
@@ -148,73 +148,73 @@ def test_draws_depend_on_their_row_alone():
 def test_streams_wrap_and_seeds_are_64_bits():
     x = np.zeros((2, 1000))
     top = 2**64 - 1
-    draws = entropic.sample(x, seed=top, stream=top)
-    assert draws[1] == entropic.sample(x[0], seed=top, stream=0)
-    assert entropic.sample(x[0], seed=0, position=top) >= 0
-    assert len(set(entropic.sample(x[0], seed=1, size=40).tolist())) > 30
+    draws = isentropic.sample(x, seed=top, stream=top)
+    assert draws[1] == isentropic.sample(x[0], seed=top, stream=0)
+    assert isentropic.sample(x[0], seed=0, position=top) >= 0
+    assert len(set(isentropic.sample(x[0], seed=1, size=40).tolist())) > 30
 
 
 def test_shapes():
     x = np.zeros((2, 3, 4))
-    assert entropic.sample(x, seed=1).shape == (2, 3)
-    assert entropic.sample(x, seed=1, axis=1, size=5).shape == (2, 4, 5)
-    assert entropic.sample(x, seed=1, size=0).shape == (2, 3, 0)
-    assert entropic.sample(np.zeros((0, 4)), seed=1).shape == (0,)
-    assert entropic.sample(x, seed=1, stream=[[1], [2]]).shape == (2, 3)
-    own = entropic.sample(x, seed=1, stream=[9, 8, 7, 6, 5, 4])
-    assert own[1, 0] == entropic.sample(x[1, 0], seed=1, stream=[6])
-    one = entropic.sample([0.0, 1.0], seed=1)
+    assert isentropic.sample(x, seed=1).shape == (2, 3)
+    assert isentropic.sample(x, seed=1, axis=1, size=5).shape == (2, 4, 5)
+    assert isentropic.sample(x, seed=1, size=0).shape == (2, 3, 0)
+    assert isentropic.sample(np.zeros((0, 4)), seed=1).shape == (0,)
+    assert isentropic.sample(x, seed=1, stream=[[1], [2]]).shape == (2, 3)
+    own = isentropic.sample(x, seed=1, stream=[9, 8, 7, 6, 5, 4])
+    assert own[1, 0] == isentropic.sample(x[1, 0], seed=1, stream=[6])
+    one = isentropic.sample([0.0, 1.0], seed=1)
     assert isinstance(one, np.int64)
-    assert entropic.sample(np.zeros((2, 0)), seed=1).tolist() == [-1, -1]
+    assert isentropic.sample(np.zeros((2, 0)), seed=1).tolist() == [-1, -1]
 
 
 def test_rows_out_of_the_ordinary():
     inf, nan = np.inf, np.nan
     x = np.array([[1, nan, 2], [-inf, -inf, -inf], [-inf, 3, -inf], [inf, 0, -inf]])
-    for sampler in [entropic.Sampler([step], seed=1) for step in STEPS] + [entropic.Sampler([])]:
+    for sampler in [isentropic.Sampler([step], seed=1) for step in STEPS] + [isentropic.Sampler([])]:
         assert sampler.sample(x).tolist() == [-1, -1, 1, 0]
         p = sampler.probs(x)
         assert np.isnan(p[:2]).all()
         assert p[2:].tolist() == [[0, 1, 0], [1, 0, 0]]
-    assert entropic.sample(x, seed=0).tolist() == [-1, -1, 1, 0]
-    both = entropic.sample([inf, 0, inf], seed=0, size=1000)
+    assert isentropic.sample(x, seed=0).tolist() == [-1, -1, 1, 0]
+    both = isentropic.sample([inf, 0, inf], seed=0, size=1000)
     assert set(both.tolist()) == {0, 2} and abs((both == 0).mean() - 0.5) < 0.1
 
 
 def test_gumbel_softmax():
     x = np.random.default_rng(4).normal(size=(5, 30))
-    hard = entropic.gumbel_softmax(x, hard=True, seed=3, stream=8)
-    np.testing.assert_array_equal(hard.argmax(axis=1), entropic.sample(x, seed=3, stream=8))
+    hard = isentropic.gumbel_softmax(x, hard=True, seed=3, stream=8)
+    np.testing.assert_array_equal(hard.argmax(axis=1), isentropic.sample(x, seed=3, stream=8))
     assert hard.sum() == 5
-    cold = entropic.gumbel_softmax(x, temperature=1e-3, seed=3, stream=8)
+    cold = isentropic.gumbel_softmax(x, temperature=1e-3, seed=3, stream=8)
     np.testing.assert_array_equal(cold.argmax(axis=1), hard.argmax(axis=1))
-    warm = entropic.gumbel_softmax(x, temperature=2.0, seed=3, stream=8)
+    warm = isentropic.gumbel_softmax(x, temperature=2.0, seed=3, stream=8)
     np.testing.assert_allclose(warm.sum(axis=1), 1)
     # The same noise: twice the logarithms differ by the same.
-    log_cold = np.log(entropic.gumbel_softmax(x, temperature=1.0, seed=3, stream=8))
+    log_cold = np.log(isentropic.gumbel_softmax(x, temperature=1.0, seed=3, stream=8))
     np.testing.assert_allclose(2 * np.log(warm) - log_cold, (2 * np.log(warm) - log_cold)[:, :1].repeat(30, 1), atol=1e-12)
 
 
 def test_sampler_is_a_value():
-    sampler = entropic.Sampler([["top_k", 3], ("entropy_clip", (None, 2))], seed=4)
+    sampler = isentropic.Sampler([["top_k", 3], ("entropy_clip", (None, 2))], seed=4)
     assert repr(sampler) == "Sampler([('top_k', 3), ('entropy_clip', (None, 2))], seed=4)"
     x = np.arange(9.0)
     again = pickle.loads(pickle.dumps(sampler))
     assert again.sample(x, size=9).tolist() == sampler.sample(x, size=9).tolist()
-    assert entropic.Sampler([]).probs([0.0, 0.0]).tolist() == [0.5, 0.5]
+    assert isentropic.Sampler([]).probs([0.0, 0.0]).tolist() == [0.5, 0.5]
 
 
 def test_a_sampler_does_not_change():
     """Its draws follow what it was made with, so an attribute that could be written would not say how it draws."""
     steps = [["top_k", 3], ("entropy_clip", [0.5, 2])]
-    made = entropic.Sampler(steps, seed=4)
+    made = isentropic.Sampler(steps, seed=4)
     steps[1][1][0] = 9
     for sampler in (made, pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
         assert sampler.steps == (("top_k", 3), ("entropy_clip", (0.5, 2))) and sampler.seed == 4
         for name, value in (("seed", 5), ("steps", [])):
             with pytest.raises(AttributeError):
                 setattr(sampler, name, value)
-        assert entropic.Sampler(sampler.steps, seed=sampler.seed).sample(np.arange(9.0)) == made.sample(np.arange(9.0))
+        assert isentropic.Sampler(sampler.steps, seed=sampler.seed).sample(np.arange(9.0)) == made.sample(np.arange(9.0))
 
 
 def refuses(kind, message, call):
@@ -225,7 +225,7 @@ def refuses(kind, message, call):
 
 def test_refusals():
     x = np.zeros((2, 3))
-    sampler = entropic.Sampler
+    sampler = isentropic.Sampler
     refuses(ValueError, "top_k: k must be above 0, got 0", lambda: sampler([("top_k", 0)]))
     refuses(TypeError, "top_k: k must be an integer, got float", lambda: sampler([("top_k", 1.5)]))
     refuses(ValueError, "top_p: p must be above 0 and at most 1, got 0", lambda: sampler([("top_p", 0)]))
@@ -247,36 +247,42 @@ def test_refusals():
     steps = 'Sampler: steps must be a list of (name, value) pairs such as ("top_k", 50)'
     refuses(TypeError, steps + ", got {'top_k': 1}", lambda: sampler({"top_k": 1}))
     refuses(ValueError, "Sampler: seed must be at least 0 and below 2**64, got -1", lambda: sampler([], seed=-1))
-    refuses(TypeError, "sample: seed must be an integer, got float", lambda: entropic.sample(x, seed=1.0))
+    refuses(TypeError, "sample: seed must be an integer, got float", lambda: isentropic.sample(x, seed=1.0))
     with pytest.raises(TypeError, match="seed"):
-        entropic.sample(x)
+        isentropic.sample(x)
     refuses(ValueError, "sample: size must be at least 0 and below 2**62, got -1",
-            lambda: entropic.sample(x, seed=1, size=-1))  # fmt: skip
-    refuses(ValueError, "sample: stream must be at least 0, got -2", lambda: entropic.sample(x, seed=1, stream=[1, -2]))
+            lambda: isentropic.sample(x, seed=1, size=-1))  # fmt: skip
+    refuses(ValueError, "sample: stream must be at least 0, got -2", lambda: isentropic.sample(x, seed=1, stream=[1, -2]))
     both_sides = [2**63, 0]  # of which NumPy makes floats
-    assert entropic.sample(x, seed=1, stream=both_sides).tolist() == [
-        entropic.sample(x[r], seed=1, stream=one) for r, one in enumerate(both_sides)
+    assert isentropic.sample(x, seed=1, stream=both_sides).tolist() == [
+        isentropic.sample(x[r], seed=1, stream=one) for r, one in enumerate(both_sides)
     ]
     big = "sample: stream must be at least 0 and below 2**64, got 18446744073709551616"
-    refuses(ValueError, big, lambda: entropic.sample(x, seed=1, stream=[2**64, 0]))
+    refuses(ValueError, big, lambda: isentropic.sample(x, seed=1, stream=[2**64, 0]))
     refuses(
         ValueError,
         "sample: stream must be an integer or an array that broadcasts to (2,), x's shape without axis 1, got shape (3,)",
-        lambda: entropic.sample(x, seed=1, stream=[1, 2, 3]),
+        lambda: isentropic.sample(x, seed=1, stream=[1, 2, 3]),
     )
     refuses(
-        ValueError, "sample: temperature must be above 0 and finite, got 0", lambda: entropic.sample(x, seed=1, temperature=0)
+        ValueError, "sample: temperature must be above 0 and finite, got 0", lambda: isentropic.sample(x, seed=1, temperature=0)
     )
     refuses(
         ValueError,
         "gumbel_softmax: temperature must be above 0 and finite, got -1",
-        lambda: entropic.gumbel_softmax(x, seed=1, temperature=-1),
+        lambda: isentropic.gumbel_softmax(x, seed=1, temperature=-1),
     )
-    refuses(ValueError, "sample: x must have at least one axis, got a single number", lambda: entropic.sample(1.0, seed=1))
+    refuses(ValueError, "sample: x must have at least one axis, got a single number", lambda: isentropic.sample(1.0, seed=1))
 
 
 def test_documentation():
-    for one in (entropic.sample, entropic.gumbel_softmax, entropic.Sampler, entropic.Sampler.probs, entropic.Sampler.sample):
+    for one in (
+        isentropic.sample,
+        isentropic.gumbel_softmax,
+        isentropic.Sampler,
+        isentropic.Sampler.probs,
+        isentropic.Sampler.sample,
+    ):
         documented = inspect.getdoc(one)
         assert documented
         target = one.__init__ if inspect.isclass(one) else one
@@ -284,87 +290,87 @@ def test_documentation():
             assert name in ("self",) or f"{name} : " in documented, (one, name)
     finder = doctest.DocTestFinder(recurse=True)
     runner = doctest.DocTestRunner()
-    for one in (entropic.sample, entropic.gumbel_softmax, entropic.Sampler):
-        for test in finder.find(one, one.__name__, globs={"entropic": entropic, "np": np}):
+    for one in (isentropic.sample, isentropic.gumbel_softmax, isentropic.Sampler):
+        for test in finder.find(one, one.__name__, globs={"isentropic": isentropic, "np": np}):
             runner.run(test)
     assert runner.failures == 0 and runner.tries > 4
 
 
 def test_torch():
     torch = torch_or_skip()
-    import entropic.torch
+    import isentropic.torch
 
     x = torch.randn(4, 30, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    drawn = entropic.sample(x, seed=3)
+    drawn = isentropic.sample(x, seed=3)
     assert isinstance(drawn, torch.Tensor) and drawn.dtype == torch.int64 and drawn.shape == (4,)
-    assert drawn.tolist() == entropic.sample(x.numpy(), seed=3).tolist()
-    p = entropic.torch.gumbel_softmax(x, temperature=0.7, seed=3)
-    np.testing.assert_array_equal(p.numpy(), entropic.gumbel_softmax(x.numpy(), temperature=0.7, seed=3))
+    assert drawn.tolist() == isentropic.sample(x.numpy(), seed=3).tolist()
+    p = isentropic.torch.gumbel_softmax(x, temperature=0.7, seed=3)
+    np.testing.assert_array_equal(p.numpy(), isentropic.gumbel_softmax(x.numpy(), temperature=0.7, seed=3))
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
         scores = (x * 8 + 3).to(dtype)
-        got = entropic.torch.gumbel_softmax(scores, temperature=0.7, seed=3)
-        want = torch.from_numpy(entropic.gumbel_softmax(scores.float().numpy(), temperature=0.7, seed=3))
+        got = isentropic.torch.gumbel_softmax(scores, temperature=0.7, seed=3)
+        want = torch.from_numpy(isentropic.gumbel_softmax(scores.float().numpy(), temperature=0.7, seed=3))
         assert got.dtype is dtype and torch.equal(got, want.to(dtype))
     for wrong in (-1, 0, math.inf, math.nan):
         with pytest.raises(ValueError, match=f"gumbel_softmax: temperature must be above 0 and finite, got {wrong}"):
-            entropic.torch.gumbel_softmax(x, temperature=wrong, seed=3)
+            isentropic.torch.gumbel_softmax(x, temperature=wrong, seed=3)
     with pytest.raises(TypeError, match="gumbel_softmax: temperature must be a number or a tensor, got str"):
-        entropic.torch.gumbel_softmax(x, temperature="1", seed=3)
+        isentropic.torch.gumbel_softmax(x, temperature="1", seed=3)
     with pytest.raises(ValueError, match=r"gumbel_softmax: temperature must be .* broadcasts to \(4, 1\), .* got shape \(3,\)"):
-        entropic.torch.gumbel_softmax(x, temperature=torch.ones(3), seed=3)
+        isentropic.torch.gumbel_softmax(x, temperature=torch.ones(3), seed=3)
     of_rows = torch.tensor([0.2, 0.7, 1.0, 3.0], dtype=torch.float64)[:, None]
-    rows = entropic.torch.gumbel_softmax(x, temperature=of_rows, seed=3)
+    rows = isentropic.torch.gumbel_softmax(x, temperature=of_rows, seed=3)
     assert torch.equal(rows[1], p[1]) and not torch.equal(rows[2], p[2])
 
     with pytest.raises(ValueError, match="gumbel_softmax: temperature must be above 0 and finite, got 0"):
-        entropic.torch.gumbel_softmax(x, temperature=torch.tensor(0.0), seed=3)
+        isentropic.torch.gumbel_softmax(x, temperature=torch.tensor(0.0), seed=3)
     for special in ([0.0, math.nan, math.inf], [0.0, math.nan, 1.0], [math.inf, 0.0, math.inf], [-math.inf] * 3):
         scores = torch.tensor(special)
-        got = entropic.torch.gumbel_softmax(scores, seed=1).numpy()
-        np.testing.assert_array_equal(got, entropic.gumbel_softmax(scores.numpy(), seed=1))
+        got = isentropic.torch.gumbel_softmax(scores, seed=1).numpy()
+        np.testing.assert_array_equal(got, isentropic.gumbel_softmax(scores.numpy(), seed=1))
 
     x.requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: entropic.torch.gumbel_softmax(x, temperature=0.7, seed=3, dim=0), x)
+    assert torch.autograd.gradcheck(lambda x: isentropic.torch.gumbel_softmax(x, temperature=0.7, seed=3, dim=0), x)
     streams = torch.tensor([[7], [2**63 - 1]])
-    own = entropic.torch.gumbel_softmax(x.reshape(2, -1, x.shape[-1]), hard=True, seed=3, stream=streams)
-    want = entropic.gumbel_softmax(x.detach().numpy().reshape(own.shape), hard=True, seed=3, stream=streams.numpy())
+    own = isentropic.torch.gumbel_softmax(x.reshape(2, -1, x.shape[-1]), hard=True, seed=3, stream=streams)
+    want = isentropic.gumbel_softmax(x.detach().numpy().reshape(own.shape), hard=True, seed=3, stream=streams.numpy())
     np.testing.assert_array_equal(own.detach().numpy(), want)
-    hard = entropic.torch.gumbel_softmax(x, temperature=0.7, hard=True, seed=3)
+    hard = isentropic.torch.gumbel_softmax(x, temperature=0.7, hard=True, seed=3)
     assert hard.argmax(dim=1).tolist() == drawn.tolist() and set(hard.detach().flatten().tolist()) == {0.0, 1.0}
     weight = torch.arange(30.0, dtype=torch.float64)
     (straight,) = torch.autograd.grad((hard * weight).sum(), x)
-    (relaxed,) = torch.autograd.grad((entropic.torch.gumbel_softmax(x, temperature=0.7, seed=3) * weight).sum(), x)
+    (relaxed,) = torch.autograd.grad((isentropic.torch.gumbel_softmax(x, temperature=0.7, seed=3) * weight).sum(), x)
     assert torch.equal(straight, relaxed) and straight.abs().sum() > 0
 
     for hard_too in (False, True):
 
         def drawn_once(x, hard=hard_too):
-            return entropic.torch.gumbel_softmax(x, temperature=0.5, hard=hard, seed=3)
+            return isentropic.torch.gumbel_softmax(x, temperature=0.5, hard=hard, seed=3)
 
         compiled = torch.compile(drawn_once, fullgraph=True, backend="aot_eager")(x)
         assert torch.equal(compiled, drawn_once(x))
         (want,) = torch.autograd.grad(drawn_once(x).pow(2).sum(), x)
         assert torch.equal(torch.autograd.grad(compiled.pow(2).sum(), x)[0], want)
 
-    want = entropic.torch.gumbel_softmax(x, seed=1, stream=torch.tensor([4, 3, 2, 1]))
+    want = isentropic.torch.gumbel_softmax(x, seed=1, stream=torch.tensor([4, 3, 2, 1]))
     for dtype in (torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int32):
         streams = torch.tensor([4, 3, 2, 1]).to(dtype)
-        assert torch.equal(entropic.torch.gumbel_softmax(x, seed=1, stream=streams), want)
+        assert torch.equal(isentropic.torch.gumbel_softmax(x, seed=1, stream=streams), want)
     for streams in ([4, 3, 2, 1], (4, 3, 2, 1), np.arange(1, 5)[::-1], np.array([4, 3, 2, 1], ">u2")):
-        assert torch.equal(entropic.torch.gumbel_softmax(x, seed=1, stream=streams), want)
+        assert torch.equal(isentropic.torch.gumbel_softmax(x, seed=1, stream=streams), want)
     last = np.array([[0], [2**64 - 1]], np.uint64)
-    got = entropic.torch.gumbel_softmax(x.detach().reshape(2, 2, -1), seed=1, hard=True, stream=last)
-    want = entropic.gumbel_softmax(x.detach().numpy().reshape(2, 2, -1), seed=1, hard=True, stream=last)
+    got = isentropic.torch.gumbel_softmax(x.detach().reshape(2, 2, -1), seed=1, hard=True, stream=last)
+    want = isentropic.gumbel_softmax(x.detach().numpy().reshape(2, 2, -1), seed=1, hard=True, stream=last)
     np.testing.assert_array_equal(got.numpy(), want)
     for hard_too in (False, True):
         nothing = torch.zeros(4, 0, requires_grad=True)
-        drawn = entropic.torch.gumbel_softmax(nothing, seed=1, hard=hard_too)
+        drawn = isentropic.torch.gumbel_softmax(nothing, seed=1, hard=hard_too)
         assert drawn.shape == (4, 0) and torch.autograd.grad(drawn.sum(), nothing)[0].shape == (4, 0)
 
     half = x.detach().to(torch.bfloat16)
-    assert entropic.torch.gumbel_softmax(half, seed=1).dtype == torch.bfloat16
+    assert isentropic.torch.gumbel_softmax(half, seed=1).dtype == torch.bfloat16
     odd = torch.tensor([[0.0, float("inf"), float("inf")], [float("nan"), 0, 0], [0, -float("inf"), 1]])
-    p = entropic.torch.gumbel_softmax(odd, seed=1)
+    p = isentropic.torch.gumbel_softmax(odd, seed=1)
     assert p[0, 0] == 0 and abs(p[0].sum() - 1) < 1e-6 and p[1].isnan().all() and p[2, 1] == 0
     for stream, error, message in (
         (torch.tensor(-1), ValueError, "stream must be at least 0, got -1"),
@@ -375,18 +381,18 @@ def test_torch():
         ("a", TypeError, "stream must be an integer, got str"),
     ):
         with pytest.raises(error, match=f"gumbel_softmax: {message}"):
-            entropic.torch.gumbel_softmax(x, seed=1, stream=stream)
+            isentropic.torch.gumbel_softmax(x, seed=1, stream=stream)
     with pytest.raises(TypeError, match=r"gumbel_softmax: x must be a torch\.Tensor"):
-        entropic.torch.gumbel_softmax([1.0], seed=1)
+        isentropic.torch.gumbel_softmax([1.0], seed=1)
     with pytest.raises(IndexError, match="dim 2 is out of bounds"):
-        entropic.torch.gumbel_softmax(x, seed=1, dim=2)
+        isentropic.torch.gumbel_softmax(x, seed=1, dim=2)
 
 
 def test_messages_about_tensors_name_only_what_exists():
-    """There is no entropic.torch.sample, and no sample_vjp."""
+    """There is no isentropic.torch.sample, and no sample_vjp."""
     torch = pytest.importorskip("torch")
     half, moving = torch.zeros(3, dtype=torch.bfloat16), torch.zeros(3, requires_grad=True)
-    draws = {"sample": lambda x: entropic.sample(x, seed=1), "Sampler.probs": lambda x: entropic.Sampler([]).probs(x)}
+    draws = {"sample": lambda x: isentropic.sample(x, seed=1), "Sampler.probs": lambda x: isentropic.Sampler([]).probs(x)}
     for name, draw in draws.items():
         with pytest.raises(
             TypeError, match=rf"^{name}: x is a Tensor of dtype torch.bfloat16 that NumPy cannot read; pass x.float"
@@ -397,6 +403,6 @@ def test_messages_about_tensors_name_only_what_exists():
         ):
             draw(moving)
     with pytest.raises(TypeError, match="use the _vjp function"):
-        entropic.softmax(moving)
+        isentropic.softmax(moving)
     with pytest.raises(TypeError, match=r"^token_statistics: logits must be a torch.Tensor, got ndarray$"):
-        importlib.import_module("entropic.torch").token_statistics(np.zeros((2, 3)), torch.zeros(2, dtype=torch.int64))
+        importlib.import_module("isentropic.torch").token_statistics(np.zeros((2, 3)), torch.zeros(2, dtype=torch.int64))

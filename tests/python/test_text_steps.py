@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 from cases import torch_or_skip
-from entropic._chain import Chain
+from isentropic._chain import Chain
 
 RNG = np.random.default_rng(5)
 SCORES = (RNG.standard_normal((40, 30)) * 3).astype(np.float32)
@@ -62,7 +62,7 @@ def test_top_n_sigma(n, temperature):
 def test_steps_stand_in_their_order():
     steps = [("temperature", 0.7), ("epsilon", 0.02), ("top_p", 0.8), ("eta", 0.1), ("entropy_clip", (0.1, 1.0))]
     got = Chain(steps, None, 0)(SCORES, 1)
-    p = entropic.softmax(SCORES, temperature=0.7)
+    p = isentropic.softmax(SCORES, temperature=0.7)
     one = np.log(np.where(p < 0.02, 0, p), where=p >= 0.02, out=np.full_like(p, -np.inf))
     two = Chain([("top_p", 0.8)], None, 0)(one, 1)
     want = Chain([("entropy_clip", (0.1, 1.0))], None, 0)(Chain([("eta", 0.1)], None, 0)(two, 1), 1)

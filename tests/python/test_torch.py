@@ -1,4 +1,4 @@
-"""entropic.torch: the same numbers as entropic, under everything that torch does to a function."""
+"""isentropic.torch: the same numbers as isentropic, under everything that torch does to a function."""
 
 import copy
 import inspect
@@ -8,8 +8,8 @@ import warnings
 import numpy as np
 import pytest
 
-import entropic
-from entropic import _core
+import isentropic
+from isentropic import _core
 
 try:
     import torch
@@ -18,9 +18,9 @@ except ImportError:
         raise
     pytest.skip("torch is not installed: pip install torch==2.13.0", allow_module_level=True)
 
-import entropic.torch as et
-from entropic.torch._maps import OPERATORS
-from entropic.torch.backends import reference
+import isentropic.torch as et
+from isentropic.torch._maps import OPERATORS
+from isentropic.torch.backends import reference
 
 DESCRIPTIONS = {d["name"]: d for d in _core.operations()}
 VARIANTS = [
@@ -65,12 +65,12 @@ def per_row_tensors(name, params, rows):
 
 @every_variant
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
-def test_the_numbers_are_those_of_entropic(name, params, dtype):
+def test_the_numbers_are_those_of_isentropic(name, params, dtype):
     x = scores(6, 3, 9, dtype=dtype)
     x[1, 2, 4], x[0, 0, 0], x[2, 1, 3] = -torch.inf, torch.nan, torch.inf
     x = x.permute(2, 0, 1)[::2]  # no axis is contiguous
     for dim in (0, 1, -1):
-        want = torch.from_numpy(getattr(entropic, name)(x.numpy(), axis=dim, **params))
+        want = torch.from_numpy(getattr(isentropic, name)(x.numpy(), axis=dim, **params))
         got = getattr(et, name)(x, dim=dim, **params)
         assert got.dtype is dtype
         assert got.is_contiguous()
@@ -240,8 +240,8 @@ def test_rows_reach_their_parameters():
     alpha = torch.full((4, 1, 1), 1.5, requires_grad=True)
     et.entmax(x, alpha=alpha).square().sum().backward()
     assert alpha.grad.shape == (4, 1, 1)
-    y = entropic.entmax(x.detach().numpy(), alpha=1.5)
-    _, want = entropic.entmax_vjp(x.detach().numpy(), y, 2 * y, alpha=np.full((4, 1, 1), 1.5), param_grad=True)
+    y = isentropic.entmax(x.detach().numpy(), alpha=1.5)
+    _, want = isentropic.entmax_vjp(x.detach().numpy(), y, 2 * y, alpha=np.full((4, 1, 1), 1.5), param_grad=True)
     assert torch.allclose(alpha.grad.double().flatten(), torch.from_numpy(want).sum((0, 2)), rtol=1e-5)
     entropy = torch.tensor(1.2, requires_grad=True)
     et.entropy_normalize(x, entropy=entropy).square().sum().backward()
@@ -312,7 +312,7 @@ def test_traced_functions_still_compute():
 
 def test_errors_name_the_argument():
     x = torch.zeros(2, 3)
-    with pytest.raises(TypeError, match=r"^entmax: x must be a torch.Tensor, got list; entropic.entmax takes other arrays"):
+    with pytest.raises(TypeError, match=r"^entmax: x must be a torch.Tensor, got list; isentropic.entmax takes other arrays"):
         et.entmax([1.0, 2.0])
     with pytest.raises(TypeError, match=r"^softmax: x must be of float16.*got dtype torch.int64; pass x.float"):
         et.softmax(torch.zeros(3, dtype=torch.int64))

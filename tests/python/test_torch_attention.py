@@ -1,4 +1,4 @@
-"""entropic.torch.attention: gradients, first and second; torch.compile, torch.func, modules, other devices' composition."""
+"""isentropic.torch.attention: gradients, first and second; torch.compile, torch.func, modules, other devices' composition."""
 
 import copy
 import math
@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 try:
     import torch
@@ -16,9 +16,9 @@ except ImportError:
         raise
     pytest.skip("torch is not installed: pip install torch==2.13.0", allow_module_level=True)
 
-import entropic.torch as et
-from entropic.torch import _descriptions
-from entropic.torch.backends import reference
+import isentropic.torch as et
+from isentropic.torch import _descriptions
+from isentropic.torch.backends import reference
 
 MAPS = {
     "softmax": {},
@@ -44,7 +44,7 @@ def test_a_parameter_as_an_array(gradients):
     want = et.attention(q, k, v, map="entmax", alpha=torch.from_numpy(alpha))
     for given in (alpha, alpha[::-1].copy()[::-1], alpha.astype(">f8")):
         assert torch.equal(et.attention(q, k, v, map="entmax", alpha=given), want)
-    wanted = entropic.attention(*(x.detach().numpy() for x in (q, k, v)), map="entmax", alpha=alpha)
+    wanted = isentropic.attention(*(x.detach().numpy() for x in (q, k, v)), map="entmax", alpha=alpha)
     np.testing.assert_array_equal(want.detach().numpy(), wanted)
 
 
@@ -85,10 +85,10 @@ def test_special_numbers_reach_only_who_sees_them(name):
         moving = [torch.from_numpy(x).requires_grad_() for x in (q, k, v)]
         returned = {"return_weights": True, "return_entropy": True, **options}
         got = et.attention(*moving, mask=torch.from_numpy(mask), **returned)
-        for a, b in zip(got, entropic.attention(q, k, v, mask=mask, **returned), strict=True):
+        for a, b in zip(got, isentropic.attention(q, k, v, mask=mask, **returned), strict=True):
             torch.testing.assert_close(a.detach(), torch.from_numpy(b), equal_nan=True, atol=1e-8, rtol=1e-8)
         gradients = torch.autograd.grad(got[0], moving, torch.from_numpy(g))
-        for x, a, b in zip((q, k, v), gradients, entropic.attention_vjp(q, k, v, g, mask=mask, **options), strict=True):
+        for x, a, b in zip((q, k, v), gradients, isentropic.attention_vjp(q, k, v, g, mask=mask, **options), strict=True):
             known, b = np.isfinite(x), np.where(np.isinf(b), np.nan, b)
             np.testing.assert_allclose(a.numpy()[known], b[known], rtol=1e-8, atol=1e-8)
 
@@ -163,7 +163,7 @@ def test_weights_and_entropy(name, returned):
     options = {"map": (name, MAPS[name]), "causal": True, **dict.fromkeys(returned, True)}
     for given in (mask, torch.where(mask, 0.25, -torch.inf).double()):
         got = et.attention(q, k, v, mask=given, **options)
-        want = entropic.attention(*(x.detach().numpy() for x in (q, k, v)), mask=given.numpy(), **options)
+        want = isentropic.attention(*(x.detach().numpy() for x in (q, k, v)), mask=given.numpy(), **options)
         for a, b in zip(got, want, strict=True):
             torch.testing.assert_close(a.detach(), torch.from_numpy(b), atol=1e-8, rtol=1e-8)
     # Each entry by itself for both results, a random direction for one of them.
@@ -184,12 +184,12 @@ def test_second_gradient_of_entropy(name):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 def test_entropy_without_scores_in_memory(dtype):
-    """The bits of entropic; a gradient of one result alone; a parameter for each query."""
+    """The bits of isentropic; a gradient of one result alone; a parameter for each query."""
     q, k, v = (x.detach().requires_grad_() for x in tensors((4, 60, 8), (2, 70, 8), (2, 70, 6), dtype=dtype))
     alpha = torch.full((4, 1, 1), 1.4, dtype=torch.float64, requires_grad=True)
     out, entropy = et.attention(q, k, v, map="entmax", alpha=alpha, causal=True, return_entropy=True)
     arrays = [(x if dtype in (torch.float32, torch.float64) else x.float()).detach().numpy() for x in (q, k, v)]
-    want = entropic.attention(*arrays, map="entmax", alpha=1.4, causal=True, return_entropy=True)
+    want = isentropic.attention(*arrays, map="entmax", alpha=1.4, causal=True, return_entropy=True)
     for got, exact in zip((out, entropy), want, strict=True):
         assert got.dtype == dtype
         torch.testing.assert_close(got.detach(), torch.from_numpy(np.asarray(exact)).to(dtype), atol=0, rtol=0)
@@ -204,12 +204,12 @@ def test_entropy_without_scores_in_memory(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
-def test_same_as_entropic(dtype):
+def test_same_as_isentropic(dtype):
     q, k, v = (x.detach() for x in tensors((2, 4, 60, 8), (2, 2, 70, 8), (2, 2, 70, 6), dtype=dtype))
     out = et.attention(q, k, v, causal=True, scale="entropy_invariant")
     assert out.dtype == dtype and out.shape == (2, 4, 60, 6)
     arrays = [(x if dtype in (torch.float32, torch.float64) else x.float()).numpy() for x in (q, k, v)]
-    want = entropic.attention(*arrays, causal=True, scale="entropy_invariant")
+    want = isentropic.attention(*arrays, causal=True, scale="entropy_invariant")
     torch.testing.assert_close(out, torch.from_numpy(np.asarray(want)).to(dtype), atol=0, rtol=0)
     # Transposed storage, as heads split from a projection.
     turned = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v))
@@ -234,7 +234,7 @@ def test_composition_is_the_same(name):
         ):
             theirs, ours = (
                 reference.IMPLEMENTATIONS[operator](*given, *rest),
-                getattr(torch.ops.entropic, operator)(*given, *rest),
+                getattr(torch.ops.isentropic, operator)(*given, *rest),
             )
             for a, b in zip(theirs, ours, strict=True):
                 torch.testing.assert_close(a, b, atol=1e-8, rtol=1e-8)
@@ -259,11 +259,11 @@ def test_opcheck():
     q, k, v = tensors((2, 4, 6, 8), (2, 2, 7, 8), (2, 2, 7, 8))
     given = ["alpha", "temperature"], [1.5, 1.0], []
     arguments = (torch.rand(6, 7) < 0.9, None, "entmax", *given, "sqrt", 1.0, 512.0, None, False)
-    torch.library.opcheck(torch.ops.entropic.attention.default, (q, k, v, *arguments))
-    torch.library.opcheck(torch.ops.entropic.attention_entropy.default, (q, k, v, *arguments))
-    torch.library.opcheck(torch.ops.entropic.linear_attention.default, (q, k, v, None, True))
+    torch.library.opcheck(torch.ops.isentropic.attention.default, (q, k, v, *arguments))
+    torch.library.opcheck(torch.ops.isentropic.attention_entropy.default, (q, k, v, *arguments))
+    torch.library.opcheck(torch.ops.isentropic.linear_attention.default, (q, k, v, None, True))
     grad = torch.ones(2, 4, 6, 8, dtype=torch.float64, requires_grad=True)
-    torch.library.opcheck(torch.ops.entropic.linear_attention_vjp.default, (q, k, v, grad, None, True))
+    torch.library.opcheck(torch.ops.isentropic.linear_attention_vjp.default, (q, k, v, grad, None, True))
 
 
 @pytest.mark.parametrize("axes", [2, 3, 4])

@@ -6,22 +6,22 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-import entropic.torch as et  # noqa: E402
-from entropic.torch import backends  # noqa: E402
-from entropic.torch._maps import OPERATORS as MAPS  # noqa: E402
-from entropic.torch.backends import cpu, reference  # noqa: E402
+import isentropic.torch as et  # noqa: E402
+from isentropic.torch import backends  # noqa: E402
+from isentropic.torch._maps import OPERATORS as MAPS  # noqa: E402
+from isentropic.torch.backends import cpu, reference  # noqa: E402
 
 
 @pytest.fixture
 def nothing_said(monkeypatch):
     monkeypatch.setattr(backends, "_said", set())
-    monkeypatch.delenv("ENTROPIC_STRICT", raising=False)
+    monkeypatch.delenv("ISENTROPIC_STRICT", raising=False)
 
 
 def test_a_reference_warns_once_and_names_the_operation(nothing_said):
     x = torch.randn(2, 5)
     run = backends.implementations("sparsemax")["CUDA"]
-    with pytest.warns(UserWarning, match=r"^entropic\.torch: sparsemax has no kernel for CUDA, .*ENTROPIC_STRICT=1"):
+    with pytest.warns(UserWarning, match=r"^isentropic\.torch: sparsemax has no kernel for CUDA, .*ISENTROPIC_STRICT=1"):
         got = run(x, 1.0, 1)
     torch.testing.assert_close(got, et.sparsemax(x))
     with warnings.catch_warnings():
@@ -33,10 +33,10 @@ def test_a_reference_warns_once_and_names_the_operation(nothing_said):
 
 def test_strict_makes_it_an_error(nothing_said, monkeypatch):
     run = backends.implementations("sparsemax")["CUDA"]
-    monkeypatch.setenv("ENTROPIC_STRICT", "1")
-    with pytest.raises(RuntimeError, match=r"^entropic\.torch: sparsemax has no kernel for CUDA, and ENTROPIC_STRICT"):
+    monkeypatch.setenv("ISENTROPIC_STRICT", "1")
+    with pytest.raises(RuntimeError, match=r"^isentropic\.torch: sparsemax has no kernel for CUDA, and ISENTROPIC_STRICT"):
         run(torch.randn(2, 5), 1.0, 1)
-    monkeypatch.setenv("ENTROPIC_STRICT", "0")
+    monkeypatch.setenv("ISENTROPIC_STRICT", "0")
     with pytest.warns(UserWarning, match="sparsemax"):
         run(torch.randn(2, 5), 1.0, 1)
 

@@ -7,9 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-from entropic._chain import Chain  # noqa: E402
-from entropic.torch import backends  # noqa: E402
-from entropic.torch._chain import TensorChain  # noqa: E402
+from isentropic._chain import Chain  # noqa: E402
+from isentropic.torch import backends  # noqa: E402
+from isentropic.torch._chain import TensorChain  # noqa: E402
 from on_device import NEEDS, OnDevice, device, to_device, to_host, use_kernels  # noqa: E402
 
 pytestmark = NEEDS
@@ -92,7 +92,7 @@ def test_without_kernels_it_runs_on_the_cpu_with_a_warning(monkeypatch):
 @pytest.mark.parametrize("seed", [None, 3])
 def test_transformers_on_the_device(mask, seed):
     pytest.importorskip("transformers", reason="transformers is not installed", exc_type=ImportError)
-    from entropic.transformers import SamplerLogitsProcessor
+    from isentropic.transformers import SamplerLogitsProcessor
 
     x, ids = torch.from_numpy(scores()), torch.arange(12 * 6).reshape(12, 6)
     seen = (torch.arange(5) >= torch.arange(12)[:, None] % 3).long() if mask else None
@@ -108,12 +108,12 @@ def test_transformers_on_the_device(mask, seed):
 
 
 def test_vllm_on_the_device(monkeypatch):
-    import entropic.vllm
+    import isentropic.vllm
 
-    first = entropic.vllm._make(object)(None, None, False)
-    second = entropic.vllm._make_v2(type("Base", (), {"__init__": lambda self, *_: None}))(None, None)
+    first = isentropic.vllm._make(object)(None, None, False)
+    second = isentropic.vllm._make_v2(type("Base", (), {"__init__": lambda self, *_: None}))(None, None)
     asked = [{"steps": [["top_k", 5]], "seed": 2}, None, {"steps": [["entropy", 1.0]]}]
-    params = [types.SimpleNamespace(extra_args=None if one is None else {"entropic": one}) for one in asked]
+    params = [types.SimpleNamespace(extra_args=None if one is None else {"isentropic": one}) for one in asked]
     x = torch.from_numpy(scores()[:2].repeat(2, 0)[:3])
     first.update_state(types.SimpleNamespace(removed=[], moved=[], added=[(r, params[r], [1] * (r + 2), []) for r in range(3)]))
     for slot, one in zip((7, 4, 6), params, strict=True):

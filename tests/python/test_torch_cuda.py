@@ -1,4 +1,4 @@
-"""The door of entropic.torch to the kernels for GPUs, through the emulated library: its device is this machine's memory."""
+"""The door of isentropic.torch to the kernels for GPUs, through the emulated library: its device is this machine's memory."""
 
 import json
 import os
@@ -12,19 +12,19 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-import entropic  # noqa: E402
-import entropic.torch as et  # noqa: E402
-from entropic import _cuda  # noqa: E402
-from entropic.torch import _descriptions, _eager, _losses, _maps, _measures, backends  # noqa: E402
-from entropic.torch.backends import cpu, cuda, reference  # noqa: E402
+import isentropic  # noqa: E402
+import isentropic.torch as et  # noqa: E402
+from isentropic import _cuda  # noqa: E402
+from isentropic.torch import _descriptions, _eager, _losses, _maps, _measures, backends  # noqa: E402
+from isentropic.torch.backends import cpu, cuda, reference  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILT = sorted(ROOT.glob("build/*/tests/libentropic_cuda_emulated.so"), key=os.path.getmtime)
+BUILT = sorted(ROOT.glob("build/*/tests/libisentropic_cuda_emulated.so"), key=os.path.getmtime)
 LIBRARY = os.environ.get(cuda.VARIABLE) or (str(BUILT[-1]) if BUILT else None)
 
 pytestmark = [
-    pytest.mark.skipif(LIBRARY is None, reason="the emulated library is not built: cmake --build ... entropic_cuda_emulated"),
-    pytest.mark.skipif(entropic.simd_target() in ("SSE4", "SSE2", "EMU128", "SCALAR"), reason="bits are those of FMA"),
+    pytest.mark.skipif(LIBRARY is None, reason="the emulated library is not built: cmake --build ... isentropic_cuda_emulated"),
+    pytest.mark.skipif(isentropic.simd_target() in ("SSE4", "SSE2", "EMU128", "SCALAR"), reason="bits are those of FMA"),
 ]
 
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -235,13 +235,13 @@ def test_without_a_library_there_is_no_table(monkeypatch, tmp_path):
     monkeypatch.delenv(cuda.VARIABLE)
     monkeypatch.setattr(_cuda, "__file__", str(tmp_path / "_cuda.py"))
     assert cuda.found() is None and cuda.implementations({}) == {}
-    (tmp_path / "libentropic_cuda.so").touch()
-    assert cuda.found() == str(tmp_path / "libentropic_cuda.so")
+    (tmp_path / "libisentropic_cuda.so").touch()
+    assert cuda.found() == str(tmp_path / "libisentropic_cuda.so")
 
 
 def test_torch_is_given_the_kernels_where_the_library_is_found():
     program = (
-        "import json; from entropic.torch import backends; from entropic.torch.backends import cuda\n"
+        "import json; from isentropic.torch import backends; from isentropic.torch.backends import cuda\n"
         "named = ((name, getattr(run, 'func', run)) for name, run in backends.PLACES['CUDA'].items())\n"
         "print(json.dumps([name for name, run in named if run.__module__ == cuda.__name__]))"
     )
@@ -270,11 +270,11 @@ def test_what_is_measured_covers_the_operators():
 COMPILED = """
 import torch
 
-import entropic.torch as et
-from entropic.torch import backends
+import isentropic.torch as et
+from isentropic.torch import backends
 
 called = set()
-library = torch.library.Library("entropic", "IMPL")
+library = torch.library.Library("isentropic", "IMPL")
 
 
 def watched(name, run):

@@ -5,9 +5,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-import entropic.torch as et  # noqa: E402
-from entropic.torch import _losses, _maps  # noqa: E402
-from entropic.torch.backends.reference import derived  # noqa: E402
+import isentropic.torch as et  # noqa: E402
+from isentropic.torch import _losses, _maps  # noqa: E402
+from isentropic.torch.backends.reference import derived  # noqa: E402
 
 REQUIRED = {"k": 3, "p": 0.8, "entropy": 0.9}
 

@@ -1,5 +1,5 @@
-"""entropic.torch on tensors of a GPU: see on_device.py. What composes row kernels and torch's operations has the CPU's results,
-nothing waits for the device, and a softmax attention is torch's own."""
+"""isentropic.torch on tensors of a GPU: see on_device.py. What composes row kernels and torch's operations has the CPU's
+results, nothing waits for the device, and a softmax attention is torch's own."""
 
 import contextlib
 import inspect
@@ -13,11 +13,11 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes  # noqa: E402
 
-import entropic  # noqa: E402
-import entropic.torch as et  # noqa: E402
-from entropic.torch import _attention, _descriptions, _loss_modules, backends  # noqa: E402
-from entropic.torch._modules import Loss  # noqa: E402
-from entropic.torch.backends import cpu, device_transport, linear_attention, tiles  # noqa: E402
+import isentropic  # noqa: E402
+import isentropic.torch as et  # noqa: E402
+from isentropic.torch import _attention, _descriptions, _loss_modules, backends  # noqa: E402
+from isentropic.torch._modules import Loss  # noqa: E402
+from isentropic.torch.backends import cpu, device_transport, linear_attention, tiles  # noqa: E402
 from on_device import CUDA, NEEDS, OnDevice, device, to_device, to_host, use_kernels  # noqa: E402
 
 pytestmark = NEEDS
@@ -406,7 +406,7 @@ def test_the_status_of_gamma_stays_on_the_device():
         found = et.gamma_for_entropy(to_device(x), entropy=1.0)
     assert isinstance(found.status, OnDevice) and found.status.device == CUDA
     want = et.gamma_for_entropy(x, entropy=1.0)
-    words = entropic._entropy_control.STATUS
+    words = isentropic._entropy_control.STATUS
     assert [str(words[number]) for number in to_host(found.status).tolist()] == [str(word) for word in want.status]
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 import torch.utils.checkpoint
 
-import entropic
-import entropic.torch as et
-from entropic.torch import _attention, _eager, _losses, _maps, _measures, _reductions
-from entropic.torch.backends import cpu
+import isentropic
+import isentropic.torch as et
+from isentropic.torch import _attention, _eager, _losses, _maps, _measures, _reductions
+from isentropic.torch.backends import cpu
 
 X = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
 CLASSES = torch.tensor([0, 3, 6, 2, 2])
@@ -220,7 +220,7 @@ def test_modes_and_subclasses_go_by_the_operator():
     with Watch():
         et.softmax(X), et.entropy(X, input="scores"), et.softmax_loss(X, CLASSES), et.attention(X, X, X)
     for name in ("softmax", "entropy", "softmax_loss", "attention"):
-        assert f"entropic.{name}.default" in seen
+        assert f"isentropic.{name}.default" in seen
     assert type(et.softmax(X.as_subclass(Mine))) is Mine
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(X, torch.ones_like(X))
@@ -234,7 +234,7 @@ def test_as_many_threads_as_torch():
         for n in (1, 2):
             torch.set_num_threads(n)
             et.softmax(X)
-            assert entropic.get_num_threads() == n
+            assert isentropic.get_num_threads() == n
     finally:
         torch.set_num_threads(before)
 

@@ -1,4 +1,5 @@
-"""entropic.torch.distributed in processes of gloo: the same bits for any number of parts, rounds and bytes, errors, gradients.
+"""isentropic.torch.distributed in processes of gloo: the same bits for any number of parts, rounds and bytes, errors,
+gradients.
 
 The ranks are started once. Each answers a job, a function of this module by name, with what it returns.
 """
@@ -22,9 +23,9 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing as multiprocessing  # noqa: E402
 
-import entropic  # noqa: E402
-import entropic.torch as et  # noqa: E402
-import entropic.torch.distributed as D  # noqa: E402
+import isentropic  # noqa: E402
+import isentropic.torch as et  # noqa: E402
+import isentropic.torch.distributed as D  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="torch without torch.distributed")
 RANKS, N, ROWS = 4, 8192, 6
@@ -33,7 +34,7 @@ PARTS = (1, 2, 3, 4)
 _groups = {}
 # Ranks are forked from a process that has imported what takes them seconds each.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["entropic.torch.distributed", "torch.distributed.tensor", "pytest"])
+CONTEXT.set_forkserver_preload(["isentropic.torch.distributed", "torch.distributed.tensor", "pytest"])
 
 
 def free_port():
@@ -333,8 +334,8 @@ CHAINS = [
 @pytest.mark.parametrize("steps", CHAINS, ids=lambda steps: "-".join(step for step, _ in steps))
 def test_draws_are_those_of_one_machine(ranks, steps):
     x = rows_of(torch.float32).numpy()
-    plain = entropic.sample(x, size=20, temperature=0.7, seed=3, stream=5, position=2)
-    sampler = entropic.Sampler(steps, seed=9)
+    plain = isentropic.sample(x, size=20, temperature=0.7, seed=3, stream=5, position=2)
+    sampler = isentropic.Sampler(steps, seed=9)
     chain, probs = sampler.sample(x, size=20), sampler.probs(x)
     for size in PARTS:
         answers = all_of(ranks("draws", size, steps))
@@ -420,7 +421,7 @@ def wide_rows(dtype):
 
 
 def extremes(rank, size, dtype):
-    """Maps, token statistics, draws and chains of two of three parts; of entropic.torch, or entropic on NumPy, if size is 0."""
+    """Maps, token statistics, draws and chains of two of three parts; if size is 0, of the whole rows."""
     whole = wide_rows(dtype)
     cuts = (0, 2, 2, 5)
     x = whole[:, cuts[rank] : cuts[rank + 1]].contiguous() if size == 3 else whole
@@ -438,7 +439,7 @@ def extremes(rank, size, dtype):
             if size:
                 sampler, given = D.Sampler(chain, seed=3), x
             else:
-                sampler, given = entropic.Sampler(chain, seed=3), x.numpy()
+                sampler, given = isentropic.Sampler(chain, seed=3), x.numpy()
             found[f"chain {steps}", temperature] = torch.as_tensor(sampler.probs(given, **where))
             found[f"drawn by {steps}", temperature] = torch.as_tensor(sampler.sample(given, size=9, **where))
     for name, params in {
@@ -479,7 +480,7 @@ def test_chains_with_entropies_at_extreme_temperatures():
     for temperature in EXTREME[1:]:
         for some in steps:
             chain = [("temperature", temperature), *some]
-            found, want = D.Sampler(chain).probs(x), entropic.Sampler(chain).probs(x.numpy())
+            found, want = D.Sampler(chain).probs(x), isentropic.Sampler(chain).probs(x.numpy())
             np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-9, err_msg=str(chain))
 
 
@@ -503,7 +504,7 @@ def test_chains_with_entropies_at_extreme_temperatures():
 def test_arguments_of_draws_are_checked_as_on_one_machine(given):
     x = torch.zeros(2, 4)
     with pytest.raises((TypeError, ValueError)) as want:
-        entropic.sample(x, **given)
+        isentropic.sample(x, **given)
     with pytest.raises(want.type) as found:
         D.sample(x, **given)
     assert str(found.value) == str(want.value)
@@ -532,7 +533,7 @@ def test_arguments_of_draws_are_checked_as_on_one_machine(given):
 )
 def test_steps_are_checked_as_on_one_machine(steps):
     with pytest.raises((TypeError, ValueError)) as want:
-        entropic.Sampler(steps)
+        isentropic.Sampler(steps)
     with pytest.raises(want.type) as found:
         D.Sampler(steps)
     assert str(found.value) == str(want.value)
@@ -541,7 +542,7 @@ def test_steps_are_checked_as_on_one_machine(steps):
 def test_draws_take_what_one_machine_takes():
     x = torch.randn(2, 3, 50, generator=torch.Generator().manual_seed(1))
     chain = [("temperature", np.float32(0.5)), ("top_k", np.int64(20)), ("entropy_clip", (None, 2))]
-    ours, theirs = D.Sampler(chain, seed=np.int64(5)), entropic.Sampler(chain, seed=5)
+    ours, theirs = D.Sampler(chain, seed=np.int64(5)), isentropic.Sampler(chain, seed=5)
     np.testing.assert_allclose(ours.probs(x), theirs.probs(x.numpy()), atol=1e-6)
     streams = 3, 2**64 - 2, [4, 5, 6], np.arange(6, dtype=np.uint64) + np.uint64(2**63), torch.tensor([[1], [9]])
     for stream in streams:
@@ -569,7 +570,7 @@ def test_nan_and_infinities(ranks):
 
 def special_rows(rank, size, name):
     """Value and gradients, also in parameters of rows, of rows without a distribution or with +inf, each in one part only; of
-    entropic.torch if size is 0."""
+    isentropic.torch if size is 0."""
     x = rows_of(torch.float64)
     x[0, 3], x[1, 10], x[1, 4000], x[2], x[4, 8000] = float("nan"), float("inf"), float("inf"), -float("inf"), float("nan")
     library, where = (D, {"group": _groups[size]}) if size else (et, {})
@@ -602,7 +603,7 @@ SPECIAL = [
 
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_rows_are_those_of_whole_rows(ranks, name):
-    """NaN in a row, +inf and a row of -inf: values and gradients as entropic.torch has them."""
+    """NaN in a row, +inf and a row of -inf: values and gradients as isentropic.torch has them."""
     want, *gradients = special_rows(0, 0, name)
     answers = all_of(ranks("special_rows", 3, name))
     found = [torch.cat([answer[1] for answer in answers], -1), *answers[0][2:]]
@@ -620,7 +621,7 @@ def test_rows_with_their_own_temperature_after_many_rounds():
 
 
 def far_rows(rank, size, dtype):
-    """Losses and a divergence of two of three parts; of entropic.torch, if size is 0. A difference of scores may overflow."""
+    """Losses and a divergence of two of three parts; of isentropic.torch, if size is 0. A difference of scores may overflow."""
     most = 1.7e308 if dtype is torch.float64 else 3e38
     x = torch.tensor([[top, -least, -1.0] for least in (10.0, 1e13, 1e15, most) for top in (0.0, least)], dtype=dtype)
     q = torch.tensor([0.9, 0.1, 0.0], dtype=dtype).expand_as(x)
@@ -870,7 +871,7 @@ def test_divergences_of_nearly_equal_scores(ranks, d):
 
 
 def far_apart(rank, size):
-    """Divergences and gradients of scores of any size, with absent ones; of entropic.torch, if size is 0."""
+    """Divergences and gradients of scores of any size, with absent ones; of isentropic.torch, if size is 0."""
     random, results = np.random.default_rng(4), []
     for dtype, scale in ((torch.float64, 1e307), (torch.float64, 300), (torch.float64, 2), (torch.float32, 5e37)):
         x, y = scale * random.normal(size=(2, 40, 5))

@@ -1,4 +1,4 @@
-"""Entropy control and ratio_map on tensors: the numbers of entropic, derivatives, and what torch does to a function."""
+"""Entropy control and ratio_map on tensors: the numbers of isentropic, derivatives, and what torch does to a function."""
 
 import doctest
 import inspect
@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-import entropic.torch as et  # noqa: E402
+import isentropic.torch as et  # noqa: E402
 
 
 def random(*shape, seed=0, dtype=torch.float64):
@@ -27,7 +27,7 @@ def column(*numbers):
 
 
 WEIGHTS = 0.5 + distribution(5, seed=3)
-# name: (function of tensors, the same of entropic, an input).
+# name: (function of tensors, the same of isentropic, an input).
 CALLS = {
     "power_transform": (lambda f, p: f.power_transform(p, gamma=0.7), distribution(3, 5)),
     "gamma_for_entropy": (lambda f, x: f.gamma_for_entropy(x, entropy=1.0)[:2], random(3, 5)),
@@ -51,10 +51,10 @@ def flat(result):
 
 @each
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_the_numbers_are_those_of_entropic(call, x, dtype):
+def test_the_numbers_are_those_of_isentropic(call, x, dtype):
     x = x.to(dtype)
     wide = x.float() if dtype is torch.bfloat16 else x
-    for got, want in zip(flat(call(et, x)), flat(call(entropic, wide.numpy())), strict=True):
+    for got, want in zip(flat(call(et, x)), flat(call(isentropic, wide.numpy())), strict=True):
         # gamma of halves may be beyond their range, and an entropy is a measure.
         numbers = (CALLS["gamma_for_entropy"][0], CALLS["mean_field_entropy"][0])
         kind = torch.as_tensor(want).dtype if call in numbers else dtype
@@ -129,7 +129,7 @@ def test_compiled_and_batched(call, x):
 
 
 def test_operators():
-    p, x, ops = distribution(2, 3, 5), random(5, 2).T, torch.ops.entropic
+    p, x, ops = distribution(2, 3, 5), random(5, 2).T, torch.ops.isentropic
     rows = 0.5 + torch.rand(2, 3, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     for op, arguments in (
         (ops.power_transform, (p, None, 2.0)),
@@ -156,7 +156,7 @@ def test_batches_of_some_arguments():
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 3.0, math.inf])
 def test_zeros_and_ties_of_powers(gamma):
     p = torch.tensor([[0.5, 0.5, 0.0], [0.7, 0.2, 0.1], [-1.0, 1.0, 1.0], [math.nan, 1.0, 1.0], [0.0, 0.0, 0.0]])
-    want = torch.from_numpy(entropic.power_transform(p.numpy(), gamma=gamma))
+    want = torch.from_numpy(isentropic.power_transform(p.numpy(), gamma=gamma))
     given = p.clone().requires_grad_()
     got = et.power_transform(given, gamma=gamma)
     assert torch.equal(got.detach().nan_to_num(-7.0), want.nan_to_num(-7.0))
@@ -204,14 +204,16 @@ def test_gradient_of_mean_field_entropy_in_gamma():
 def test_other_axes():
     x = random(4, 5, 3).transpose(0, 1)
     for dim in range(3):
-        assert torch.equal(et.power_transform(x.abs(), gamma=2, axis=dim), entropic.power_transform(x.abs(), gamma=2, axis=dim))
-        found, want = et.gamma_for_entropy(x, entropy=0.6, dim=dim), entropic.gamma_for_entropy(x, entropy=0.6, axis=dim)
+        assert torch.equal(
+            et.power_transform(x.abs(), gamma=2, axis=dim), isentropic.power_transform(x.abs(), gamma=2, axis=dim)
+        )
+        found, want = et.gamma_for_entropy(x, entropy=0.6, dim=dim), isentropic.gamma_for_entropy(x, entropy=0.6, axis=dim)
         assert torch.equal(found.gamma, want.gamma) and (found.status == want.status).all()
-        assert torch.equal(et.mean_field_entropy(x, dim=dim), entropic.mean_field_entropy(x, axis=dim))
+        assert torch.equal(et.mean_field_entropy(x, dim=dim), isentropic.mean_field_entropy(x, axis=dim))
         torch.testing.assert_close(et.ratio_map(x, torch.exp, dim=dim), et.softmax(x, dim=dim))
         weights = 0.3 + distribution(x.shape[dim])
         density, gamma = et.normalize_density(x.abs(), weights, entropy=0.4, dim=dim)
-        wanted = entropic.normalize_density(x.abs(), weights, entropy=0.4, axis=dim)
+        wanted = isentropic.normalize_density(x.abs(), weights, entropy=0.4, axis=dim)
         assert torch.equal(density, wanted[0]) and torch.equal(gamma, wanted[1])
 
 
@@ -223,7 +225,7 @@ def test_statuses_and_their_gradients():
     target = column(0.9, 0.1, 1.0, 0.5, 0.5, 0.5).requires_grad_()
     found = et.gamma_for_entropy(x, entropy=target)
     assert found.status.tolist() == ["ok", "clamped_low", "clamped_high", "constant", "constant", "invalid"]
-    want = entropic.gamma_for_entropy(x.detach(), entropy=target.detach())
+    want = isentropic.gamma_for_entropy(x.detach(), entropy=target.detach())
     assert torch.equal(found.gamma.nan_to_num(-7.0), want.gamma.nan_to_num(-7.0))
     dx, dtarget = torch.autograd.grad(found.gamma.sum(), (x, target))
     assert (dx[0] != 0).any() and dtarget[0] != 0
@@ -331,7 +333,7 @@ def test_tensors_without_numbers(gradients):
 
 def test_targets_as_arrays():
     tables = CALLS["joint"][1]
-    want = entropic.normalize_joint(tables.numpy(), joint=np.array([1.5, 1.6]))
+    want = isentropic.normalize_joint(tables.numpy(), joint=np.array([1.5, 1.6]))
     for value in (
         np.array([1.5, 1.6]),
         np.array([1.6, 1.5])[::-1],
@@ -404,7 +406,7 @@ def test_ends_of_densities_and_tables():
 def test_ratio_map_at_infinities():
     x = torch.tensor([[1.0, 2.0, -math.inf], [math.inf, 1.0, math.inf], [-math.inf] * 3, [math.nan, 1.0, 2.0]]).requires_grad_()
     p = et.ratio_map(x, torch.square)
-    want = torch.from_numpy(entropic.ratio_map(x.detach().numpy(), np.square))
+    want = torch.from_numpy(isentropic.ratio_map(x.detach().numpy(), np.square))
     torch.testing.assert_close(p.detach(), want, equal_nan=True)
     (grad,) = torch.autograd.grad(p[0, 0], x)
     assert grad[:2].isfinite().all() and grad[2:].isnan().all()
@@ -463,12 +465,12 @@ def test_refused(call, error, message, gradients):
 )
 def test_public_and_documented(name):
     function = getattr(et, name)
-    assert name in et.__all__ and function.__module__ == "entropic.torch"
+    assert name in et.__all__ and function.__module__ == "isentropic.torch"
     ours = [p for p in inspect.signature(function).parameters if p not in ("dim", "axis")]
-    assert ours == [p for p in inspect.signature(getattr(entropic, name)).parameters if p != "axis"]
+    assert ours == [p for p in inspect.signature(getattr(isentropic, name)).parameters if p != "axis"]
     for parameter in ours:
         assert f"\n{parameter} : " in inspect.cleandoc(function.__doc__)
-    names = {"entropic": entropic, "torch": torch, "math": math}
+    names = {"isentropic": isentropic, "torch": torch, "math": math}
     test = doctest.DocTestParser().get_doctest(function.__doc__, names, name, None, 0)
     said = []
     assert doctest.DocTestRunner().run(test, out=said.append).failed == 0, "".join(said)

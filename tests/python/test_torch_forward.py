@@ -12,9 +12,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 
 import torch.autograd.forward_ad as fw  # noqa: E402
 
-import entropic  # noqa: E402
-import entropic.torch as et  # noqa: E402
-from entropic.torch import _descriptions  # noqa: E402
+import isentropic  # noqa: E402
+import isentropic.torch as et  # noqa: E402
+from isentropic.torch import _descriptions  # noqa: E402
 
 
 def random(*shape, seed=0):
@@ -406,9 +406,9 @@ def test_clip_at_a_bound(low, high, dtype):
         for one, other in zip(forward, reverse, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4, check_dtype=False)
         numbers = {"min_entropy": ends[0].item(), "max_entropy": ends[1].item()}
-        y = entropic.entropy_clip(x.numpy(), **numbers)
+        y = isentropic.entropy_clip(x.numpy(), **numbers)
         for row, unit in zip(forward[0], torch.eye(len(x), dtype=dtype), strict=True):
-            want = entropic.entropy_clip_vjp(x.numpy(), y, unit.numpy(), **numbers)
+            want = isentropic.entropy_clip_vjp(x.numpy(), y, unit.numpy(), **numbers)
             torch.testing.assert_close(row, torch.as_tensor(want), rtol=1e-4, atol=1e-5)
 
 
@@ -471,7 +471,7 @@ def test_masked_scores_have_no_part():
 
 def test_no_operator_loses_a_tangent():
     """Under the dispatcher itself nothing can be differentiated forward, and torch says so."""
-    from entropic.torch._maps import OPERATORS
+    from isentropic.torch._maps import OPERATORS
 
     with fw.dual_level():
         x = fw.make_dual(X, Y)

@@ -1,4 +1,4 @@
-"""torch.fx.symbolic_trace of entropic.torch's modules and functions, and a parameter that changes while training."""
+"""torch.fx.symbolic_trace of isentropic.torch's modules and functions, and a parameter that changes while training."""
 
 import os
 import pickle
@@ -14,7 +14,7 @@ except ImportError:
 
 from torch._dynamo.testing import CompileCounter
 
-import entropic.torch as et
+import isentropic.torch as et
 
 NEEDED = {
     "AMSoftmaxLoss": {"in_features": 8, "num_classes": 5},

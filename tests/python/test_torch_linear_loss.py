@@ -4,9 +4,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-import entropic.torch as et  # noqa: E402
-from entropic.torch import _linear_loss  # noqa: E402
-from entropic.torch.backends import linear_loss as backend  # noqa: E402
+import isentropic.torch as et  # noqa: E402
+from isentropic.torch import _linear_loss  # noqa: E402
+from isentropic.torch.backends import linear_loss as backend  # noqa: E402
 
 LOSSES = [
     ("softmax_loss", {}),

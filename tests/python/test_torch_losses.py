@@ -1,4 +1,4 @@
-"""entropic.torch's losses: the same numbers as entropic, under everything that torch does to a function."""
+"""isentropic.torch's losses: the same numbers as isentropic, under everything that torch does to a function."""
 
 import inspect
 import pickle
@@ -7,14 +7,14 @@ import warnings
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-import entropic.torch as et  # noqa: E402
-from entropic.torch import _descriptions  # noqa: E402
-from entropic.torch._losses import OPERATORS  # noqa: E402
-from entropic.torch.backends import reference  # noqa: E402
+import isentropic.torch as et  # noqa: E402
+from isentropic.torch import _descriptions  # noqa: E402
+from isentropic.torch._losses import OPERATORS  # noqa: E402
+from isentropic.torch.backends import reference  # noqa: E402
 
 DESCRIPTIONS = _descriptions.LOSSES
 KINDS = {name: d["target"] for name, d in DESCRIPTIONS.items()}
@@ -56,7 +56,7 @@ def target_of(name, x, dim=-1, soft=False):
 
 @every_variant
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
-def test_the_numbers_are_those_of_entropic(name, params, dtype):
+def test_the_numbers_are_those_of_isentropic(name, params, dtype):
     x = scores(name, 4, 3, 6, dtype=dtype)
     x[0, 0, 1] = torch.nan
     x[1, :, 2] = -torch.inf
@@ -66,7 +66,7 @@ def test_the_numbers_are_those_of_entropic(name, params, dtype):
             target[1, :, 2] = 0
         moving = x.clone().requires_grad_()
         got = getattr(et, name)(moving, target, dim=dim, **params)
-        want, want_dx = getattr(entropic, name)(x.numpy(), target.numpy(), axis=dim, return_grad=True, **params)
+        want, want_dx = getattr(isentropic, name)(x.numpy(), target.numpy(), axis=dim, return_grad=True, **params)
         close = {"rtol": 1e-9, "atol": 1e-11} if dtype is torch.float64 else {"rtol": 2e-3, "atol": 2e-3}
         torch.testing.assert_close(got.detach(), torch.from_numpy(want).to(got.dtype), equal_nan=True, **close)
         (dx,) = torch.autograd.grad(got.nan_to_num(posinf=0.0).sum(), moving)
@@ -144,7 +144,7 @@ def test_a_parameter_for_each_row_is_learned(name, param, values, params):
         moving, row = x.clone().requires_grad_(), rows.clone().requires_grad_()
         value = function(moving, row)
         given = {param: rows.detach().numpy(), "return_grad": True, "param_grad": True, **params}
-        want, want_dx, slopes = getattr(entropic, name)(x.numpy(), target.numpy(), **given)
+        want, want_dx, slopes = getattr(isentropic, name)(x.numpy(), target.numpy(), **given)
         if isinstance(slopes, tuple):  # one for each that has a value
             slopes = slopes[["margin", "scale"].index(param)]
         assert np.array_equal(value.detach(), want)
@@ -250,7 +250,7 @@ def test_losses_of_a_map_are_of_floats(name, dtype):
     q = torch.tensor([[0.5, 0.25, 0.125, 0.125]] * 5)
     x = (q.log() + 0.02 * scores("", 5, 4).float()).to(dtype).requires_grad_()
     value = getattr(et, name)(x, q.to(dtype))
-    wide, dx = getattr(entropic, name)(x.detach().float().numpy(), q.numpy(), return_grad=True)
+    wide, dx = getattr(isentropic, name)(x.detach().float().numpy(), q.numpy(), return_grad=True)
     (got,) = torch.autograd.grad(value.sum(), x)
     assert got.dtype is dtype and torch.equal(got, torch.from_numpy(dx).to(dtype))
     assert value.dtype is torch.float32 and torch.allclose(value.detach(), torch.from_numpy(wide), rtol=1e-6, atol=1e-7)
@@ -522,7 +522,7 @@ def test_errors_name_the_argument():
 def test_rows_of_nothing(name, gradients):
     x = torch.zeros(2, 0)
     got = getattr(et, name)(x.clone().requires_grad_(gradients), x)
-    assert got.shape == (2,) and got.isnan().all() and np.isnan(getattr(entropic, name)(x.numpy(), x.numpy())).all()
+    assert got.shape == (2,) and got.isnan().all() and np.isnan(getattr(isentropic, name)(x.numpy(), x.numpy())).all()
 
 
 @pytest.mark.parametrize("name", ["smooth_accuracy_loss", "surrogate_loss", "softmax_loss"])

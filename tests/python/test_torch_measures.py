@@ -1,14 +1,14 @@
-"""Measures in entropic.torch: the numbers of entropic, gradients of every order, compile and vmap."""
+"""Measures in isentropic.torch: the numbers of isentropic, gradients of every order, compile and vmap."""
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-import entropic  # noqa: E402
-import entropic.torch as et  # noqa: E402
-from entropic.torch._measures import OPERATORS  # noqa: E402
-from entropic.torch.backends import reference  # noqa: E402
+import isentropic  # noqa: E402
+import isentropic.torch as et  # noqa: E402
+from isentropic.torch._measures import OPERATORS  # noqa: E402
+from isentropic.torch.backends import reference  # noqa: E402
 
 TWO = ["cross_entropy", "kl_divergence", "js_divergence", "js_distance"]
 TABLE = ["joint_entropy", "conditional_entropy", "mutual_information"]
@@ -30,11 +30,11 @@ def params(name):
 def test_same_numbers(name, dtype):
     x = arrays(name, dtype)
     got = getattr(et, name)(*x, input="scores", base=2, **params(name))
-    want = getattr(entropic, name)(*(t.numpy() for t in x), input="scores", base=2, **params(name))
+    want = getattr(isentropic, name)(*(t.numpy() for t in x), input="scores", base=2, **params(name))
     np.testing.assert_array_equal(got.numpy(), want)
     if name not in TABLE:
         got = getattr(et, name)(*x, input="scores", dim=0, **params(name))
-        want = getattr(entropic, name)(*(t.numpy() for t in x), input="scores", axis=0, **params(name))
+        want = getattr(isentropic, name)(*(t.numpy() for t in x), input="scores", axis=0, **params(name))
         np.testing.assert_array_equal(got.numpy(), want)
         half = getattr(et, name)(*(t.bfloat16() for t in x), input="scores", **params(name))
         assert half.dtype == torch.float32 and half.shape == (3,)
@@ -98,7 +98,7 @@ def test_orders(name, alpha):
     """The composition, which gives second derivatives, beside the kernel."""
     x = arrays(name)[0]
     composed = reference.IMPLEMENTATIONS[name](x, None, alpha, None, "scores", False, 1, True)
-    got, dp = getattr(entropic, name)(x.numpy(), alpha=alpha, input="scores", return_grad=True)
+    got, dp = getattr(isentropic, name)(x.numpy(), alpha=alpha, input="scores", return_grad=True)
     np.testing.assert_allclose(composed[0], got, rtol=1e-6)
     np.testing.assert_allclose(composed[1], dp, rtol=1e-5, atol=1e-7)
 
@@ -115,7 +115,7 @@ def test_an_order_for_each_row(name, kind):
     alpha = torch.tensor(ORDERS, dtype=torch.float64, requires_grad=True)
     value = getattr(et, name)(x, alpha=alpha, input=kind)
     kernel = {"alpha": alpha.detach().numpy(), "input": kind, "return_grad": True, "param_grad": True}
-    want, dp, dalpha = getattr(entropic, name)(x.detach().numpy(), **kernel)
+    want, dp, dalpha = getattr(isentropic, name)(x.detach().numpy(), **kernel)
     np.testing.assert_array_equal(value.detach(), want)
     for got, expected in zip(torch.autograd.grad(value.sum(), [x, alpha]), (dp, dalpha[:, None]), strict=True):
         np.testing.assert_array_equal(got, expected)
@@ -159,7 +159,7 @@ def test_compositions_at_zeros(name):
     for p, q in (([0.4, 0.6, 0.0], [0.5, 0.5, 0.0]), ([0.5, 0.5, 0.0], [0.25, 0.25, 0.5]), ([0.5, 0.5, 0.0], [1.0, 0.0, 0.0])):
         tensors = [torch.tensor([row], dtype=torch.float64) for row in (p, q)]
         composed = reference.IMPLEMENTATIONS[name](*tensors, None, "probs", False, 1, True)
-        for got, want in zip(composed, getattr(entropic, name)([p], [q], return_grad=True), strict=True):
+        for got, want in zip(composed, getattr(isentropic, name)([p], [q], return_grad=True), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-15)
 
 
@@ -177,12 +177,12 @@ def test_vmap_compile_and_broadcast():
     want = et.kl_divergence(x, y, input="scores")
     assert torch.equal(torch.func.vmap(lambda a, b: et.kl_divergence(a, b, input="scores"))(x, y), want)
     jacobian = torch.func.jacrev(lambda a: et.entropy(a, input="scores"))(x[0])
-    np.testing.assert_allclose(jacobian, entropic.entropy(x[0].numpy(), input="scores", return_grad=True)[1])
+    np.testing.assert_allclose(jacobian, isentropic.entropy(x[0].numpy(), input="scores", return_grad=True)[1])
     compiled = torch.compile(lambda a, b: 2 * et.kl_divergence(a, b, input="scores"), fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(x, y), 2 * want)
-    torch.library.opcheck(torch.ops.entropic.kl_divergence.default, (x, y, None, "scores", False, 1, True))
+    torch.library.opcheck(torch.ops.isentropic.kl_divergence.default, (x, y, None, "scores", False, 1, True))
     one = et.js_divergence(x, y[0], input="scores")
-    np.testing.assert_array_equal(one, entropic.js_divergence(x.numpy(), y[0].numpy(), input="scores"))
+    np.testing.assert_array_equal(one, isentropic.js_divergence(x.numpy(), y[0].numpy(), input="scores"))
 
 
 ENTRIES = [
@@ -214,7 +214,7 @@ def test_entries(name, options, base):
         assert got.dtype == (torch.float32 if one.dtype is torch.bfloat16 else one.dtype)
         assert getattr(et, name)(one, base=base, dtype=torch.float16, **options, **axis).dtype is torch.float16
         if one.dtype != torch.bfloat16:
-            want = getattr(entropic, name)(one.numpy(), base=base, **options, **numpy_axis)
+            want = getattr(isentropic, name)(one.numpy(), base=base, **options, **numpy_axis)
             np.testing.assert_array_equal(got.numpy(), want, strict=True)
     operator, given = OPERATORS[name], {"base": base, "input": kind, "normalize": options.get("normalize", False)}
     values = [given[key] for key in operator.spec.params if key != "dim"]
@@ -235,7 +235,7 @@ def test_entries(name, options, base):
 def test_entries_at_the_ends():
     p = torch.tensor([0.0, 1.0, 0.25], dtype=torch.float64, requires_grad=True)
     (got,) = torch.autograd.grad(et.binary_entropy(p).sum(), p)
-    np.testing.assert_allclose(got, entropic.binary_entropy(p.detach().numpy(), return_grad=True)[1], rtol=1e-15)
+    np.testing.assert_allclose(got, isentropic.binary_entropy(p.detach().numpy(), return_grad=True)[1], rtol=1e-15)
     x = torch.tensor([-torch.inf, 40.0, torch.inf], dtype=torch.float64, requires_grad=True)
     et.binary_entropy(x, input="scores").sum().backward()
     assert x.grad.isfinite().all()

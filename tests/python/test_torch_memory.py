@@ -13,7 +13,7 @@ except ImportError:
         raise
     pytest.skip("torch is not installed: pip install torch==2.13.0", allow_module_level=True)
 
-import entropic.torch as et
+import isentropic.torch as et
 
 MAPS = {
     "softmax": {},
@@ -105,8 +105,8 @@ def test_a_learned_temperature_keeps_what_it_needs(name):
 THREADS = """
 import itertools
 import torch
-import entropic
-import entropic.torch as et
+import isentropic
+import isentropic.torch as et
 calls = [
     lambda x: et.softmax(x),
     lambda x: et.softmax_loss(x, torch.zeros(8, dtype=torch.int64)),
@@ -116,15 +116,15 @@ calls = [
 for k, gradient in itertools.product(range(4), (False, True)):
     def number():
         calls[k](torch.randn(8, 300, requires_grad=gradient))
-        return entropic.get_num_threads()
+        return isentropic.get_num_threads()
     torch.set_num_threads(3)
     assert number() == 3, (k, gradient)
     torch.set_num_threads(1)
     assert number() == 1, (k, gradient)
-    entropic.set_num_threads(5)
+    isentropic.set_num_threads(5)
     torch.set_num_threads(2)
     assert number() == 5, (k, gradient)
-    entropic.set_num_threads(0)
+    isentropic.set_num_threads(0)
     assert number() == 2, (k, gradient)
 """
 
@@ -135,8 +135,8 @@ def test_as_many_threads_as_torch():
 
 @pytest.mark.parametrize("first", ["torch.set_num_threads(1)", ""], ids=["before the import", "OMP_NUM_THREADS"])
 def test_threads_from_outside(first):
-    program = f"import torch\n{first}\nimport entropic\nimport entropic.torch as et\net.softmax(torch.randn(4, 5))\n"
-    program += "assert entropic.get_num_threads() == 1, entropic.get_num_threads()"
+    program = f"import torch\n{first}\nimport isentropic\nimport isentropic.torch as et\net.softmax(torch.randn(4, 5))\n"
+    program += "assert isentropic.get_num_threads() == 1, isentropic.get_num_threads()"
     environment = {**os.environ, "OMP_NUM_THREADS": "4" if first else "1"}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)
 

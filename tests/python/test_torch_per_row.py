@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-import entropic.torch as et  # noqa: E402
+import isentropic.torch as et  # noqa: E402
 
 MAPS = [
     ("softmax", "Softmax", "temperature", {}),

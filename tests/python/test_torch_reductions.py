@@ -7,8 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-from entropic.torch._reductions import reduced, row_reduction  # noqa: E402
-from entropic.torch.backends import cpu, reference  # noqa: E402
+from isentropic.torch._reductions import reduced, row_reduction  # noqa: E402
+from isentropic.torch.backends import cpu, reference  # noqa: E402
 
 
 def _cube(tensors, value, gradients, rows, values, dim):

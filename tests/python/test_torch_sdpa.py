@@ -1,4 +1,4 @@
-"""entropic.torch.scaled_dot_product_attention beside torch's own, and what torch's has not."""
+"""isentropic.torch.scaled_dot_product_attention beside torch's own, and what torch's has not."""
 
 import inspect
 import itertools
@@ -15,7 +15,7 @@ except ImportError:
 
 from torch._dynamo.testing import CompileCounter
 
-import entropic.torch as et
+import isentropic.torch as et
 
 theirs = torch.nn.functional.scaled_dot_product_attention
 ours = et.scaled_dot_product_attention

@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 import torch.autograd.forward_ad as fw  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-import entropic.torch as et  # noqa: E402
-from entropic.torch import _descriptions, _eager  # noqa: E402
-from entropic.torch.backends import PLACES  # noqa: E402
+import isentropic.torch as et  # noqa: E402
+from isentropic.torch import _descriptions, _eager  # noqa: E402
+from isentropic.torch.backends import PLACES  # noqa: E402
 from test_torch_forward import ALONG, CASES, CLASSES, HEADS, MASSES, ONCE, ROWS, TABLE, X, Y, close, random  # noqa: E402
 
 WEIGHT, ALPHA = random(4, 5, seed=4), torch.tensor(1.4, dtype=torch.float64)
@@ -80,7 +80,7 @@ def test_every_differentiable_operator_is_here():
     with Seen():
         for function, inputs in OPERATIONS.values():
             function(*inputs)
-    names = {f"entropic::{name}" for name in PLACES["CPU"]} & set(torch._C._dispatch_get_all_op_names())
+    names = {f"isentropic::{name}" for name in PLACES["CPU"]} & set(torch._C._dispatch_get_all_op_names())
     differentiable = {name for name in names if torch._C._dispatch_has_kernel_for_dispatch_key(name, "Autograd")}
     assert len(differentiable) > 50
     assert {name for name in differentiable if not name.endswith("_vjp")} <= seen

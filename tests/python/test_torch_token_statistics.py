@@ -7,10 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-import entropic.torch as et  # noqa: E402
-from entropic.torch import _token_statistics  # noqa: E402
-from entropic.torch.backends import reference  # noqa: E402
-from entropic.torch.backends.token_statistics import IMPLEMENTATIONS as KERNEL  # noqa: E402
+import isentropic.torch as et  # noqa: E402
+from isentropic.torch import _token_statistics  # noqa: E402
+from isentropic.torch.backends import reference  # noqa: E402
+from isentropic.torch.backends.token_statistics import IMPLEMENTATIONS as KERNEL  # noqa: E402
 
 
 def cases(*shape, dtype=torch.float64, dim=-1, scale=3.0):

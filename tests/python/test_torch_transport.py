@@ -1,4 +1,4 @@
-"""Transport on tensors: the values of entropic, gradients by differences, and a critic's parts."""
+"""Transport on tensors: the values of isentropic, gradients by differences, and a critic's parts."""
 
 import doctest
 import functools
@@ -7,11 +7,11 @@ import re
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 from cases import torch_or_skip
 
 torch = torch_or_skip()
-et = pytest.importorskip("entropic.torch")
+et = pytest.importorskip("isentropic.torch")
 
 
 def tensors(seed, *shapes):
@@ -47,12 +47,12 @@ def test_line(order):
     u, v, a, b = tensors(0, (3, 7), (3, 5), (3, 7), (3, 5))
     a, b = a.exp(), b.exp()
     for weights in ({}, {"u_weights": a}, {"u_weights": a, "v_weights": b}):
-        want = entropic.wasserstein_1d(u, v, order=order, **weights)
+        want = isentropic.wasserstein_1d(u, v, order=order, **weights)
         np.testing.assert_allclose(et.wasserstein_1d(u, v, order=order, **weights), want, rtol=1e-12)
     moved = et.wasserstein_1d(u.T, v.T, dim=0, order=order)
-    np.testing.assert_allclose(moved, entropic.wasserstein_1d(u, v, order=order), rtol=1e-12)
+    np.testing.assert_allclose(moved, isentropic.wasserstein_1d(u, v, order=order), rtol=1e-12)
     p, q = a / a.sum(-1, keepdim=True), tensors(1, (3, 7))[0].softmax(-1)
-    want = entropic.wasserstein_histogram(p, q, order=order)
+    want = isentropic.wasserstein_histogram(p, q, order=order)
     np.testing.assert_allclose(et.wasserstein_histogram(p, q, order=order), want, rtol=1e-12)
     if order == float("inf"):
         return
@@ -65,7 +65,7 @@ def test_line(order):
     leaves = [x.clone().requires_grad_() for x in (p, q)]
     torch.autograd.gradcheck(lambda p, q: et.wasserstein_histogram(p, q, order=order), leaves)
     et.wasserstein_histogram(*leaves, order=order).sum().backward()
-    _, dp, dq = entropic.wasserstein_histogram(p, q, order=order, return_grad=True)
+    _, dp, dq = isentropic.wasserstein_histogram(p, q, order=order, return_grad=True)
     np.testing.assert_allclose(leaves[0].grad, dp, atol=1e-12)
     np.testing.assert_allclose(leaves[1].grad, dq, atol=1e-12)
 
@@ -88,7 +88,7 @@ def test_potentials_of_histograms_where_there_is_no_mass(order, dtype):
         if order == 1:  # Its kinks have more than one potential: here are none.
             q = np.random.default_rng(n).dirichlet(np.ones(n), len(q)).astype(dtype)
         support = np.random.default_rng(n).standard_normal(n)
-        _, *want = entropic.wasserstein_histogram(p, q, support=support, order=order, return_grad=True)
+        _, *want = isentropic.wasserstein_histogram(p, q, support=support, order=order, return_grad=True)
         leaves = [torch.from_numpy(x).requires_grad_() for x in (p, q)]
         distance = functools.partial(et.wasserstein_histogram, support=torch.from_numpy(support), order=order)
 
@@ -150,17 +150,19 @@ def test_samples_without_weight_may_be_infinitely_far():
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_points(order):
     x, y = tensors(2, (6, 2), (5, 2))
-    assert float(et.wasserstein(x, y, order=order)) == pytest.approx(float(entropic.wasserstein(x, y, order=order)), rel=1e-12)
+    assert float(et.wasserstein(x, y, order=order)) == pytest.approx(
+        float(isentropic.wasserstein(x, y, order=order)), rel=1e-12
+    )
     x.requires_grad_()
     torch.autograd.gradcheck(lambda x: et.wasserstein(x, y, order=order), [x])
     value = et.sinkhorn_divergence(x, y, epsilon=0.5, order=order)
-    assert float(value) == pytest.approx(float(entropic.sinkhorn_divergence(x.detach(), y, epsilon=0.5, order=order)))
+    assert float(value) == pytest.approx(float(isentropic.sinkhorn_divergence(x.detach(), y, epsilon=0.5, order=order)))
     torch.autograd.gradcheck(
         lambda x: et.sinkhorn_divergence(x, y, epsilon=0.5, order=order, tolerance=1e-12), [x], rtol=1e-3, atol=1e-6
     )
     two, one = torch.tensor([-1.0, 1.0], dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
     far = et.sinkhorn_divergence(two, one, epsilon=10, order=order + 3)  # negative
-    assert float(far) == pytest.approx(float(entropic.sinkhorn_divergence(two, one, epsilon=10, order=order + 3))) and far < 0
+    assert float(far) == pytest.approx(float(isentropic.sinkhorn_divergence(two, one, epsilon=10, order=order + 3))) and far < 0
     same = x.detach().clone().requires_grad_()
     et.wasserstein(same, x.detach(), order=order).backward()
     assert torch.isfinite(same.grad).all()
@@ -181,7 +183,7 @@ def test_critic():
     et.gradient_penalty(critic, real, fake).backward()
     assert torch.isfinite(critic[1].weight.grad).all()
     loss = et.wgan_critic_loss(critic(real), critic(fake))
-    assert -loss / norm <= entropic.wasserstein(real.flatten(1), fake.flatten(1)) * (1 + 1e-12)
+    assert -loss / norm <= isentropic.wasserstein(real.flatten(1), fake.flatten(1)) * (1 + 1e-12)
     et.clip_weights(critic, 0.02)
     assert max(p.abs().max() for p in critic.parameters()) <= 0.02
     flat = torch.zeros(12, dtype=torch.float64, requires_grad=True)
@@ -200,7 +202,7 @@ def test_plan_with_entropy():
     (cost,) = tensors(6, (4, 5))
     cost = cost.abs()
     options = {"epsilon": 0.3, "tolerance": 1e-13}
-    got, want = et.sinkhorn(a, b, cost, **options), entropic.sinkhorn(a, b, cost, **options)
+    got, want = et.sinkhorn(a, b, cost, **options), isentropic.sinkhorn(a, b, cost, **options)
     for mine, theirs in zip(got, want, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-12)
     assert got.iterations.dtype == torch.int64 and got.converged.dtype == torch.bool
@@ -276,7 +278,7 @@ def test_divergence_with_weights():
     def value(x, y, a, b):
         return et.sinkhorn_divergence(x, y, a=a, b=b, **options)
 
-    want = entropic.sinkhorn_divergence(*(one.detach() for one in (x, y)), a=a.detach(), b=b.detach(), **options)
+    want = isentropic.sinkhorn_divergence(*(one.detach() for one in (x, y)), a=a.detach(), b=b.detach(), **options)
     assert value(*leaves).item() == pytest.approx(float(want), rel=1e-10)
     torch.autograd.gradcheck(value, leaves, rtol=1e-4, atol=1e-7)
     assert et.sinkhorn_divergence(x, x, epsilon=0.5) == 0
@@ -292,7 +294,7 @@ def test_duality():
     h[1] = h[0]
     for name, given in {"c_transform": (f, cost), "dual_value": (f, g, a, b), "lipschitz_constant": (h, distance)}.items():
         mine = getattr(et, name)
-        np.testing.assert_allclose(mine(*given), getattr(entropic, name)(*given), rtol=1e-14)
+        np.testing.assert_allclose(mine(*given), getattr(isentropic, name)(*given), rtol=1e-14)
         leaves = [one.clone().requires_grad_() for one in given]
         if name == "lipschitz_constant":  # distances at 0 and equal values are kinks
             mine(*leaves).backward()
@@ -373,8 +375,8 @@ def test_operators():
     """What torch itself asks of an operator."""
     a, b = masses(11, (2, 4), (5,))
     (cost,) = tensors(12, (4, 5))
-    torch.library.opcheck(torch.ops.entropic.optimal_transport.default, (a, b, cost, None))
-    torch.library.opcheck(torch.ops.entropic.sinkhorn.default, (a, b, cost.abs(), 0.5, 1e-9, 1000, None))
+    torch.library.opcheck(torch.ops.isentropic.optimal_transport.default, (a, b, cost, None))
+    torch.library.opcheck(torch.ops.isentropic.sinkhorn.default, (a, b, cost.abs(), 0.5, 1e-9, 1000, None))
     with pytest.raises(RuntimeError, match="optimal_transport: there are no second derivatives"):
         torch.autograd.functional.hessian(lambda c: et.optimal_transport(a[0], b, c).cost, cost)
 
@@ -384,7 +386,7 @@ def test_divergence_has_no_second_derivative():
     with pytest.raises(RuntimeError, match="sinkhorn_minimum: there are no second derivatives"):
         torch.autograd.functional.hessian(lambda x: et.sinkhorn_divergence(x, y, epsilon=0.5), x.detach())
     torch.library.opcheck(
-        torch.ops.entropic.sinkhorn_minimum.default,
+        torch.ops.isentropic.sinkhorn_minimum.default,
         (*masses(11, (4,), (5,)), tensors(12, (4, 5))[0].abs(), 0.5, 1e-9, 1000, None),
     )
 
@@ -427,7 +429,7 @@ def test_plans_in_parts():
 )
 def test_docstrings(name):
     runner = doctest.DocTestRunner()
-    for test in doctest.DocTestFinder().find(getattr(et, name), name, globs={"entropic": entropic, "torch": torch}):
+    for test in doctest.DocTestFinder().find(getattr(et, name), name, globs={"isentropic": isentropic, "torch": torch}):
         runner.run(test)
     assert runner.failures == 0 and runner.tries > 0
 
@@ -437,7 +439,7 @@ def test_integers_and_far_points():
     ones, cost = torch.tensor([1, 1]), torch.tensor([[1, 2], [0, 4]])
     plan = et.sinkhorn(ones, ones, cost, epsilon=1.0).plan
     assert plan.dtype is torch.float64
-    want = entropic.sinkhorn(ones.numpy(), ones.numpy(), cost.numpy(), epsilon=1.0).plan
+    want = isentropic.sinkhorn(ones.numpy(), ones.numpy(), cost.numpy(), epsilon=1.0).plan
     np.testing.assert_allclose(plan.numpy(), want, rtol=1e-12)
     assert et.optimal_transport(ones, ones, cost).cost == 2.0
     assert et.optimal_transport(ones, ones, cost).status == "optimal"
@@ -467,7 +469,7 @@ def test_gradients_in_points_and_weights(order):
     x, y, a, b = (one.requires_grad_() for one in tensors(63, (5, 3), (4, 3), (5,), (4,)))
     torch.autograd.gradcheck(lambda x, y, a, b: et.wasserstein(x, y, order=order, a=a.exp(), b=b.exp()), (x, y, a, b))
     given = (x.detach(), y.detach(), a.detach().exp(), b.detach().exp())
-    torch.library.opcheck(torch.ops.entropic.wasserstein.default, (*given, order, True))
+    torch.library.opcheck(torch.ops.isentropic.wasserstein.default, (*given, order, True))
 
 
 def test_gradient_of_a_plan_that_hardly_connects():
@@ -495,7 +497,7 @@ def test_integers_are_float64(name):
     tensors, keywords = INTEGERS[name]
     got = getattr(et, name)(*tensors, **keywords)
     assert got.dtype is torch.float64
-    want = getattr(entropic, name)(*(x.numpy() for x in tensors), **keywords)
+    want = getattr(isentropic, name)(*(x.numpy() for x in tensors), **keywords)
     np.testing.assert_allclose(got.numpy(), want, rtol=1e-9)
 
 

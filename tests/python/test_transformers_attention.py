@@ -1,4 +1,4 @@
-"""entropic.transformers.attention inside models of random weights, beside transformers' own attention."""
+"""isentropic.transformers.attention inside models of random weights, beside transformers' own attention."""
 
 import os
 
@@ -12,8 +12,8 @@ except ImportError:
         raise
     pytest.skip("transformers and torch are not installed: scripts/setup test", allow_module_level=True)
 
-import entropic.torch as et
-import entropic.transformers
+import isentropic.torch as et
+import isentropic.transformers
 
 _SMALL = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 60}
 
@@ -77,7 +77,7 @@ def gradients(model):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_softmax_is_what_the_model_had(family):
     """Scores, gradients and text, of texts padded on the left."""
-    theirs, ours = (made(family, implementation) for implementation in ("eager", "entropic"))
+    theirs, ours = (made(family, implementation) for implementation in ("eager", "isentropic"))
     given = {"input_ids": TOKENS, "attention_mask": SEEN} | ({"decoder_input_ids": TOKENS} if family is t5 else {})
     a, b = (model.eval()(**given).logits for model in (theirs, ours))
     torch.testing.assert_close(b[SEEN.bool()], a[SEEN.bool()], atol=2e-5, rtol=2e-5)
@@ -105,7 +105,7 @@ def test_softmax_is_what_the_model_had(family):
 )
 def test_the_map_of_the_configuration(family, chosen, tmp_path):
     """A model trains and generates with it, loads it again after saving, and masked tokens have no effect."""
-    model = made(family, "entropic", entropic=chosen)
+    model = made(family, "isentropic", isentropic=chosen)
     plain = made(family, "sdpa")
     assert not torch.allclose(model.eval()(TOKENS).logits, plain.eval()(TOKENS).logits)
     scores = model(TOKENS, attention_mask=SEEN).logits[0, 3:]
@@ -114,7 +114,7 @@ def test_the_map_of_the_configuration(family, chosen, tmp_path):
     if family is llama:  # whose positions count from any token
         torch.testing.assert_close(scores, model(TOKENS[:1, 3:]).logits[0], atol=1e-5, rtol=1e-5)
     model.save_pretrained(tmp_path)
-    again = type(model).from_pretrained(tmp_path, attn_implementation="entropic")
+    again = type(model).from_pretrained(tmp_path, attn_implementation="isentropic")
     assert torch.equal(again.eval()(TOKENS).logits, model(TOKENS).logits)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
@@ -136,7 +136,7 @@ def test_the_map_of_the_configuration(family, chosen, tmp_path):
 def test_it_is_the_function_of_torch():
     """What the first layer does is scaled_dot_product_attention of its queries, keys and values."""
     chosen = {"map": "entmax", "alpha": 1.3, "scale": 0.9}
-    model = made(gpt2, "entropic", entropic=chosen).eval()
+    model = made(gpt2, "isentropic", isentropic=chosen).eval()
     block = model.transformer.h[0]
     hidden = block.ln_1(model.transformer.wte(TOKENS) + model.transformer.wpe(torch.arange(7)))
     q, k, v = (x.view(2, 7, 4, 8).transpose(1, 2) for x in block.attn.c_attn(hidden).split(32, -1))
@@ -148,19 +148,19 @@ def test_it_is_the_function_of_torch():
 @pytest.mark.parametrize("mask", [None, "numbers"])
 def test_a_single_query_is_the_last(chosen, mask):
     """Decoding with a cache, without a mask or with one: any one query sees all keys, as the last of several does."""
-    model = made(llama, "entropic", entropic=chosen).eval()
+    model = made(llama, "isentropic", isentropic=chosen).eval()
     module = model.model.layers[0].self_attn
     q, k, v = (torch.randn(2, heads, 6, 8, generator=torch.Generator().manual_seed(heads)) for heads in (4, 2, 2))
     bias = None if mask is None else torch.zeros(2, 1, 6, 6).masked_fill(torch.ones(6, 6).triu(1) > 0, -torch.inf)
-    every, _ = entropic.transformers.attention(module, q, k, v, bias)
-    last, _ = entropic.transformers.attention(module, q[:, :, -1:], k, v, None if bias is None else bias[:, :, -1:])
+    every, _ = isentropic.transformers.attention(module, q, k, v, bias)
+    last, _ = isentropic.transformers.attention(module, q[:, :, -1:], k, v, None if bias is None else bias[:, :, -1:])
     torch.testing.assert_close(last, every[:, -1:])
 
 
 def test_dropout():
-    config, kind = gpt2(entropic={"map": "sparsemax"})
+    config, kind = gpt2(isentropic={"map": "sparsemax"})
     config.attn_pdrop = 0.5
-    model = kind._from_config(config, attn_implementation="entropic")
+    model = kind._from_config(config, attn_implementation="isentropic")
     model.train()
     assert not torch.equal(model(TOKENS).logits, model(TOKENS).logits)
     model.eval()
@@ -168,7 +168,7 @@ def test_dropout():
 
 
 def test_another_name_needs_masks():
-    transformers.AttentionInterface.register("mine", entropic.transformers.attention)
+    transformers.AttentionInterface.register("mine", isentropic.transformers.attention)
     with pytest.raises(ValueError, match=r"no masks for 'mine'.*AttentionMaskInterface.register\('mine'"):
         made(llama, "mine")(TOKENS)
 
@@ -183,4 +183,4 @@ def test_another_name_needs_masks():
 )
 def test_refused(chosen, error, text):
     with pytest.raises(error, match=text):
-        made(llama, "entropic", entropic=chosen)(TOKENS)
+        made(llama, "isentropic", isentropic=chosen)(TOKENS)

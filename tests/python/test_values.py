@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import entropic
+import isentropic
 from cases import MAPS, OPERATIONS, SHAPED, call, call_vjp, each, param_values, reshaped, scores
 
 mpmath.mp.dps = 50
@@ -43,7 +43,7 @@ def exact(x, temperature):
 
 @given(rows(), temperatures)
 def test_softmax_against_mpmath(x, temperature):
-    got = entropic.softmax(x, temperature=temperature)
+    got = isentropic.softmax(x, temperature=temperature)
     values, top, lse = exact(x, temperature)
     p = [mpmath.mpf(0) if v is None else mpmath.exp(v - lse) for v in values]
     d = [mpmath.mpf(0) if v is None else top - v for v in values]  # already over T
@@ -57,7 +57,7 @@ def test_softmax_against_mpmath(x, temperature):
 
 @given(rows(), temperatures)
 def test_sparsemax_against_mpmath(x, temperature):
-    got = entropic.sparsemax(x, temperature=temperature)
+    got = isentropic.sparsemax(x, temperature=temperature)
     values, _, _ = exact(x, temperature)
     present = sorted((v for v in values if v is not None), reverse=True)
     total = mpmath.mpf(0)
@@ -78,14 +78,14 @@ def test_sparsemax_against_mpmath(x, temperature):
 def test_log_softmax_and_logsumexp_against_mpmath(x, temperature):
     eps = EPS[x.dtype.type]
     values, top, lse = exact(x, temperature)
-    got = entropic.log_softmax(x, temperature=temperature)
+    got = isentropic.log_softmax(x, temperature=temperature)
     for i, v in enumerate(values):
         if v is None:
             assert got[i] == -np.inf
         else:
             want = v - lse
             assert abs(float(got[i]) - want) <= 8 * eps * (1 + abs(want))
-    got = entropic.logsumexp(x, temperature=temperature)
+    got = isentropic.logsumexp(x, temperature=temperature)
     assert abs(float(got) - lse * temperature) <= 8 * eps * (abs(top) + 1) * temperature
 
 
@@ -94,8 +94,8 @@ def test_log_softmax_and_logsumexp_against_mpmath(x, temperature):
 def test_taylor_softmax_of_any_order_against_mpmath(order, dtype):
     """Terms of x < 0 cancel by many digits, most near the minimum of the polynomial."""
     x = np.stack([-np.arange(0.25, 40, 0.75), np.zeros(53)], axis=1).astype(dtype)
-    y = entropic.taylor_softmax(x, order=order)
-    dx = entropic.taylor_softmax_vjp(x, y, np.broadcast_to(np.array([1, -1], dtype), x.shape), order=order)
+    y = isentropic.taylor_softmax(x, order=order)
+    dx = isentropic.taylor_softmax_vjp(x, y, np.broadcast_to(np.array([1, -1], dtype), x.shape), order=order)
     with mpmath.workdps(100):
         for row, got, slopes in zip(x, y, dx, strict=True):
             terms = [[mpmath.mpf(float(v)) ** m / mpmath.factorial(m) for m in range(order + 1)] for v in row]
@@ -184,8 +184,8 @@ def test_special_rows_of_log_softmax_and_logsumexp(dtype):
     x = np.array([row for row, _ in SPECIAL], dtype)
     with np.errstate(divide="ignore"):
         want = np.log(np.array([p for _, p in SPECIAL], np.float64)).astype(dtype)
-    np.testing.assert_allclose(entropic.log_softmax(x), want, rtol=1e-3)
-    np.testing.assert_array_equal(entropic.logsumexp(x), np.array([np.nan, np.nan, -np.inf, np.inf, np.inf, 4.0], dtype))
+    np.testing.assert_allclose(isentropic.log_softmax(x), want, rtol=1e-3)
+    np.testing.assert_array_equal(isentropic.logsumexp(x), np.array([np.nan, np.nan, -np.inf, np.inf, np.inf, 4.0], dtype))
 
 
 @each(OPERATIONS)
@@ -225,8 +225,8 @@ def test_gradient_at_absent_scores_is_zero_and_their_grad_not_read(operation, dt
 
 def test_limits_that_tie_operations():
     x = scores(np.random.default_rng(1), (6, 33))
-    np.testing.assert_allclose(np.exp(entropic.log_softmax(x)), entropic.softmax(x), rtol=1e-13)
-    np.testing.assert_allclose(x - entropic.logsumexp(x, keepdims=True), entropic.log_softmax(x), rtol=0, atol=1e-13)
-    y = entropic.logsumexp(x, temperature=2.0)
-    dx = entropic.logsumexp_vjp(x, y, np.ones(6), temperature=2.0)
-    np.testing.assert_allclose(dx, entropic.softmax(x, temperature=2.0), rtol=1e-14)
+    np.testing.assert_allclose(np.exp(isentropic.log_softmax(x)), isentropic.softmax(x), rtol=1e-13)
+    np.testing.assert_allclose(x - isentropic.logsumexp(x, keepdims=True), isentropic.log_softmax(x), rtol=0, atol=1e-13)
+    y = isentropic.logsumexp(x, temperature=2.0)
+    dx = isentropic.logsumexp_vjp(x, y, np.ones(6), temperature=2.0)
+    np.testing.assert_allclose(dx, isentropic.softmax(x, temperature=2.0), rtol=1e-14)

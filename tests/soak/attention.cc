@@ -2,7 +2,7 @@
 
 #include "tests/soak/soak.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 template <class T>
@@ -115,4 +115,4 @@ void soak_attention(Soak& soak) {
   });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -2,7 +2,7 @@
 
 #include "tests/soak/soak.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 template <class T>
@@ -43,4 +43,4 @@ void soak_calibration(Soak& soak) {
                           [&]<class T>(T, Random& random, Report& report) { soak_bins<T>(random, report, soak.rows() / 10); });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -2,7 +2,7 @@
 
 #include "tests/soak/soak.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 template <class T>
@@ -197,4 +197,4 @@ void soak_entropy_control(Soak& soak) {
                           [&]<class T>(T, Random& random, Report& report) { soak_mean_field<T>(random, report, soak.rows()); });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

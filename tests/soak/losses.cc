@@ -2,7 +2,7 @@
 
 #include "tests/soak/soak.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 // A distribution of T over the entries of x that are above -inf.
@@ -170,4 +170,4 @@ void soak_losses(Soak& soak) {
   });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

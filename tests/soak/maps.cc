@@ -2,7 +2,7 @@
 
 #include "tests/soak/soak.h"
 
-namespace entropic {
+namespace isentropic {
 
 double unit_of_gradient(const Map& map, std::span<const double> x, std::span<const double> p) {
   return std::visit(
@@ -309,4 +309,4 @@ void soak_maps(Soak& soak) {
       "logsumexp", [&]<class T>(T, Random& random, Report& report) { soak_logsumexp<T>(random, report, soak.rows()); });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -2,7 +2,7 @@
 
 #include "tests/soak/soak.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 // Rows for the measure, and the distance of each sum from 1.
@@ -225,4 +225,4 @@ void soak_measures(Soak& soak) {
       "entries", [&]<class T>(T, Random& random, Report& report) { soak_entries<T>(random, report, soak.rows()); });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

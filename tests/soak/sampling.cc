@@ -2,7 +2,7 @@
 
 #include "tests/soak/soak.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 template <class T>
@@ -73,4 +73,4 @@ void soak_sampling(Soak& soak) {
                           [&]<class T>(T, Random& random, Report& report) { soak_draws<T>(random, report, soak.rows()); });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -18,10 +18,10 @@
 #include <utility>
 #include <vector>
 
-#include "entropic/entropic.h"
+#include "isentropic/isentropic.h"
 #include "tests/support/random.h"
 
-namespace entropic {
+namespace isentropic {
 
 using support::largest;
 using support::number;
@@ -346,4 +346,4 @@ void soak_attention(Soak& soak);
 void soak_transport(Soak& soak);
 void soak_calibration(Soak& soak);
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -2,7 +2,7 @@
 
 #include "tests/soak/soak.h"
 
-namespace entropic {
+namespace isentropic {
 namespace {
 
 template <class T>
@@ -25,10 +25,10 @@ void soak_plans(Random& random, Report& report, std::size_t wanted) {
           random.chance(forbidden) ? kInf : scale * (grid ? static_cast<double>(random.below(4)) : random.uniform(-0.2, 1)));
       if (c < kInf) used = std::max<double>(used, std::abs(c));
     }
-    Sinkhorn entropic = {
+    Sinkhorn isentropic = {
         .epsilon = scale * random.power_of_10(-2, 1), .tolerance = 1e-6, .max_iterations = 1000, .mass_tolerance = {}};
     report.next(1, n * m, [&](std::size_t) {
-      return fmt::format("epsilon {}, a {}, b {}, cost {}", entropic.epsilon, text_of(std::span<const T>(a)),
+      return fmt::format("epsilon {}, a {}, b {}, cost {}", isentropic.epsilon, text_of(std::span<const T>(a)),
                          text_of(std::span<const T>(b)), text_of(std::span<const T>(cost)));
     });
     TransportResult exact;
@@ -69,7 +69,7 @@ void soak_plans(Random& random, Report& report, std::size_t wanted) {
       SinkhornResult soft;
       sinkhorn<T>(
           [&] {
-            Sinkhorn o = entropic;
+            Sinkhorn o = isentropic;
             o.mass_tolerance = 1e-3;
             return o;
           }(),
@@ -196,4 +196,4 @@ void soak_transport(Soak& soak) {
       "points", [&]<class T>(T, Random& random, Report& report) { soak_points<T>(random, report, soak.rows() / 100); });
 }
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -14,14 +14,14 @@
 
 #include <gtest/gtest.h>
 
-#include "entropic/cuda.h"
-#include "entropic/simd.h"
+#include "isentropic/cuda.h"
+#include "isentropic/simd.h"
 #include "src/cuda/emulate.h"
 #include "src/cuda/kernels.h"
 
 namespace support::device {
 
-using namespace entropic;
+using namespace isentropic;
 using cuda::Shape;
 
 // Bits are those of targets with FMA.
@@ -35,11 +35,11 @@ constexpr Shape kShapes[] = {kByLength, {1, 1, 3}, {1, 32, 2}, {1, 64, 1}, {2, 6
 struct Forced {
   Forced(Shape shape, bool last_first) {
     cuda::forced_shape = shape;
-    entropic_emulate::device.last_first = last_first;
+    isentropic_emulate::device.last_first = last_first;
   }
   ~Forced() {
     cuda::forced_shape = kByLength;
-    entropic_emulate::device.last_first = false;
+    isentropic_emulate::device.last_first = false;
   }
 };
 

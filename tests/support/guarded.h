@@ -21,7 +21,7 @@
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #include <sanitizer/asan_interface.h>
-#define ENTROPIC_UNPOISON ASAN_UNPOISON_MEMORY_REGION
+#define ISENTROPIC_UNPOISON ASAN_UNPOISON_MEMORY_REGION
 #endif
 #endif
 
@@ -73,8 +73,8 @@ class Guarded {
       unused.pop_back();
     }
     data_ = reinterpret_cast<T*>(base_ + bytes_ - page) - n;
-#ifdef ENTROPIC_UNPOISON
-    ENTROPIC_UNPOISON(base_, bytes_ - page);  // what an arena left of its memory
+#ifdef ISENTROPIC_UNPOISON
+    ISENTROPIC_UNPOISON(base_, bytes_ - page);  // what an arena left of its memory
 #endif
     std::memset(base_, 0xFF, bytes_ - page);
   }

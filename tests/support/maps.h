@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "entropic/maps.h"
-#include "entropic/operation.h"
+#include "isentropic/maps.h"
+#include "isentropic/operation.h"
 #include "tests/oracle/maps.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
@@ -19,7 +19,7 @@
 #include "tests/support/share.h"
 #include "tests/support/targets.h"
 
-namespace entropic {
+namespace isentropic {
 
 using support::Case;
 using support::expect_error;
@@ -242,4 +242,4 @@ std::vector<T> reproducibility_batch(std::size_t rows, std::size_t n) {
   return x;
 }
 
-}  // namespace entropic
+}  // namespace isentropic

@@ -10,9 +10,9 @@
 #include <random>
 #include <vector>
 
-#include "entropic/describe.h"
-#include "entropic/half.h"
-#include "entropic/input.h"
+#include "isentropic/describe.h"
+#include "isentropic/half.h"
+#include "isentropic/input.h"
 
 namespace support {
 
@@ -36,14 +36,14 @@ struct Random {
 // The largest number of T, as double.
 template <class T>
 double largest() {
-  if constexpr (std::is_same_v<T, entropic::float16>) return 65504;
-  if constexpr (std::is_same_v<T, entropic::bfloat16>) return 0x1.fep127;
-  if constexpr (!entropic::kIsHalf<T>) return std::numeric_limits<T>::max();
+  if constexpr (std::is_same_v<T, isentropic::float16>) return 65504;
+  if constexpr (std::is_same_v<T, isentropic::bfloat16>) return 0x1.fep127;
+  if constexpr (!isentropic::kIsHalf<T>) return std::numeric_limits<T>::max();
 }
 
 template <class T>
 T to(double value) {
-  if constexpr (entropic::kIsHalf<T>) {
+  if constexpr (isentropic::kIsHalf<T>) {
     return T(static_cast<float>(value));
   } else {
     return static_cast<T>(value);
@@ -52,7 +52,7 @@ T to(double value) {
 
 template <class T>
 double number(T value) {
-  if constexpr (entropic::kIsHalf<T>) {
+  if constexpr (isentropic::kIsHalf<T>) {
     return static_cast<double>(static_cast<float>(value));
   } else {
     return static_cast<double>(value);
@@ -206,10 +206,10 @@ inline double random_number(Random& random, std::string_view name, double above,
 }
 
 template <class Op, class Value>
-Value random_value(Random& random, const entropic::Param<Op, Value>& param, std::size_t n) {
+Value random_value(Random& random, const isentropic::Param<Op, Value>& param, std::size_t n) {
   if constexpr (std::is_enum_v<Value>) {
     // Rows are scores unless the caller makes others.
-    return std::is_same_v<Value, entropic::Input> ? Value{} : static_cast<Value>(random.below(param.names.size()));
+    return std::is_same_v<Value, isentropic::Input> ? Value{} : static_cast<Value>(random.below(param.names.size()));
   } else if constexpr (std::is_same_v<Value, bool>) {
     return random.chance(0.5);
   } else if constexpr (std::is_integral_v<Value>) {
@@ -218,7 +218,7 @@ Value random_value(Random& random, const entropic::Param<Op, Value>& param, std:
     return step * static_cast<Value>(random.integer((low + step - 1) / step, std::max(high / step, (low + step - 1) / step)));
   } else if constexpr (std::is_same_v<Value, double>) {
     return random_number(random, param.name, param.above, param.at_least, param.up_to, n);
-  } else if constexpr (std::is_same_v<Value, entropic::Map>) {
+  } else if constexpr (std::is_same_v<Value, isentropic::Map>) {
     return {};  // the test of the operation chooses it
   } else {
     if (random.chance(0.5)) return {};
@@ -231,7 +231,7 @@ template <class Op>
 Op random_op(Random& random, std::size_t n) {
   for (;;) {
     Op op;
-    entropic::for_each_param<Op>([&](const auto& param) { op.*param.member = random_value(random, param, n); });
+    isentropic::for_each_param<Op>([&](const auto& param) { op.*param.member = random_value(random, param, n); });
     if constexpr (requires { op.check(); }) {
       if (!op.check().empty()) continue;
     }
@@ -244,7 +244,7 @@ template <class Family>
 Family random_of(Random& random, std::size_t index, std::size_t n) {
   Family result;
   std::size_t i = 0;
-  entropic::for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
+  isentropic::for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
     if (i++ == index) result = random_op<Op>(random, n);
   });
   return result;

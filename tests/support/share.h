@@ -7,7 +7,7 @@ namespace support {
 
 // Under sanitizers only one case of five is run: they take ten times as long, and rows that use the same code show the same
 // errors.
-#ifdef ENTROPIC_SANITIZED
+#ifdef ISENTROPIC_SANITIZED
 inline constexpr std::size_t kShare = 5;
 #else
 inline constexpr std::size_t kShare = 1;

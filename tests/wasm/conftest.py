@@ -48,7 +48,9 @@ def file(tmp_path_factory):
     rows = "name,<img src=x onerror=hit=1>,</script><script>hit=1</script>,third,@WASM@\na,1,2,0.5,-inf\nb,0,0,0,1\n"
     (folder / "rows.csv").write_text(rows)
     for arguments in (["-o", "page.html"], ["rows.csv", "-o", "rows.html"]):
-        subprocess.run([CLI, "explore", *arguments], cwd=folder, env={**os.environ, "ENTROPIC_EXPLORER": str(PAGE)}, check=True)
+        subprocess.run(
+            [CLI, "explore", *arguments], cwd=folder, env={**os.environ, "ISENTROPIC_EXPLORER": str(PAGE)}, check=True
+        )
     return folder / "page.html"
 
 

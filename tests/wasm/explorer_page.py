@@ -6,10 +6,10 @@ import pathlib
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 ROOT = pathlib.Path(__file__).parents[2]
-CLI = os.path.abspath(os.environ["ENTROPIC_CLI"]) if "ENTROPIC_CLI" in os.environ else "entropic"
+CLI = os.path.abspath(os.environ["ISENTROPIC_CLI"]) if "ISENTROPIC_CLI" in os.environ else "isentropic"
 PAGE = ROOT / "build/wasm/explorer.html"
 
 
@@ -49,7 +49,7 @@ def checked(page):
     """Every map's numbers are the package's; gives what the page holds."""
     found = state(page)
     for name, one in found["maps"].items():
-        p = getattr(entropic, name)(found["x"], **one["parameters"])
+        p = getattr(isentropic, name)(found["x"], **one["parameters"])
         np.testing.assert_allclose(one["p"], p, rtol=1e-9, atol=1e-12, err_msg=name)
-        assert one["entropy"] == pytest.approx(entropic.entropy(p, normalize=True), abs=1e-9)
+        assert one["entropy"] == pytest.approx(isentropic.entropy(p, normalize=True), abs=1e-9)
     return found

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from explorer_page import PAGE, move, settled, state, until
 
-import entropic
+import isentropic
 
 pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="scripts/wasm builds it")
 SIZES = [{"width": 390, "height": 844}, {"width": 1600, "height": 900}]
@@ -194,7 +194,7 @@ def test_what_is_painted_is_read(opened):
         order = np.argsort(-state(page)["x"], kind="stable")
         assert [line.split(": ")[0] for line in lines] == [["a", "b", "c"][i] for i in order], name
         np.testing.assert_allclose([float(line.split(": ")[1]) for line in lines], np.array(one["p"])[order], atol=5e-5)
-    p, q = entropic.softmax([1, 2.5, -np.inf]), entropic.softmax([0.0, 1, 2])
+    p, q = isentropic.softmax([1, 2.5, -np.inf]), isentropic.softmax([0.0, 1, 2])
     lines = [line.split() for line in page.locator("#plan li").all_text_contents()]
     for k, name in enumerate("abc"):
         assert sum(float(line[0]) for line in lines if line[2] == name) == pytest.approx(p[k], rel=1e-3)

@@ -1,6 +1,6 @@
 """The golden values and the laws that the package is tested with (tests/python), by the library in WebAssembly.
 
-The tests are the same ones: their `entropic` is a stand-in that calls the library in wasmtime, then in Chromium. Where the
+The tests are the same ones: their `isentropic` is a stand-in that calls the library in wasmtime, then in Chromium. Where the
 package has the kernels of SSE4, every result must also have their bits.
 """
 
@@ -20,7 +20,7 @@ pytest.register_assert_rewrite("cases", "test_golden", "test_values")
 from test_wasm import FILE, ROOT, Library, bits  # noqa: E402
 
 import cases  # noqa: E402
-import entropic  # noqa: E402
+import isentropic  # noqa: E402
 import test_golden as golden  # noqa: E402
 import test_values as values  # noqa: E402
 from test_values import (  # noqa: E402, F401
@@ -71,7 +71,7 @@ class InBrowser:
 
 
 class StandIn:
-    """`entropic` of the tests: its maps and logarithms, and their gradients."""
+    """`isentropic` of the tests: its maps and logarithms, and their gradients."""
 
     def __init__(self, library):
         self.library = library
@@ -82,8 +82,8 @@ class StandIn:
         reduces = operation == "logsumexp"
 
         def call(*given, axis=-1, keepdims=False, param_grad=False, **parameters):
-            if param_grad:  # entropic/c.h has none: what bounds of errors are made of
-                return getattr(entropic, name)(*given, param_grad=True, **parameters)
+            if param_grad:  # isentropic/c.h has none: what bounds of errors are made of
+                return getattr(isentropic, name)(*given, param_grad=True, **parameters)
             arrays = dict(zip(["x", "y", "grad"], given, strict=False))
             x = np.moveaxis(np.asarray(arrays["x"]), axis, -1)
             rows = x.shape[:-1]
@@ -96,9 +96,9 @@ class StandIn:
             placed["dx" if vjp else "y"] = result
             self.library.apply(operation, parameters, vjp=bool(vjp), **placed)
             self.calls += 1
-            if "SSE4" in entropic.simd_targets():
+            if "SSE4" in isentropic.simd_targets():
                 native = [placed[key] for key in arrays]
-                assert bits(result) == bits(np.asarray(getattr(entropic, name)(*native, **parameters))), name
+                assert bits(result) == bits(np.asarray(getattr(isentropic, name)(*native, **parameters))), name
             if reduces and not vjp:
                 return result.reshape((*rows, 1) if keepdims else rows)[()]
             return np.moveaxis(result.reshape(x.shape), -1, axis)
@@ -111,15 +111,15 @@ def stand_in(request):
     """In place of the package in what the tests call."""
     browser = request.getfixturevalue("browser") if request.param == "Chromium" else None
     stand_in = StandIn(InBrowser(browser) if browser else Library())
-    sse4 = "SSE4" in entropic.simd_targets()
+    sse4 = "SSE4" in isentropic.simd_targets()
     if sse4:
-        entropic.force_simd_target("SSE4")
+        isentropic.force_simd_target("SSE4")
     with pytest.MonkeyPatch.context() as patched:
         for module in (cases, golden, values):
-            patched.setattr(module, "entropic", stand_in)
+            patched.setattr(module, "isentropic", stand_in)
         yield stand_in
     if sse4:
-        entropic.force_simd_target("")
+        isentropic.force_simd_target("")
 
 
 @pytest.mark.parametrize(("result", "x", "g", "dtype"), list(golden.cases()))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from explorer_page import CLI, PAGE, ROOT, checked, move, settled, state, until
 
-import entropic
+import isentropic
 
 pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="scripts/wasm builds it")
 KNOBS = ["softmax", "sparsemax", "entmax", "perturb_max", "top_p_softmax", "min_p_softmax", "entropy_normalize", "entropy_clip"]
@@ -27,7 +27,7 @@ def test_one_entropy(opened):
         for name in KNOBS:
             if 50 <= share <= 950 and name not in ("top_p_softmax", "min_p_softmax"):
                 assert found["maps"][name]["entropy"] == pytest.approx(found["target"], abs=1e-6), (name, share)
-    gamma = entropic.gamma_for_entropy(found["x"], entropy=found["target"]).gamma
+    gamma = isentropic.gamma_for_entropy(found["x"], entropy=found["target"]).gamma
     assert float(page.get_attribute("#curve", "data-gamma")) == pytest.approx(float(gamma), rel=1e-9)
 
 
@@ -109,17 +109,17 @@ def test_draws(opened):
         for position in range(5):
             given = rows.get(expected[-1] if expected else "", list(rows.values())[position])
             x = np.array([float(f"{float(one):.3f}") for one in given[:-1]] + [-np.inf])  # the last is all other words
-            sampler = entropic.Sampler([*steps, ("temperature", 1.0)], seed=7)
+            sampler = isentropic.Sampler([*steps, ("temperature", 1.0)], seed=7)
             expected.append(words[int(np.ravel(sampler.sample(x, position=position))[0])])
         assert page.text_content(place).split() == expected
 
 
 def test_two_rows(opened):
     page = opened(state="#x=a+1%0Ab+2%0Ac+0.5&q=0,-1,2")
-    p, q = entropic.softmax([[1, 2, 0.5], [0.0, -1, 2]])
+    p, q = isentropic.softmax([[1, 2, 0.5], [0.0, -1, 2]])
     found = page.eval_on_selector_all("#between dd", "all => all.map((one) => Number(one.dataset.value))")
-    expected = [entropic.kl_divergence(p, q), entropic.kl_divergence(q, p), entropic.js_divergence(p, q)]
-    np.testing.assert_allclose(found, [*expected, entropic.wasserstein_histogram(p, q)], rtol=1e-12)
+    expected = [isentropic.kl_divergence(p, q), isentropic.kl_divergence(q, p), isentropic.js_divergence(p, q)]
+    np.testing.assert_allclose(found, [*expected, isentropic.wasserstein_histogram(p, q)], rtol=1e-12)
     plan = np.reshape([float(one) for one in page.get_attribute("#plan", "data-plan").split()], (3, 3))
     np.testing.assert_allclose([plan.sum(1), plan.sum(0)], [p, q], atol=1e-12)
 
@@ -149,7 +149,7 @@ def test_code_is_right(opened):
             move(page, "#language", language)
             text, one = page.text_content("#code"), state(page)["maps"][name]
             if language == "shell":
-                command = re.sub(r"\| entropic", "| " + CLI, text)
+                command = re.sub(r"\| isentropic", "| " + CLI, text)
                 p = [float(cell) for cell in subprocess.check_output(["sh", "-c", command], text=True).split(",")]
             else:
                 if language == "torch":
@@ -160,7 +160,7 @@ def test_code_is_right(opened):
             np.testing.assert_allclose(p, one["p"], rtol=1e-9, atol=1e-12, err_msg=text)
 
 
-@pytest.mark.skipif("ENTROPIC_BUILD" not in os.environ, reason="ENTROPIC_BUILD is no build of the library")
+@pytest.mark.skipif("ISENTROPIC_BUILD" not in os.environ, reason="ISENTROPIC_BUILD is no build of the library")
 def test_cpp_is_right(opened, tmp_path):
     """C++ of every map, all in one program: to compile each alone takes minutes."""
     page = opened(state="#h=0.9&x=a+1%0Ab+2.5%0Ac+-inf%0Ad+-0.5")
@@ -174,9 +174,9 @@ def test_cpp_is_right(opened, tmp_path):
         functions.append(f"void of_{name}() {{{body}")
     calls = "".join(f"of_{name}();" for name in names)
     (tmp_path / "all.cc").write_text(includes + "\n".join(functions) + f"\nint main() {{{calls}}}\n")
-    shared = pathlib.Path(os.environ["ENTROPIC_BUILD"]).resolve() / "tests"
+    shared = pathlib.Path(os.environ["ISENTROPIC_BUILD"]).resolve() / "tests"
     subprocess.run(
-        ["g++", "-std=c++20", f"-I{ROOT / 'include'}", "all.cc", f"-L{shared}", "-lentropic_shared", f"-Wl,-rpath,{shared}"],
+        ["g++", "-std=c++20", f"-I{ROOT / 'include'}", "all.cc", f"-L{shared}", "-lisentropic_shared", f"-Wl,-rpath,{shared}"],
         cwd=tmp_path,
         check=True,
     )
@@ -270,12 +270,12 @@ def test_nothing_is_wider_than_the_page(opened, width, height):
 
 
 def test_served(visited, tmp_path):
-    """`entropic explore`: the page as from a file, under the server's policy too."""
+    """`isentropic explore`: the page as from a file, under the server's policy too."""
     (tmp_path / "x.csv").write_text("id,red,green,blue\nfirst,1,2,4\nsecond,0.5,-inf,3\n")
     program = subprocess.Popen(
         [CLI, "explore", "x.csv", "--quiet"],
         cwd=tmp_path,
-        env={**os.environ, "ENTROPIC_EXPLORER": str(PAGE)},
+        env={**os.environ, "ISENTROPIC_EXPLORER": str(PAGE)},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -1,4 +1,4 @@
-"""The report of `entropic compare` with the library in it: maps that are moved."""
+"""The report of `isentropic compare` with the library in it: maps that are moved."""
 
 import os
 import pathlib
@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = ROOT / "build/wasm/explorer.html"
@@ -29,9 +29,9 @@ PLACES = {
 def report(folder, x, *arguments):
     np.save(folder / "x.npy", x)
     subprocess.run(
-        [os.environ.get("ENTROPIC_CLI", "entropic"), "compare", "x.npy", "-o", "report.html", *arguments],
+        [os.environ.get("ISENTROPIC_CLI", "isentropic"), "compare", "x.npy", "-o", "report.html", *arguments],
         cwd=folder,
-        env={**os.environ, "ENTROPIC_EXPLORER": str(PAGE)},
+        env={**os.environ, "ISENTROPIC_EXPLORER": str(PAGE)},
         check=True,
     )
     return (folder / "report.html").as_uri()
@@ -81,9 +81,9 @@ def test_every_slider(visited, tmp_path, dtype):
                     page.evaluate("(row) => go(row)", row)
                     p, found = numbers(page, name)
                     value = np.exp(at) if log else int(at) if parameter in ("k", "order") else at
-                    expected = getattr(entropic, name)(x[row], **{**given, parameter: value})
+                    expected = getattr(isentropic, name)(x[row], **{**given, parameter: value})
                     np.testing.assert_allclose(p, expected, **near, err_msg=f"{name}, {parameter}, {at}")
-                    assert found["entropy"] == pytest.approx(entropic.entropy(expected, normalize=True), rel=1e-5, abs=1e-6)
+                    assert found["entropy"] == pytest.approx(isentropic.entropy(expected, normalize=True), rel=1e-5, abs=1e-6)
                     assert found["zeros"] == np.count_nonzero(expected == 0)
                 page.evaluate("go(1)")
             page.click("#reset")

@@ -1,4 +1,4 @@
-"""The library in WebAssembly, build/wasm/entropic.wasm (scripts/wasm), in wasmtime and in Chromium.
+"""The library in WebAssembly, build/wasm/isentropic.wasm (scripts/wasm), in wasmtime and in Chromium.
 
 Needs wasmtime, playwright and the Python package, whose SSE4 kernels, without FMA as these, are what bits are compared with.
 Golden values and laws: test_cases.py.
@@ -14,11 +14,11 @@ import struct
 import numpy as np
 import pytest
 
-import entropic
+import isentropic
 
 wasmtime = pytest.importorskip("wasmtime")
 ROOT = pathlib.Path(__file__).parents[2]
-FILE = ROOT / "build/wasm/entropic.wasm"
+FILE = ROOT / "build/wasm/isentropic.wasm"
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason="scripts/wasm builds it")
 MAPS = [
     ("softmax", {}),
@@ -70,7 +70,7 @@ class Library:
             rows, cols = array.shape if array.ndim == 2 else (len(array), 1)
             kind = {"float32": 1, "float64": 2, "int32": 5, "int64": 6}[array.dtype.name]
             given += struct.pack("<9I", 36, self.put(name.encode() + b"\0"), placed[name], rows, cols, 0, 0, kind, 0)
-        function = self.exports["entropic_apply_vjp" if vjp else "entropic_apply"]
+        function = self.exports["isentropic_apply_vjp" if vjp else "isentropic_apply"]
         texts = [self.put(text.encode() + b"\0") for text in (operation, json.dumps(parameters))]
         assert function(self.store, *texts, self.put(given), len(arrays)) == 0
         for name, array in arrays.items():
@@ -96,11 +96,11 @@ def library():
 
 @pytest.fixture
 def sse4():
-    if "SSE4" not in entropic.simd_targets():
+    if "SSE4" not in isentropic.simd_targets():
         pytest.skip("this build has no SSE4 kernels to compare with")
-    entropic.force_simd_target("SSE4")
+    isentropic.force_simd_target("SSE4")
     yield
-    entropic.force_simd_target("")
+    isentropic.force_simd_target("")
 
 
 def rows(dtype, cols):
@@ -122,7 +122,7 @@ def test_size():
 
 
 def test_registry(library):
-    found = json.loads(library.text(library.exports["entropic_registry"](library.store)))
+    found = json.loads(library.text(library.exports["isentropic_registry"](library.store)))
     assert {one["name"] for one in found if one["family"] == "map"} == {name for name, _ in MAPS}
 
 
@@ -132,52 +132,52 @@ def test_bits_of_maps(library, sse4, dtype, cols):
     x = rows(dtype, cols)
     g = np.random.default_rng(9).standard_normal(x.shape).astype(dtype)
     for name, parameters in MAPS:
-        p, dx = getattr(entropic, name)(x, **parameters), None
+        p, dx = getattr(isentropic, name)(x, **parameters), None
         mine = library.map(name, parameters, x)
         assert bits(mine) == bits(p), name
-        if hasattr(entropic, name + "_vjp"):
-            dx = getattr(entropic, name + "_vjp")(x, p, g, **parameters)
+        if hasattr(isentropic, name + "_vjp"):
+            dx = getattr(isentropic, name + "_vjp")(x, p, g, **parameters)
             assert bits(library.map_vjp(name, parameters, x, p, g)) == bits(dx), name
 
 
 def test_measures_gamma_losses_and_draws(library, sse4):
-    p = entropic.softmax(rows("float64", 50))
+    p = isentropic.softmax(rows("float64", 50))
     q = p[::-1].copy()
     value = np.empty(len(p))
     for name in "entropy", "perplexity":
         library.apply(name, {}, p=p, value=value)
-        assert value.tobytes() == getattr(entropic, name)(p).tobytes()
+        assert value.tobytes() == getattr(isentropic, name)(p).tobytes()
     for name in "kl_divergence", "js_divergence", "js_distance":
         library.apply(name, {}, p=p, q=q, value=value)
-        assert value.tobytes() == getattr(entropic, name)(p, q).tobytes()
+        assert value.tobytes() == getattr(isentropic, name)(p, q).tobytes()
     library.apply("wasserstein_histogram", {}, p=p, q=q, value=value)
-    assert value.tobytes() == entropic.wasserstein_histogram(p, q).tobytes()
+    assert value.tobytes() == isentropic.wasserstein_histogram(p, q).tobytes()
     x = rows("float32", 50)
     gamma, reached, status = np.empty(len(x)), np.empty(len(x)), np.empty(len(x), np.int32)
     library.apply("gamma_for_entropy", {"entropy": 1.5}, x=x, gamma=gamma, reached=reached, status=status)
-    assert entropic.gamma_for_entropy(x, entropy=1.5).gamma.tobytes() == gamma.astype("float32").tobytes()
+    assert isentropic.gamma_for_entropy(x, entropy=1.5).gamma.tobytes() == gamma.astype("float32").tobytes()
     scores, classes = rows("float64", 50)[3:], np.arange(20, dtype=np.int64)
     dx, value = np.empty_like(scores), np.empty(len(scores))
     library.apply("softmax_loss", {}, x=scores, target=classes, value=value, dx=dx)
-    assert value.tobytes() == entropic.softmax_loss(scores, classes).tobytes()
+    assert value.tobytes() == isentropic.softmax_loss(scores, classes).tobytes()
     draws = np.empty((len(x), 7), np.int64)
     library.apply("sample", {"seed": 5}, x=x.astype("float64"), indices=draws)
-    assert draws.tobytes() == entropic.sample(x.astype("float64"), size=7, seed=5).tobytes()
+    assert draws.tobytes() == isentropic.sample(x.astype("float64"), size=7, seed=5).tobytes()
 
 
 def test_optimal_transport(library, sse4):
-    a, b = entropic.softmax(rows("float64", 9)[3:5])
+    a, b = isentropic.softmax(rows("float64", 9)[3:5])
     cost = np.abs(np.subtract.outer(np.arange(9.0), np.arange(9.0)))
     plan, value = np.empty_like(cost), np.empty(1)
     library.apply("optimal_transport", {}, a=a[None], b=b[None], cost=cost, plan=plan, value=value)
-    assert plan.tobytes() == entropic.optimal_transport(a, b, cost).plan.tobytes()
-    assert value[0] == pytest.approx(entropic.wasserstein_histogram(a, b), rel=1e-12)
+    assert plan.tobytes() == isentropic.optimal_transport(a, b, cost).plan.tobytes()
+    assert value[0] == pytest.approx(isentropic.wasserstein_histogram(a, b), rel=1e-12)
 
 
 @pytest.mark.parametrize(("name", "parameters", "words"), [
     ("softmax", {"temperature": -1}, "temperature must be above 0"),
-    ("entmaxx", {}, "operation must be a name in entropic_registry()"),
-    ("attention", {}, "operation must be a name in entropic_registry()"),
+    ("entmaxx", {}, "operation must be a name in isentropic_registry()"),
+    ("attention", {}, "operation must be a name in isentropic_registry()"),
     ("softmax", {"alpha": 1}, "alpha"),
     ("softmax", {"temperature": "warm"}, "temperature"),
 ])  # fmt: skip
@@ -186,7 +186,7 @@ def test_refused(name, parameters, words):
     x = np.zeros((1, 3))
     with pytest.raises(wasmtime.Trap):
         library.apply(name, parameters, x=x, y=x.copy())
-    assert words in library.text(library.exports["entropic_last_error"](library.store))
+    assert words in library.text(library.exports["isentropic_last_error"](library.store))
 
 
 def test_in_chromium(library, browser):

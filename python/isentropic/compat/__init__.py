@@ -1,1 +1,1 @@
-"""Drop-in replacements for other packages: the same names and parameters, computed by entropic."""
+"""Drop-in replacements for other packages: the same names and parameters, computed by isentropic."""

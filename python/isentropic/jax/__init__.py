@@ -1,20 +1,20 @@
-"""The functions of entropic for JAX: under ``jit``, ``grad``, ``jvp``, ``hessian`` and ``vmap``, on the CPU.
+"""The functions of isentropic for JAX: under ``jit``, ``grad``, ``jvp``, ``hessian`` and ``vmap``, on the CPU.
 
 Maps, log_softmax and logsumexp can be differentiated forward and backward and more than once, in scores and in parameters that
 are arrays. Losses and measures can be differentiated once. Values have the bits of the NumPy functions.
-``entropic.jax.distributed`` has functions for rows that are split over devices.
+``isentropic.jax.distributed`` has functions for rows that are split over devices.
 """
 
 from typing import Any
 
-from entropic import _core
-from entropic.jax import _calibration, _transport
-from entropic.jax._attention import attention, linear_attention
-from entropic.jax._entropy_control import GammaResult, gamma_for_entropy, mean_field_entropy, power_transform
-from entropic.jax._maps import make_map, ratio_map
-from entropic.jax._parameters import MAPS
-from entropic.jax._sampling import Sampler, gumbel_softmax, sample
-from entropic.jax._values import make_entry, make_loss, make_measure, make_table
+from isentropic import _core
+from isentropic.jax import _calibration, _transport
+from isentropic.jax._attention import attention, linear_attention
+from isentropic.jax._entropy_control import GammaResult, gamma_for_entropy, mean_field_entropy, power_transform
+from isentropic.jax._maps import make_map, ratio_map
+from isentropic.jax._parameters import MAPS
+from isentropic.jax._sampling import Sampler, gumbel_softmax, sample
+from isentropic.jax._values import make_entry, make_loss, make_measure, make_table
 
 _OTHERS: tuple[Any, ...] = (*_transport.PUBLIC, *_calibration.PUBLIC)
 globals().update({one.__name__: one for one in _OTHERS})
@@ -28,7 +28,7 @@ __all__ += [one.__name__ for one in _OTHERS]
 def _publish(name, function, info):
     function.__name__ = function.__qualname__ = name
     function.__module__ = __name__
-    function.__doc__ = f"{info['summary']}\n\n{info['formula']}\n\nAs entropic.{name}; under jit, grad and vmap too."
+    function.__doc__ = f"{info['summary']}\n\n{info['formula']}\n\nAs isentropic.{name}; under jit, grad and vmap too."
     globals()[name] = function
     __all__.append(name)
 

@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import entropic
-from entropic import _checks
-from entropic._attention import mask_shape, shape_of
-from entropic._maps import map_and_params
-from entropic.jax._calibration import entropy_invariant_scale
-from entropic.jax._call import array, wide
-from entropic.jax._maps import make_map
-from entropic.jax._parameters import MAPS, known
+import isentropic
+from isentropic import _checks
+from isentropic._attention import mask_shape, shape_of
+from isentropic._maps import map_and_params
+from isentropic.jax._calibration import entropy_invariant_scale
+from isentropic.jax._call import array, wide
+from isentropic.jax._maps import make_map
+from isentropic.jax._parameters import MAPS, known
 
 
 def _arrays(function, q, k, v):
@@ -89,7 +89,7 @@ def attention(
     return_entropy=False,
     **parameters,
 ):
-    """Values weighted by any map of the scores, as entropic.attention; composed of products and the map.
+    """Values weighted by any map of the scores, as isentropic.attention; composed of products and the map.
 
     scale: "sqrt", "entropy_invariant", a number or an array; mask: True where a key is seen, or numbers that are added to the
     scores.
@@ -98,7 +98,7 @@ def attention(
     q, scale = _scaled("attention", q, scale, shape)
     for argument, value in (("train_length", train_length), ("kappa", kappa)):
         known("attention", argument, value)
-    _checked(entropic.attention, scale=scale, causal=causal, train_length=train_length, kappa=kappa)
+    _checked(isentropic.attention, scale=scale, causal=causal, train_length=train_length, kappa=kappa)
     name, values = map_and_params("attention", map, parameters)
     seen = jnp.ones((shape.queries, shape.keys), bool)
     if causal:
@@ -134,10 +134,10 @@ def attention(
 
 
 def linear_attention(q, k, v, /, *, causal=False, scale="sqrt"):
-    """Attention with taylor_softmax of order 2, as entropic.linear_attention, in time linear in the length; causal by sums."""
+    """Attention with taylor_softmax of order 2, as isentropic.linear_attention, in time linear in the length."""
     shape, dtype, q, k, v = _arrays("linear_attention", q, k, v)
     q, scale = _scaled("linear_attention", q, scale, shape)
-    _checked(entropic.linear_attention, scale=scale, causal=causal)
+    _checked(isentropic.linear_attention, scale=scale, causal=causal)
     d, n, m = q.shape[-1], shape.keys, shape.queries
     if n == 0:
         return jnp.zeros((*shape.lead, m, v.shape[-1]), dtype)

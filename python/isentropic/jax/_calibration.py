@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-import entropic
-from entropic import _calibration, _core
-from entropic.jax._call import array, call_hosted, hosted, normalized, sum_tolerance, wide
+import isentropic
+from isentropic import _calibration, _core
+from isentropic.jax._call import array, call_hosted, hosted, normalized, sum_tolerance, wide
 
 
 def _number(name, parameters, *arrays):
@@ -31,31 +31,31 @@ def _labelled(name, argument, x, labels):
 
 @hosted("fit_temperature")
 def _fit_temperature(x, labels):
-    return (entropic.fit_temperature(x, labels),)
+    return (isentropic.fit_temperature(x, labels),)
 
 
 def fit_temperature(x, labels, /):
-    """The temperature that fits labels, as entropic.fit_temperature. It has no derivative."""
+    """The temperature that fits labels, as isentropic.fit_temperature. It has no derivative."""
     return _number("fit_temperature", {}, *_labelled("fit_temperature", "x", x, labels))
 
 
 @hosted("fit_target_entropy")
 def _fit_target_entropy(x, labels):
-    return (entropic.fit_target_entropy(x, labels),)
+    return (isentropic.fit_target_entropy(x, labels),)
 
 
 def fit_target_entropy(x, labels, /):
-    """The entropy that fits labels, as entropic.fit_target_entropy. It has no derivative."""
+    """The entropy that fits labels, as isentropic.fit_target_entropy. It has no derivative."""
     return _number("fit_target_entropy", {}, *_labelled("fit_target_entropy", "x", x, labels))
 
 
 @hosted("match_entropy")
 def _match_entropy(x):
-    return (entropic.match_entropy(x),)
+    return (isentropic.match_entropy(x),)
 
 
 def match_entropy(x_reference, /):
-    """The mean entropy of softmax(x_reference), as entropic.match_entropy. It has no derivative."""
+    """The mean entropy of softmax(x_reference), as isentropic.match_entropy. It has no derivative."""
     return _number("match_entropy", {}, array("match_entropy", "x_reference", x_reference))
 
 
@@ -72,7 +72,7 @@ def _expected_calibration_error(p, labels, *, bins, strategy, sum_tolerance):
 
 
 def expected_calibration_error(p, labels, /, *, bins=15, strategy="uniform"):
-    """How far confidence is from accuracy, as entropic.expected_calibration_error. It has no derivative."""
+    """How far confidence is from accuracy, as isentropic.expected_calibration_error. It has no derivative."""
     name = "expected_calibration_error"
     given = {"bins": bins, "strategy": strategy, "sum_tolerance": sum_tolerance(p)}
     return _number(name, given, *_labelled(name, "p", p, labels))
@@ -84,36 +84,36 @@ def _brier_score(p, labels, *, sum_tolerance):
 
 
 def brier_score(p, labels, /):
-    """The mean squared distance of distributions from the labels, as entropic.brier_score. It has no derivative."""
+    """The mean squared distance of distributions from the labels, as isentropic.brier_score. It has no derivative."""
     return _number("brier_score", {"sum_tolerance": sum_tolerance(p)}, *_labelled("brier_score", "p", p, labels))
 
 
 @hosted("fit_vector_scaling")
 def _fit_vector_scaling(x, labels, *, ridge):
-    return entropic.fit_vector_scaling(x, labels, ridge=ridge)
+    return isentropic.fit_vector_scaling(x, labels, ridge=ridge)
 
 
 def fit_vector_scaling(x, labels, /, *, ridge=1e-6):
-    """A scale and a bias for each class, as entropic.fit_vector_scaling; a pair of arrays. It has no derivative."""
+    """A scale and a bias for each class, as isentropic.fit_vector_scaling; a pair of arrays. It has no derivative."""
     x, labels = _labelled("fit_vector_scaling", "x", x, labels)
     output = jax.ShapeDtypeStruct(x.shape[-1:], jnp.result_type(float))
     found = call_hosted("fit_vector_scaling", {"ridge": ridge}, [x, labels], [output, output], vmap_method="sequential")
-    return entropic.VectorScaling(*found)
+    return isentropic.VectorScaling(*found)
 
 
 def entropy_invariant_scale(n, d, /, *, train_length=512, kappa=None):
-    """The factor of scores that keeps attention's entropy as n grows, as entropic.entropy_invariant_scale."""
+    """The factor of scores that keeps attention's entropy as n grows, as isentropic.entropy_invariant_scale."""
     n = jnp.asarray(n, jnp.result_type(float))
     return kappa * jnp.log(n) / d if kappa is not None else jnp.log(n) / (math.log(train_length) * math.sqrt(d))
 
 
 @hosted("normalize_density")
 def _normalize_density(p, weights, *, entropy):
-    return entropic.normalize_density(p, weights, entropy=entropy)
+    return isentropic.normalize_density(p, weights, entropy=entropy)
 
 
 def normalize_density(p, weights, /, *, entropy, axis=-1):
-    """A density raised to the power of a chosen entropy, as entropic.normalize_density. It has no derivative."""
+    """A density raised to the power of a chosen entropy, as isentropic.normalize_density. It has no derivative."""
     name = "normalize_density"
     p = array(name, "p", p)
     axis = normalized(name, axis, p.ndim)
@@ -129,11 +129,11 @@ def normalize_density(p, weights, /, *, entropy, axis=-1):
 
 @hosted("normalize_joint")
 def _normalize_joint(pxy, **target):
-    return (entropic.normalize_joint(pxy, **target),)
+    return (isentropic.normalize_joint(pxy, **target),)
 
 
 def normalize_joint(pxy, /, *, joint=None, marginal=None, conditional=None):
-    """A joint table with a chosen entropy, as entropic.normalize_joint. It has no derivative."""
+    """A joint table with a chosen entropy, as isentropic.normalize_joint. It has no derivative."""
     pxy = array("normalize_joint", "pxy", pxy)
     target = {"joint": joint, "marginal": marginal, "conditional": conditional}
     outputs = [jax.ShapeDtypeStruct(pxy.shape, wide(pxy).dtype)]
@@ -152,4 +152,4 @@ PUBLIC: tuple[Any, ...] = (
     normalize_joint,
 )
 for _one in PUBLIC:
-    _one.__module__ = "entropic.jax"
+    _one.__module__ = "isentropic.jax"

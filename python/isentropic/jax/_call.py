@@ -12,16 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from entropic import _core
+from isentropic import _core
 
 if tuple(int(part) for part in jax.__version__.split(".")[:3]) < (0, 5, 3):
-    raise ImportError(f"entropic.jax needs jax 0.5.3 or newer, this is {jax.__version__}")
+    raise ImportError(f"isentropic.jax needs jax 0.5.3 or newer, this is {jax.__version__}")
 
-jax.ffi.register_ffi_target("entropic", _core.xla_call(), platform="cpu")
-jax.ffi.register_ffi_target("entropic_python", _core.xla_call_python(), platform="cpu")
+jax.ffi.register_ffi_target("isentropic", _core.xla_call(), platform="cpu")
+jax.ffi.register_ffi_target("isentropic_python", _core.xla_call_python(), platform="cpu")
 
 for _platform in ("CUDA", "ROCM"):
-    for _target in ("entropic", "entropic_python"):
+    for _target in ("isentropic", "isentropic_python"):
         jax.ffi.register_ffi_target(_target, _core.xla_refuse(), platform=_platform)
 
 HALVES = (jnp.float16, jnp.bfloat16)
@@ -42,7 +42,7 @@ def _bind(target, inputs, outputs, vmap_method, **attributes):
         of = jax.typeof(inputs[0])
         outputs = [of.update(shape=one.shape, dtype=one.dtype, weak_type=False) for one in outputs]
     kernel = functools.partial(jax.ffi.ffi_call(target, outputs, vmap_method=vmap_method), **attributes)
-    if os.environ.get("ENTROPIC_STRICT") == "0":
+    if os.environ.get("ISENTROPIC_STRICT") == "0":
         _say_where(attributes["operation"])
         copied = functools.partial(_copied, target, outputs, vmap_method, attributes)
         found = jax.lax.platform_dependent(*inputs, cpu=kernel, default=copied)
@@ -60,11 +60,11 @@ _said: set[str] = set()
 def _say_where(operation):
     if jax.default_backend() != "cpu" and operation not in _said:
         _said.add(operation)
-        message = f"entropic.jax: {operation} has no kernel for {jax.default_backend()}, its arrays are copied to the CPU"
-        warnings.warn(f"{message} (without ENTROPIC_STRICT=0 this is an error)", stacklevel=2)
+        message = f"isentropic.jax: {operation} has no kernel for {jax.default_backend()}, its arrays are copied to the CPU"
+        warnings.warn(f"{message} (without ISENTROPIC_STRICT=0 this is an error)", stacklevel=2)
 
 
-# The numbers of entropic/c.h.
+# The numbers of isentropic/c.h.
 _TYPES = {"float32": 1, "float64": 2, "float16": 3, "bfloat16": 4, "int32": 5, "int64": 6}
 
 
@@ -76,7 +76,7 @@ def _copied(target, outputs, vmap_method, attributes, *inputs):
         # In a vectorised call all have more axes.
         more = max((x.shape[: x.ndim - len(one)] for x, one in zip(given, shapes, strict=True)), key=len, default=())
         results = [np.empty((*more, *one.shape), one.dtype) for one in outputs]
-        if target == "entropic_python":
+        if target == "isentropic_python":
             wrong = on_host(attributes["operation"], attributes["parameters"], given, results)
             if wrong is not None:
                 raise ValueError(wrong)
@@ -100,7 +100,7 @@ def call(operation, parameters, inputs, outputs, vjp=False, vmap_method="broadca
     arrays = tuple((name, x.shape[-1], x.dtype.name) for name, x in {**inputs, **outputs}.items())
     _check(operation, text, arrays, vjp)
     attributes = {"operation": operation, "parameters": text, "arrays": names, "vjp": np.bool_(vjp)}
-    return _bind("entropic", list(inputs.values()), list(outputs.values()), vmap_method, **attributes)
+    return _bind("isentropic", list(inputs.values()), list(outputs.values()), vmap_method, **attributes)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -157,7 +157,7 @@ def hosted(name):
 def call_hosted(function, parameters, inputs, outputs, vmap_method="broadcast_all"):
     """function(*inputs, **parameters), one of HOSTED, when the program runs; outputs: ShapeDtypeStructs."""
     given = [wide(x) for x in inputs]
-    return _bind("entropic_python", given, list(outputs), vmap_method, operation=function, parameters=json.dumps(parameters))
+    return _bind("isentropic_python", given, list(outputs), vmap_method, operation=function, parameters=json.dumps(parameters))
 
 
 def on_host(function, parameters, inputs, outputs):

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from entropic import _core
-from entropic.jax._call import array, call, like, normalized, wide
-from entropic.jax._maps import centred, in_units, target_slope, undefined
-from entropic.jax._parameters import CONTROL, split
+from isentropic import _core
+from isentropic.jax._call import array, call, like, normalized, wide
+from isentropic.jax._maps import centred, in_units, target_slope, undefined
+from isentropic.jax._parameters import CONTROL, split
 
 _CONSTANT = _core.gamma_status_names.index("constant")
 
@@ -58,7 +58,7 @@ def _gamma_jvp(static, primals, tangents):
 
 
 def gamma_for_entropy(x, /, *, axis=-1, **parameters):
-    """The gamma at which softmax(gamma x) has an entropy; as entropic.gamma_for_entropy.
+    """The gamma at which softmax(gamma x) has an entropy; as isentropic.gamma_for_entropy.
 
     gamma and the entropy reached are differentiable, twice, in x and in a target that is an array. A gamma whose status is not
     0 has the derivative 0, or NaN where it is "invalid".
@@ -93,7 +93,7 @@ def _powered_jvp(static, primals, tangents):
 
 
 def power_transform(p, /, *, gamma, axis=-1):
-    """A distribution sharpened or flattened, as entropic.power_transform; differentiable in p and gamma."""
+    """A distribution sharpened or flattened, as isentropic.power_transform; differentiable in p and gamma."""
     given = array("power_transform", "p", p)
     axis = normalized("power_transform", axis, given.ndim)
     moved = jnp.moveaxis(wide(given), axis, -1)
@@ -102,7 +102,7 @@ def power_transform(p, /, *, gamma, axis=-1):
 
 
 def mean_field_entropy(x, /, *, gamma=1.0, axis=-1):
-    """An estimate of softmax(gamma x)'s entropy, as entropic.mean_field_entropy; differentiable in x and gamma."""
+    """An estimate of softmax(gamma x)'s entropy, as isentropic.mean_field_entropy; differentiable in x and gamma."""
     x = wide(array("mean_field_entropy", "x", x))
     if not isinstance(gamma, jax.core.Tracer) and not np.all((np.asarray(gamma) >= 0) & np.isfinite(gamma)):
         raise ValueError(f"mean_field_entropy: gamma must be at least 0 and finite, got {gamma}")

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from entropic.jax._call import array, call, like, normalized, wide
-from entropic.jax._parameters import MAPS, split
+from isentropic.jax._call import array, call, like, normalized, wide
+from isentropic.jax._parameters import MAPS, split
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -108,7 +108,7 @@ def _differentiated_once(kept):
 @functools.partial(_differentiated_once.defjvp, symbolic_zeros=True)
 def _no_second_derivative(primals, tangents):
     if any(not isinstance(moved, SymbolicZero) for moved in jax.tree.leaves(tangents)):
-        raise NotImplementedError("entropic.jax: perturb_max has no second derivative, except with Gumbel noise")
+        raise NotImplementedError("isentropic.jax: perturb_max has no second derivative, except with Gumbel noise")
     return primals[0], jax.tree.map(jnp.zeros_like, primals[0])
 
 
@@ -274,7 +274,7 @@ def make_map(info):
 
 
 def ratio_map(x, f, /, *, axis=-1):
-    """f of each score over the sum of all, as entropic.ratio_map; f is of jax.numpy, and its values are not checked."""
+    """f of each score over the sum of all, as isentropic.ratio_map; f is of jax.numpy, and its values are not checked."""
     x = array("ratio_map", "x", x)
     axis = normalized("ratio_map", axis, x.ndim)
     finite, infinite = jnp.isfinite(x), x == jnp.inf

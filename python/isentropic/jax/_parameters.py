@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from entropic import _core
-from entropic._maps import map_and_params
-from entropic.jax._call import wide
+from isentropic import _core
+from isentropic._maps import map_and_params
+from isentropic.jax._call import wide
 
 MAPS = {one["name"]: one for one in _core.operations()}
 CONTROL = {one["name"]: one for one in _core.control_operations()}

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import entropic
-from entropic import _checks, _sampling
-from entropic.jax._call import array, call, like, normalized, wide
-from entropic.jax._maps import centred, mapped, undefined
-from entropic.jax._parameters import MAPS, known, split
+import isentropic
+from isentropic import _checks, _sampling
+from isentropic.jax._call import array, call, like, normalized, wide
+from isentropic.jax._maps import centred, mapped, undefined
+from isentropic.jax._parameters import MAPS, known, split
 
 
 def _noise(function, seed, position, size, stream, x, axis):
@@ -56,7 +56,7 @@ def _draw(operation, static, x, streams, output):
 
 
 def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
-    """Indices drawn from softmax(x/T), the same as entropic.sample draws. seed, position, size and temperature are numbers
+    """Indices drawn from softmax(x/T), the same as isentropic.sample draws. seed, position, size and temperature are numbers
     known outside of jit; stream may be traced, and then its values are not checked.
 
     Row r draws from stream + r; an array gives each row its own. Under ``vmap`` each entry of the batch draws what it would
@@ -102,7 +102,7 @@ def _relaxed_at(temperature, static, x, streams):
 
 
 def gumbel_softmax(x, /, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
-    """A relaxed draw, as entropic.gumbel_softmax; where hard, with the derivative of the soft one (straight through).
+    """A relaxed draw, as isentropic.gumbel_softmax; where hard, with the derivative of the soft one (straight through).
 
     A temperature that is traced, or an array with one number for each row, has a derivative, and the result is NumPy's up to
     rounding.
@@ -122,13 +122,13 @@ def gumbel_softmax(x, /, *, temperature=1.0, hard=False, seed, stream=0, axis=-1
 
 
 class Sampler:
-    """A chain of steps that change a distribution, and draws from the result, as entropic.Sampler: with its bits, on the CPU.
+    """A chain of steps that change a distribution, and draws from the result, as isentropic.Sampler: with its bits, on the CPU.
 
     Under vmap each entry of the batch draws what it would draw alone, as with the function sample.
     """
 
     def __init__(self, steps, *, seed=0):
-        checked = entropic.Sampler(steps, seed=seed)
+        checked = isentropic.Sampler(steps, seed=seed)
         self.steps, self.seed = checked.steps, checked.seed
         self._parameters = checked._named()
 

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-import entropic
-from entropic import _checks, _wasserstein
-from entropic.jax._call import HOSTED, array, call_hosted, hosted, normalized, sum_tolerance
-from entropic.jax._parameters import known
+import isentropic
+from isentropic import _checks, _wasserstein
+from isentropic.jax._call import HOSTED, array, call_hosted, hosted, normalized, sum_tolerance
+from isentropic.jax._parameters import known
 
 
 class TransportResult(NamedTuple):
@@ -72,7 +72,7 @@ OTHERS = {"wasserstein_1d": "its weights", "wasserstein_histogram": "support"}
 @hosted("wasserstein_1d")
 def _wasserstein_1d(u, v, *weights, order, slopes):
     u_weights, v_weights = weights or (None, None)
-    found = entropic.wasserstein_1d(u, v, u_weights=u_weights, v_weights=v_weights, order=order, return_grad=slopes)
+    found = isentropic.wasserstein_1d(u, v, u_weights=u_weights, v_weights=v_weights, order=order, return_grad=slopes)
     return found if slopes else (found,)
 
 
@@ -101,7 +101,7 @@ def _distance_jvp(name, given, primals, tangents):
     two, others = primals
     if any(not isinstance(moved, SymbolicZero) for moved in tangents[1]):
         raise NotImplementedError(
-            f"entropic.jax: {name} has no derivative in {OTHERS[name]}; jax.lax.stop_gradient takes it as constant"
+            f"isentropic.jax: {name} has no derivative in {OTHERS[name]}; jax.lax.stop_gradient takes it as constant"
         )
     value, *slopes = _distance_and_slopes(name, given, two, others)
     moving = [(slope, v) for slope, v in zip(slopes, tangents[0], strict=True) if not isinstance(v, SymbolicZero)]
@@ -116,7 +116,7 @@ def _distance_and_slopes(name, given, two, others):
 
 @_distance_and_slopes.defjvp
 def _distance_and_slopes_jvp(name, given, primals, tangents):
-    raise NotImplementedError(f"entropic.jax: {name} has no second derivative")
+    raise NotImplementedError(f"isentropic.jax: {name} has no second derivative")
 
 
 def _line(name, order, axis, two, others, **more):
@@ -129,7 +129,7 @@ def _line(name, order, axis, two, others, **more):
 
 
 def wasserstein_1d(u, v, /, *, u_weights=None, v_weights=None, order=1.0, axis=-1):
-    """The Wasserstein distance of samples along axis, as entropic.wasserstein_1d; differentiable in the samples."""
+    """The Wasserstein distance of samples along axis, as isentropic.wasserstein_1d; differentiable in the samples."""
     name, weights = "wasserstein_1d", []
     if u_weights is not None or v_weights is not None:
         for argument, x, w in (("u_weights", u, u_weights), ("v_weights", v, v_weights)):
@@ -142,7 +142,7 @@ def wasserstein_1d(u, v, /, *, u_weights=None, v_weights=None, order=1.0, axis=-
 
 
 def wasserstein_histogram(p, q, /, *, support=None, order=1.0, axis=-1):
-    """The Wasserstein distance of distributions over one support, as entropic.wasserstein_histogram; differentiable in both."""
+    """The Wasserstein distance of distributions over one support, as isentropic.wasserstein_histogram, with its gradients."""
     name = "wasserstein_histogram"
     support = [] if support is None else [array(name, "support", support)]
     return _line(name, order, axis, {"p": p, "q": q}, support, sum_tolerance=sum_tolerance(p, q))
@@ -153,12 +153,12 @@ def wasserstein_histogram(p, q, /, *, support=None, order=1.0, axis=-1):
 
 @hosted("optimal_transport")
 def _optimal_transport(a, b, cost, *, mass_tolerance):
-    return entropic.optimal_transport(a, b, cost, mass_tolerance=mass_tolerance)[:5]
+    return isentropic.optimal_transport(a, b, cost, mass_tolerance=mass_tolerance)[:5]
 
 
 @hosted("sinkhorn")
 def _sinkhorn(a, b, cost, *, given):
-    return entropic.sinkhorn(a, b, cost, **dict(given))
+    return isentropic.sinkhorn(a, b, cost, **dict(given))
 
 
 def _problem(name, a, b, cost):
@@ -191,7 +191,7 @@ def _cheapest_jvp(mass_tolerance, primals, tangents):
 
 
 def optimal_transport(a, b, cost, /, *, mass_tolerance=None):
-    """The cheapest plan, as entropic.optimal_transport; its cost is differentiable in a, b and cost.
+    """The cheapest plan, as isentropic.optimal_transport; its cost is differentiable in a, b and cost.
 
     The gradient in cost is the plan, those in a and b are the potentials, up to a constant. An infeasible problem is an error.
     """
@@ -265,7 +265,7 @@ def _numbers(name, **given):
 
 
 def sinkhorn(a, b, cost, /, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
-    """The plan with entropy, as entropic.sinkhorn; its cost and plan are differentiable in a, b and cost.
+    """The plan with entropy, as isentropic.sinkhorn; its cost and plan are differentiable in a, b and cost.
 
     The derivative is that of the exact plan, by the implicit function theorem, so tolerance should be small.
     """
@@ -370,18 +370,18 @@ def _weight_slopes(order, *given):
 
 @_weight_slopes.defjvp
 def _weight_slopes_jvp(order, primals, tangents):
-    raise NotImplementedError("entropic.jax: wasserstein has no second derivative in weights")
+    raise NotImplementedError("isentropic.jax: wasserstein has no second derivative in weights")
 
 
 def wasserstein(x, y, /, *, order=1.0, a=None, b=None):
-    """The Wasserstein distance of weighted points, as entropic.wasserstein; differentiable in points and weights."""
+    """The Wasserstein distance of weighted points, as isentropic.wasserstein; differentiable in points and weights."""
     _order("wasserstein", order)
     x, y, a, b, dtype = _points("wasserstein", x, y, a, b)
     if 0 in a.shape[:-1]:
         return jnp.zeros(a.shape[:-1], dtype)
     order, fixed = float(order), [jax.lax.stop_gradient(one) for one in (x, y, a, b)]
     (plan,) = call_hosted("wasserstein", {"order": order}, fixed, [_empty(*a.shape, b.shape[-1], like=x)])
-    # As in entropic._wasserstein.slopes_of: relative to the largest distance over which the plan moves mass.
+    # As in isentropic._wasserstein.slopes_of: relative to the largest distance over which the plan moves mass.
     apart = jnp.where(plan[..., None] > 0, x[..., :, None, :] - y[..., None, :, :], 0)
     size = jax.lax.stop_gradient(jnp.abs(apart).max(-1))  # so that no square overflows or vanishes
     largest = size.max((-2, -1), keepdims=True)
@@ -393,7 +393,7 @@ def wasserstein(x, y, /, *, order=1.0, a=None, b=None):
 
 
 def sinkhorn_divergence(x, y, /, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
-    """A smooth distance of weighted points, as entropic.sinkhorn_divergence; differentiable in points and weights.
+    """A smooth distance of weighted points, as isentropic.sinkhorn_divergence; differentiable in points and weights.
 
     Second derivatives are those of the exact plan, so tolerance should be small for them. epsilon is a number.
     """
@@ -413,7 +413,7 @@ def sinkhorn_divergence(x, y, /, *, epsilon, a=None, b=None, order=2, tolerance=
 
 
 def c_transform(f, cost, /):
-    """The largest g with f_i + g_j <= C_ij, as entropic.c_transform."""
+    """The largest g with f_i + g_j <= C_ij, as isentropic.c_transform."""
     (f, cost), dtype = _together("c_transform", (1, 2), f=f, cost=cost)
     if f.shape[-1] != cost.shape[-2]:
         raise ValueError(f"c_transform: f must have shape (..., {cost.shape[-2]}) for this cost, got {f.shape}")
@@ -421,7 +421,7 @@ def c_transform(f, cost, /):
 
 
 def dual_value(f, g, a, b, /):
-    """<a, f> + <b, g>, as entropic.dual_value."""
+    """<a, f> + <b, g>, as isentropic.dual_value."""
     (f, g, a, b), dtype = _together("dual_value", (1, 1, 1, 1), f=f, g=g, a=a, b=b)
     first, second = (
         (mass * jnp.where((mass == 0) & ~jnp.isfinite(potential), 0, potential)).sum(-1) for potential, mass in ((f, a), (g, b))
@@ -430,7 +430,7 @@ def dual_value(f, g, a, b, /):
 
 
 def lipschitz_constant(f, distance, /):
-    """max |f_i - f_j| / D_ij over i != j, as entropic.lipschitz_constant."""
+    """max |f_i - f_j| / D_ij over i != j, as isentropic.lipschitz_constant."""
     f, distance = array("lipschitz_constant", "f", f), array("lipschitz_constant", "distance", distance)
     if f.ndim != 1 or distance.shape != (len(f), len(f)):
         raise ValueError(f"lipschitz_constant: f must have shape (n,) and distance (n, n), got {f.shape} and {distance.shape}")
@@ -453,4 +453,4 @@ PUBLIC: tuple[Any, ...] = (
     wasserstein_histogram,
 )
 for _one in PUBLIC:
-    _one.__module__ = "entropic.jax"
+    _one.__module__ = "isentropic.jax"

@@ -6,10 +6,10 @@ import math
 import jax
 import jax.numpy as jnp
 
-from entropic._losses import index_or_none, takes_classes
-from entropic.jax._call import array, call, like, normalized, wide
-from entropic.jax._maps import mapped
-from entropic.jax._parameters import split, with_map
+from isentropic._losses import index_or_none, takes_classes
+from isentropic.jax._call import array, call, like, normalized, wide
+from isentropic.jax._maps import mapped
+from isentropic.jax._parameters import split, with_map
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3))
@@ -74,7 +74,7 @@ def _graded_jvp(operation, static, names, moved, primals, tangents):
     arrays, rows = primals
     if operation not in _TWICE or rows:
         of = f" where {next(iter(rows))} is an array" if rows else ""
-        raise NotImplementedError(f"entropic.jax: {operation} has no second derivative{of}")
+        raise NotImplementedError(f"isentropic.jax: {operation} has no second derivative{of}")
     found = value, slopes, _ = _graded(operation, static, names, moved, arrays, rows)
     places = [names.index(name) for name, _ in moved]
     vs = [wide(tangents[0][at]) for at in places]
@@ -98,7 +98,9 @@ def _of_map(name, static, arrays, vs):
 def _of_probabilities(rule):
     def turned(static, arrays, vs):
         if static.get("input", "probs") != "probs" or static.get("normalize"):
-            raise NotImplementedError("entropic.jax: measures have second derivatives in probabilities that are not normalized")
+            raise NotImplementedError(
+                "isentropic.jax: measures have second derivatives in probabilities that are not normalized"
+            )
         given = [wide(arrays[name]) for name in ("p", "q")[: len(vs)]]
         unit = math.log(static["base"]) if static.get("base") else 1.0
         return [one / unit for one in rule(*given, *vs)]
@@ -201,7 +203,7 @@ def _graded_table(operation, static, pxy):
 
 @_graded_table.defjvp
 def _graded_table_jvp(operation, static, primals, tangents):
-    raise NotImplementedError(f"entropic.jax: {operation} has no second derivative")
+    raise NotImplementedError(f"isentropic.jax: {operation} has no second derivative")
 
 
 def make_entry(info):

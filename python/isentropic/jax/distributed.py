@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from entropic import _core
-from entropic.jax._call import array, call_hosted, hosted, like, normalized, wide
-from entropic.jax._maps import undefined
-from entropic.jax._parameters import known
+from isentropic import _core
+from isentropic.jax._call import array, call_hosted, hosted, like, normalized, wide
+from isentropic.jax._maps import undefined
+from isentropic.jax._parameters import known
 
 # The number of values that RowStatistics has for a row.
 _VALUES = 6
@@ -248,21 +248,21 @@ def _number(which, name, x, axis, temperature, axis_name, classes=None):
 
 
 def softmax(x, /, *, axis_name, temperature=1.0, axis=-1):
-    """As entropic.softmax, of this device's part. Two rounds."""
+    """As isentropic.softmax, of this device's part. Two rounds."""
     x, axis, rows = _rows("softmax", x, axis)
     p = _softmax(_positive("softmax", "temperature", temperature), axis_name, rows)
     return jnp.moveaxis(p, -1, axis).astype(x.dtype)
 
 
 def log_softmax(x, /, *, axis_name, temperature=1.0, axis=-1):
-    """As entropic.log_softmax, of this device's part. Two rounds."""
+    """As isentropic.log_softmax, of this device's part. Two rounds."""
     x, axis, rows = _rows("log_softmax", x, axis)
     y = _statistic("log_softmax", _positive("log_softmax", "temperature", temperature), axis_name, rows, _no_classes(rows))
     return jnp.moveaxis(y, -1, axis).astype(x.dtype)
 
 
 def logsumexp(x, /, *, axis_name, temperature=1.0, axis=-1):
-    """As entropic.logsumexp: the whole row's number, on every device. Two rounds."""
+    """As isentropic.logsumexp: the whole row's number, on every device. Two rounds."""
     value = _number("logsumexp", "logsumexp", x, axis, _positive("logsumexp", "temperature", temperature), axis_name)
     return value.astype(array("logsumexp", "x", x).dtype)
 
@@ -273,7 +273,7 @@ def entropy(x, /, *, axis_name, axis=-1):
 
 
 def softmax_loss(x, target, /, *, axis_name, ignore_index=None, axis=-1):
-    """As entropic.softmax_loss of classes, which are counted in the whole row and known to every device. Two rounds."""
+    """As isentropic.softmax_loss of classes, which are counted in the whole row and known to every device. Two rounds."""
     target = jnp.asarray(target)
     if not jnp.issubdtype(target.dtype, jnp.integer):
         raise TypeError(f"softmax_loss: target must be of an integer type, one class for each row, got {target.dtype}")
@@ -284,7 +284,7 @@ def softmax_loss(x, target, /, *, axis_name, ignore_index=None, axis=-1):
 
 
 def entmax(x, /, *, axis_name, alpha=1.5, temperature=1.0, axis=-1):
-    """As entropic.entmax, of this device's part, but for rounding; alpha is at least 1. Some ten rounds."""
+    """As isentropic.entmax, of this device's part, but for rounding; alpha is at least 1. Some ten rounds."""
     alpha, temperature = (_positive("entmax", *one) for one in (("alpha", alpha), ("temperature", temperature)))
     if alpha < 1:
         raise ValueError(f"entmax: alpha must be at least 1 for rows in parts, got {alpha!r}")
@@ -295,7 +295,7 @@ def entmax(x, /, *, axis_name, alpha=1.5, temperature=1.0, axis=-1):
 
 
 def sparsemax(x, /, *, axis_name, temperature=1.0, axis=-1):
-    """As entropic.sparsemax, of this device's part, but for rounding. Some ten rounds."""
+    """As isentropic.sparsemax, of this device's part, but for rounding. Some ten rounds."""
     temperature = _positive("sparsemax", "temperature", temperature)
     return entmax(x, axis_name=axis_name, alpha=2.0, temperature=temperature, axis=axis)
 

@@ -12,10 +12,10 @@ import torch
 from onnx_ir.passes import common as passes
 from torch.utils import _pytree
 
-from entropic.onnx import _maps, _searches
-from entropic.torch import _descriptions
-from entropic.torch._spec import result_type
-from entropic.torch.backends.reference import IMPLEMENTATIONS
+from isentropic.onnx import _maps, _searches
+from isentropic.torch import _descriptions
+from isentropic.torch._spec import result_type
+from isentropic.torch.backends.reference import IMPLEMENTATIONS
 
 # The version of ONNX's operators that a file requires.
 OPSET = 18
@@ -69,9 +69,9 @@ def _decomposition(name):
 
 
 _DECOMPOSITIONS = {
-    getattr(torch.ops.entropic, name).default: _decomposition(name)
+    getattr(torch.ops.isentropic, name).default: _decomposition(name)
     for name in (*_descriptions.MAPS, *(name for name in _BY_REFERENCE if name in IMPLEMENTATIONS))
-} | {torch.ops.entropic.token_statistics.default: _in_float64(_token_statistics), torch.ops.aten.log1p.default: _log1p}
+} | {torch.ops.isentropic.token_statistics.default: _in_float64(_token_statistics), torch.ops.aten.log1p.default: _log1p}
 
 
 class _Function(torch.nn.Module):
@@ -84,7 +84,7 @@ class _Function(torch.nn.Module):
 
 
 def export(module, args, path, *, dynamic_shapes=None):
-    """Writes a module that uses ``entropic.torch`` as an ONNX file of standard operators, which needs no entropic to run.
+    """Writes a module that uses ``isentropic.torch`` as an ONNX file of standard operators, which needs no isentropic to run.
 
     Parameters
     ----------
@@ -110,12 +110,12 @@ def export(module, args, path, *, dynamic_shapes=None):
     Notes
     -----
     Maps, log_softmax, logsumexp, losses, measures, attention and token_statistics are exported, for the forward pass. All but
-    attention are computed in float64 inside. They have entropic's rules for -inf, +inf, NaN and rows without a score. A file
+    attention are computed in float64 inside. They have isentropic's rules for -inf, +inf, NaN and rows without a score. A file
     cannot raise errors for wrong numbers, such as a negative probability: see docs/howto/onnx.md.
 
     Examples
     --------
-    >>> entropic.onnx.export(et.Entmax(alpha=1.3), (torch.zeros(2, 5),), "entmax.onnx")  # doctest: +SKIP
+    >>> isentropic.onnx.export(et.Entmax(alpha=1.3), (torch.zeros(2, 5),), "entmax.onnx")  # doctest: +SKIP
     """
     if isinstance(args, torch.Tensor):
         args = (args,)
@@ -174,7 +174,7 @@ def _refuse_what_is_left(exported):
     wrong = []
     for part in exported.graph_module.modules():
         for node in getattr(part, "graph", torch.fx.Graph()).nodes:
-            if getattr(node.target, "namespace", None) == "entropic":
+            if getattr(node.target, "namespace", None) == "isentropic":
                 name = node.target._schema.name.split("::")[1]
                 if node.target not in _DECOMPOSITIONS:
                     wrong.append(name)

@@ -116,11 +116,11 @@ def SoftmaxOfEntropy(z: DOUBLE[...], target: DOUBLE[...]) -> DOUBLE[...]:
     return e / op.ReduceSum(e, last)
 
 
-_library = torch.library.Library("entropic_onnx", "DEF")
+_library = torch.library.Library("isentropic_onnx", "DEF")
 for _name in ("entmax_of(Tensor z, Tensor b)", "softmax_of_entropy(Tensor z, Tensor target)"):
     _library.define(f"{_name} -> Tensor")
-    torch.library.register_fake(f"entropic_onnx::{_name[: _name.index('(')]}", lambda z, _: torch.empty_like(z), lib=_library)
+    torch.library.register_fake(f"isentropic_onnx::{_name[: _name.index('(')]}", lambda z, _: torch.empty_like(z), lib=_library)
 
-entmax_of = torch.ops.entropic_onnx.entmax_of.default
-softmax_of_entropy = torch.ops.entropic_onnx.softmax_of_entropy.default
+entmax_of = torch.ops.isentropic_onnx.entmax_of.default
+softmax_of_entropy = torch.ops.isentropic_onnx.softmax_of_entropy.default
 TRANSLATIONS = {entmax_of: EntmaxOf, softmax_of_entropy: SoftmaxOfEntropy}

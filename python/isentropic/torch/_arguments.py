@@ -7,10 +7,10 @@ import operator
 import numpy as np
 import torch
 
-import entropic
-from entropic import _checks, _convert
-from entropic.torch._compat import constants, get_proxy_mode, in_transform, is_differentiated, is_fake
-from entropic.torch.backends.cpu import CODES
+import isentropic
+from isentropic import _checks, _convert
+from isentropic.torch._compat import constants, get_proxy_mode, in_transform, is_differentiated, is_fake
+from isentropic.torch.backends.cpu import CODES
 
 Tensor = torch.Tensor
 
@@ -39,7 +39,7 @@ def integer_dim(name, dim):
 def checked_dim(name, argument, x, dim):
     """dim counted from 0, after checking that the operators take this tensor."""
     if not isinstance(x, Tensor):
-        others = f"; entropic.{name} takes other arrays" if hasattr(entropic, name) else ""
+        others = f"; isentropic.{name} takes other arrays" if hasattr(isentropic, name) else ""
         raise TypeError(f"{name}: {argument} must be a torch.Tensor, got {type(x).__name__}{others}")
     if x.dtype not in CODES:
         raise TypeError(

@@ -4,13 +4,13 @@ import math
 
 import torch
 
-from entropic import _checks, _core
-from entropic._attention import linear_values, scale_values, shape_of
-from entropic._maps import MAPS, map_and_params
-from entropic.torch import _descriptions
-from entropic.torch._arguments import autocast, from_array, misfit, no_gradient, numbers_near, one_device
-from entropic.torch._builder import Operator, is_alone, wants_gradient
-from entropic.torch._compat import (
+from isentropic import _checks, _core
+from isentropic._attention import linear_values, scale_values, shape_of
+from isentropic._maps import MAPS, map_and_params
+from isentropic.torch import _descriptions
+from isentropic.torch._arguments import autocast, from_array, misfit, no_gradient, numbers_near, one_device
+from isentropic.torch._builder import Operator, is_alone, wants_gradient
+from isentropic.torch._compat import (
     function_modes,
     has_memory,
     in_forward_mode,
@@ -20,12 +20,12 @@ from entropic.torch._compat import (
     stands_for_several,
     tracing,
 )
-from entropic.torch._eager import ready
-from entropic.torch._modules import Configured
-from entropic.torch._spec import OpSpec, Tensor
-from entropic.torch.backends import cpu
-from entropic.torch.backends.cpu import CODES
-from entropic.torch.backends.reference.attention import composed
+from isentropic.torch._eager import ready
+from isentropic.torch._modules import Configured
+from isentropic.torch._spec import OpSpec, Tensor
+from isentropic.torch.backends import cpu
+from isentropic.torch.backends.cpu import CODES
+from isentropic.torch.backends.reference.attention import composed
 
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -124,7 +124,7 @@ def attention(
         Broadcasts to (..., m, n). True: the query sees the key. Floats are added to the scaled scores; a mask that requires
         grad gets a gradient.
     train_length, kappa
-        As in entropic.attention.
+        As in isentropic.attention.
     return_weights : bool, default False
         Return also p, (..., m, n).
     return_entropy : bool, default False
@@ -159,7 +159,7 @@ def attention(
 
 
 def _of_dtensors(*arguments):
-    from entropic.torch.distributed._dtensor import attention_of_dtensors
+    from isentropic.torch.distributed._dtensor import attention_of_dtensors
 
     return attention_of_dtensors(*arguments)
 
@@ -443,9 +443,9 @@ def scaled_dot_product_attention(
         The probability that a weight becomes 0; the others are divided by 1 - dropout_p. Give it in training only.
     is_causal : bool, default False
         Query i sees keys j <= i, both counted from the first, also if there are fewer queries than keys. (In
-        entropic.torch.attention the last query sees the last key.) Not together with attn_mask.
+        isentropic.torch.attention the last query sees the last key.) Not together with attn_mask.
     scale : float, tensor, "sqrt" or "entropy_invariant", optional
-        None is 1/sqrt(d); otherwise as in entropic.torch.attention.
+        None is 1/sqrt(d); otherwise as in isentropic.torch.attention.
     enable_gqa : bool, default False
         Whether query may have a multiple of the heads (the third axis from the end) of key and value.
     map : str or (str, dict), default "softmax"
@@ -458,7 +458,7 @@ def scaled_dot_product_attention(
         The score of an additional key with value 0: one for each head, (heads,), or of a shape that broadcasts to (..., m, 1).
         It gets a gradient.
     train_length, kappa
-        As in entropic.attention.
+        As in isentropic.attention.
     **map_params
         Parameters of the map. Those that may differ per row, such as alpha of entmax, may be tensors that broadcast with (...,
         m, 1); they get gradients.
@@ -480,7 +480,7 @@ def scaled_dot_product_attention(
     Examples
     --------
     >>> q, k, v = torch.randn(3, 2, 4, 5, 8).unbind()
-    >>> out = entropic.torch.scaled_dot_product_attention(q, k, v, is_causal=True, map="entmax", alpha=1.5)
+    >>> out = isentropic.torch.scaled_dot_product_attention(q, k, v, is_causal=True, map="entmax", alpha=1.5)
     """
     function = "scaled_dot_product_attention"
     if is_dtensor(query):
@@ -546,7 +546,7 @@ def _within(function, mask, m, n, window, causal, device):
 
 
 def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
-    """Attention with taylor_softmax of order 2 in time linear in the length: see entropic.linear_attention. Differentiable.
+    """Attention with taylor_softmax of order 2 in time linear in the length: see isentropic.linear_attention. Differentiable.
 
     The backward pass is linear in the length too; a second derivative is that of attention with map="taylor_softmax".
     """
@@ -558,7 +558,7 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
 
 
 class Attention(Configured):
-    """entropic.torch.attention as a module. A parameter of the map that is an nn.Parameter is learned.
+    """isentropic.torch.attention as a module. A parameter of the map that is an nn.Parameter is learned.
 
     Example: ``Attention(map="entmax", alpha=nn.Parameter(torch.full((heads, 1, 1), 1.5)), causal=True)``.
     """
@@ -576,7 +576,7 @@ class Attention(Configured):
 
 
 class LinearAttention(Configured):
-    """entropic.torch.linear_attention with its parameters."""
+    """isentropic.torch.linear_attention with its parameters."""
 
     def __init__(self, causal=False, scale="sqrt"):
         super().__init__({"causal": causal, "scale": scale})
@@ -590,4 +590,4 @@ torch.fx.wrap("attention")
 torch.fx.wrap("linear_attention")
 
 for _public in (attention, scaled_dot_product_attention, linear_attention, Attention, LinearAttention):
-    _public.__module__ = "entropic.torch"
+    _public.__module__ = "isentropic.torch"

@@ -1,13 +1,13 @@
-"""Makes ``torch.ops.entropic.NAME`` of an OpSpec: schema, implementations, fake tensors, vmap, and derivatives backward, twice
-backward and forward."""
+"""Makes ``torch.ops.isentropic.NAME`` of an OpSpec: schema, implementations, fake tensors, vmap, and derivatives backward,
+twice backward and forward."""
 
 import functools
 from dataclasses import replace
 
 import torch
 
-from entropic.torch import backends
-from entropic.torch._compat import (
+from isentropic.torch import backends
+from isentropic.torch._compat import (
     alive,
     carries_tangent,
     dispatch_modes,
@@ -22,9 +22,9 @@ from entropic.torch._compat import (
     pushing_further,
     tracing,
 )
-from entropic.torch._spec import Call, OpSpec, Tensor, absent
+from isentropic.torch._spec import Call, OpSpec, Tensor, absent
 
-_library = torch.library.Library("entropic", "DEF")
+_library = torch.library.Library("isentropic", "DEF")
 
 
 class Operator:
@@ -43,9 +43,9 @@ class Operator:
         implementations = implementations or backends.implementations(spec.name)
         for place, run in implementations.items():
             _library.impl(spec.name, run, place)
-        self.op = getattr(torch.ops.entropic, spec.name).default
+        self.op = getattr(torch.ops.isentropic, spec.name).default
         self._kernel = implementations["CPU"]
-        qualified = f"entropic::{spec.name}"
+        qualified = f"isentropic::{spec.name}"
         torch.library.register_fake(qualified, spec.shapes, lib=_library)
         torch.library.register_vmap(qualified, functools.partial(self._batched, self.op), lib=_library)
         if not spec.differentiable:

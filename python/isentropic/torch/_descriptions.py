@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from entropic import _core
+from isentropic import _core
 
 # Descriptions by name. MAPS also has log_softmax and logsumexp, which are not distributions.
 MAPS = {one["name"]: one for one in _core.operations()}

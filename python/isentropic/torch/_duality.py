@@ -4,15 +4,15 @@ import functools
 
 import torch
 
-import entropic
-from entropic.torch._spec import Tensor
-from entropic.torch._transport import floats, refuse_as_numpy
+import isentropic
+from isentropic.torch._spec import Tensor
+from isentropic.torch._transport import floats, refuse_as_numpy
 
 
 def c_transform(f, cost):
-    """min_i (C_ij - f_i), the largest g with f_i + g_j <= C_ij: ``entropic.c_transform``, differentiable in both.
+    """min_i (C_ij - f_i), the largest g with f_i + g_j <= C_ij: ``isentropic.c_transform``, differentiable in both.
 
-    >>> entropic.torch.c_transform(torch.tensor([0.0, 0.5]), torch.tensor([[0.0, 1.0], [2.0, 0.0]]))
+    >>> isentropic.torch.c_transform(torch.tensor([0.0, 0.5]), torch.tensor([[0.0, 1.0], [2.0, 0.0]]))
     tensor([ 0.0000, -0.5000])
     """
     f, cost = floats("c_transform", f=f, cost=cost).values()
@@ -22,14 +22,14 @@ def c_transform(f, cost):
 
 
 def dual_value(f, g, a, b):
-    """<a, f> + <b, g>: ``entropic.dual_value``, differentiable in all four.
+    """<a, f> + <b, g>: ``isentropic.dual_value``, differentiable in all four.
 
     >>> f, g = torch.tensor([0.0, 1.0]), torch.tensor([0.5, 0.0])
-    >>> entropic.torch.dual_value(f, g, torch.tensor([0.25, 0.75]), torch.tensor([1.0, 0.0]))
+    >>> isentropic.torch.dual_value(f, g, torch.tensor([0.25, 0.75]), torch.tensor([1.0, 0.0]))
     tensor(1.2500)
     """
     f, g, a, b = floats("dual_value", f=f, g=g, a=a, b=b).values()
-    refuse_as_numpy(entropic.dual_value, f, g, a, b)
+    refuse_as_numpy(isentropic.dual_value, f, g, a, b)
     return _dual_value(f, g, a, b)
 
 
@@ -43,14 +43,14 @@ def _dual_value(f, g, a, b):
 
 
 def lipschitz_constant(f, distance):
-    """max |f_i - f_j| / D_ij over i != j: ``entropic.lipschitz_constant``, differentiable in both.
+    """max |f_i - f_j| / D_ij over i != j: ``isentropic.lipschitz_constant``, differentiable in both.
 
     >>> distance = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]])
-    >>> entropic.torch.lipschitz_constant(torch.tensor([0.0, 1.0, 4.0]), distance)
+    >>> isentropic.torch.lipschitz_constant(torch.tensor([0.0, 1.0, 4.0]), distance)
     tensor(3.)
     """
     f, distance = floats("lipschitz_constant", f=f, distance=distance).values()
-    refuse_as_numpy(entropic.lipschitz_constant, f, distance)
+    refuse_as_numpy(isentropic.lipschitz_constant, f, distance)
     if f.ndim != 1 or tuple(distance.shape) != (len(f), len(f)):
         raise ValueError(
             f"lipschitz_constant: f must have shape (n,) and distance (n, n), got {tuple(f.shape)} and {tuple(distance.shape)}"
@@ -67,11 +67,11 @@ def lipschitz_constant(f, distance):
 def wgan_critic_loss(critic_real, critic_fake):
     """The loss of a critic: its mean over generated samples minus its mean over real ones.
 
-    For a critic with Lipschitz constant L, -loss / L is a lower bound of W_1 of the two batches. ``entropic.wasserstein``
+    For a critic with Lipschitz constant L, -loss / L is a lower bound of W_1 of the two batches. ``isentropic.wasserstein``
     computes the exact value. The generator minimises -mean(critic_fake).
     Source: Arjovsky, Chintala, Bottou, ICML 2017.
 
-    >>> entropic.torch.wgan_critic_loss(torch.tensor([1.0, 3.0]), torch.tensor([0.5, 0.5]))
+    >>> isentropic.torch.wgan_critic_loss(torch.tensor([1.0, 3.0]), torch.tensor([0.5, 0.5]))
     tensor(-1.5000)
     """
     return critic_fake.mean() - critic_real.mean()
@@ -84,7 +84,7 @@ def clip_weights(parameters, bound=0.01):
     Source: Arjovsky, Chintala, Bottou, ICML 2017.
 
     >>> layer = torch.nn.Linear(2, 1)
-    >>> entropic.torch.clip_weights(layer, 0.01)
+    >>> isentropic.torch.clip_weights(layer, 0.01)
     >>> bool(layer.weight.abs().max() <= 0.01)
     True
     """
@@ -104,7 +104,7 @@ def gradient_penalty(critic, real, fake, *, target=1.0, one_sided=False, generat
     Sources: Gulrajani et al., NeurIPS 2017; one-sided: Petzka, Fischer, Lukovnikov, ICLR 2018.
 
     >>> critic = lambda z: 3 * z.sum(dim=(1, 2))
-    >>> entropic.torch.gradient_penalty(critic, torch.zeros(5, 2, 2), torch.ones(5, 2, 2))
+    >>> isentropic.torch.gradient_penalty(critic, torch.zeros(5, 2, 2), torch.ones(5, 2, 2))
     tensor(25.)
     """
     if real.shape != fake.shape:
@@ -130,4 +130,4 @@ PUBLIC = (
     wgan_critic_loss,
 )
 for _one in PUBLIC:
-    _one.__module__ = "entropic.torch"
+    _one.__module__ = "isentropic.torch"

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from entropic import _threads
+from isentropic import _threads
 
 eager: Any = None
 with contextlib.suppress(ImportError):
-    eager = importlib.import_module("entropic.torch._eager_" + re.sub(r"\W", "_", torch.__version__))
+    eager = importlib.import_module("isentropic.torch._eager_" + re.sub(r"\W", "_", torch.__version__))
 
 _threads_of_torch = torch.get_num_threads
 # A faster call than is_compiling; other tracers pass tensors that are not plain.

@@ -4,10 +4,10 @@ from math import inf
 
 import torch
 
-import entropic
-from entropic import _entropy_control as numpy_control
-from entropic.torch import _descriptions
-from entropic.torch._arguments import (
+import isentropic
+from isentropic import _entropy_control as numpy_control
+from isentropic.torch import _descriptions
+from isentropic.torch._arguments import (
     checked_dim,
     from_array,
     has_numbers,
@@ -19,10 +19,10 @@ from entropic.torch._arguments import (
     readable,
     spread,
 )
-from entropic.torch._builder import Operator
-from entropic.torch._compat import is_dtensor
-from entropic.torch._spec import OpSpec, Tensor, result_type
-from entropic.torch.backends.reference.entropy_control import NEARBY
+from isentropic.torch._builder import Operator
+from isentropic.torch._compat import is_dtensor
+from isentropic.torch._spec import OpSpec, Tensor, result_type
+from isentropic.torch.backends.reference.entropy_control import NEARBY
 
 DESCRIPTIONS = _descriptions.CONTROL
 
@@ -91,7 +91,7 @@ def power_transform(p, *, gamma, dim=None, axis=None):
 
         q_i = p_i^gamma / sum_j p_j^gamma
 
-    See entropic.power_transform.
+    See isentropic.power_transform.
 
     Parameters
     ----------
@@ -120,13 +120,13 @@ def power_transform(p, *, gamma, dim=None, axis=None):
 
     Examples
     --------
-    >>> entropic.torch.power_transform(torch.tensor([0.8, 0.2, 0.0]), gamma=0.5)
+    >>> isentropic.torch.power_transform(torch.tensor([0.8, 0.2, 0.0]), gamma=0.5)
     tensor([0.6667, 0.3333, 0.0000])
     """
     name = "power_transform"
     dim = checked_dim(name, "p", p, one_dim(name, dim, axis))
     if is_dtensor(p):
-        from entropic.torch.distributed._dtensor import entries_of_dtensor
+        from isentropic.torch.distributed._dtensor import entries_of_dtensor
 
         return entries_of_dtensor(name, p, dim, lambda p: power_transform(p, gamma=gamma, dim=dim))
     (number,), (row,) = numbers_and_rows(DESCRIPTIONS[name], (gamma,), "p", p, dim)
@@ -138,7 +138,7 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
 
         H = log n - gamma (max x - mean x), over the n finite scores
 
-    See entropic.mean_field_entropy.
+    See isentropic.mean_field_entropy.
 
     Parameters
     ----------
@@ -162,13 +162,13 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
 
     Examples
     --------
-    >>> entropic.torch.mean_field_entropy(torch.tensor([0.0, 0.5, 1.0, 0.5]))
+    >>> isentropic.torch.mean_field_entropy(torch.tensor([0.0, 0.5, 1.0, 0.5]))
     tensor(0.8863)
     """
     name = "mean_field_entropy"
     dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
     if is_dtensor(x):
-        from entropic.torch.distributed._dtensor import rows_of_dtensors
+        from isentropic.torch.distributed._dtensor import rows_of_dtensors
 
         return rows_of_dtensors(name, (x,), dim, {}, {}, lambda x: mean_field_entropy(x, gamma=gamma, dim=dim))
     gamma = from_array(name, "gamma", gamma)
@@ -200,7 +200,7 @@ def gamma_for_entropy(
 
         gamma > 0 such that -sum p log p, p = softmax(gamma x), is the entropy, or exp of it the perplexity
 
-    See entropic.gamma_for_entropy.
+    See isentropic.gamma_for_entropy.
 
     Parameters
     ----------
@@ -222,12 +222,12 @@ def gamma_for_entropy(
 
     Returns
     -------
-    entropic.GammaResult
+    isentropic.GammaResult
         gamma and entropy are tensors in x's shape without dim and its dtype, or float32 for halves, whose range gamma may
         exceed. They are twice differentiable in x and the target. If the status is not "ok", the gradient is 0, or NaN if it
         is "invalid". status is a NumPy array of strings, or one string. It is None under a compiler or a transform, and for
         tensors without numbers (meta, fake). For a DTensor it is that of this rank's rows. On a GPU it is a tensor of numbers,
-        0 for "ok", because words would wait for the device; gamma is computed there by the library entropic_cuda if it is
+        0 for "ok", because words would wait for the device; gamma is computed there by the library isentropic_cuda if it is
         found, otherwise on the CPU.
 
     Raises
@@ -242,13 +242,13 @@ def gamma_for_entropy(
 
     Examples
     --------
-    >>> found = entropic.torch.gamma_for_entropy(torch.tensor([0.0, 1.0, 2.0]), entropy=1.0)
+    >>> found = isentropic.torch.gamma_for_entropy(torch.tensor([0.0, 1.0, 2.0]), entropy=1.0)
     >>> found.gamma, str(found.status)
     (tensor(0.5653), 'ok')
     """
     name = "gamma_for_entropy"
     if is_dtensor(x):
-        from entropic.torch.distributed._dtensor import rows_of_dtensors
+        from isentropic.torch.distributed._dtensor import rows_of_dtensors
 
         given = {"entropy": entropy, "perplexity": perplexity, "gamma_range": gamma_range, "max_iterations": max_iterations}
 
@@ -266,7 +266,7 @@ def gamma_for_entropy(
         status = numpy_control.STATUS[status.numpy()]
     elif not status.is_cuda:  # a compiler does not know the numbers
         status = None
-    return entropic.GammaResult(gamma.to(result_type(x)), reached.to(result_type(x)), status)
+    return isentropic.GammaResult(gamma.to(result_type(x)), reached.to(result_type(x)), status)
 
 
 def normalize_density(p, weights, *, entropy, dim=None, axis=None):
@@ -274,7 +274,7 @@ def normalize_density(p, weights, *, entropy, dim=None, axis=None):
 
         q_i = p_i^gamma / sum_j w_j p_j^gamma, gamma > 0 such that -sum w q log q is the entropy
 
-    See entropic.normalize_density.
+    See isentropic.normalize_density.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def normalize_density(p, weights, *, entropy, dim=None, axis=None):
     Examples
     --------
     >>> t = torch.linspace(-40, 40, 2001, dtype=torch.float64)
-    >>> density, gamma = entropic.torch.normalize_density(
+    >>> density, gamma = isentropic.torch.normalize_density(
     ...     torch.exp(-t * t / 2), torch.full((2001,), 0.04), entropy=0.5 * math.log(2 * math.pi * math.e * 4)
     ... )
     >>> gamma
@@ -336,7 +336,7 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
 
         joint: p(x,y)^gamma / Z; marginal: p(x)^gamma / Z p(y|x); conditional: p(x) p(y|x)^gamma / Z(x), one gamma
 
-    See entropic.normalize_joint.
+    See isentropic.normalize_joint.
 
     Parameters
     ----------
@@ -364,7 +364,7 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
 
     Examples
     --------
-    >>> entropic.torch.normalize_joint(torch.tensor([[3.0, 1.0], [1.0, 3.0]]), conditional=math.log(2))
+    >>> isentropic.torch.normalize_joint(torch.tensor([[3.0, 1.0], [1.0, 3.0]]), conditional=math.log(2))
     tensor([[0.2500, 0.2500],
             [0.2500, 0.2500]])
     """
@@ -392,4 +392,4 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
 
 PUBLIC = (gamma_for_entropy, mean_field_entropy, normalize_density, normalize_joint, power_transform)
 for _one in PUBLIC:
-    _one.__module__ = "entropic.torch"
+    _one.__module__ = "isentropic.torch"

@@ -2,16 +2,16 @@
 
 import torch
 
-from entropic._losses import index_or_none, takes_classes
-from entropic._maps import map_and_params
-from entropic.torch import _descriptions
-from entropic.torch._arguments import Tensor, as_text, autocast, no_gradient, numbers_and_rows, one_device, readable
-from entropic.torch._builder import Operator, wants_gradient
-from entropic.torch._compat import dispatch_modes, has_memory, in_forward_mode, in_transform, never_again, tracing
-from entropic.torch._losses import DESCRIPTIONS, checked_target
-from entropic.torch._modules import checked_sample_weight, checked_z_loss
-from entropic.torch._spec import OpSpec, result_type
-from entropic.torch.backends.linear_loss import value_and_gradients
+from isentropic._losses import index_or_none, takes_classes
+from isentropic._maps import map_and_params
+from isentropic.torch import _descriptions
+from isentropic.torch._arguments import Tensor, as_text, autocast, no_gradient, numbers_and_rows, one_device, readable
+from isentropic.torch._builder import Operator, wants_gradient
+from isentropic.torch._compat import dispatch_modes, has_memory, in_forward_mode, in_transform, never_again, tracing
+from isentropic.torch._losses import DESCRIPTIONS, checked_target
+from isentropic.torch._modules import checked_sample_weight, checked_z_loss
+from isentropic.torch._spec import OpSpec, result_type
+from isentropic.torch.backends.linear_loss import value_and_gradients
 
 _NAME = "linear_loss"
 
@@ -116,7 +116,7 @@ def linear_loss(
     Examples
     --------
     >>> hidden, weight = torch.randn(6, 8, requires_grad=True), torch.randn(1000, 8, requires_grad=True)
-    >>> entropic.torch.linear_loss(hidden, weight, torch.arange(6), loss="sparsemax_loss").backward()
+    >>> isentropic.torch.linear_loss(hidden, weight, torch.arange(6), loss="sparsemax_loss").backward()
     """
     if not isinstance(loss, str) or loss not in DESCRIPTIONS:
         raise ValueError(f"{_NAME}: loss must be one of {', '.join(DESCRIPTIONS)}, got {loss!r}")
@@ -201,4 +201,4 @@ def _values(description, params, scores, target):
     return [*numbers, *ignored], torch.cat(given, 1) if given else None, names
 
 
-linear_loss.__module__ = "entropic.torch"
+linear_loss.__module__ = "isentropic.torch"

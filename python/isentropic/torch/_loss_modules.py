@@ -3,10 +3,10 @@ classes."""
 
 import torch
 
-from entropic._maps import map_and_params
-from entropic.torch import _generated
-from entropic.torch._compat import without_autocast
-from entropic.torch._modules import Loss, weight_of_classes
+from isentropic._maps import map_and_params
+from isentropic.torch import _generated
+from isentropic.torch._compat import without_autocast
+from isentropic.torch._modules import Loss, weight_of_classes
 
 _COMMON = """\
 ignore_index : int, default -100
@@ -28,7 +28,7 @@ map : str, or (str, dict), default "softmax"
 
 
 class SurrogateLoss(Loss):
-    __doc__ = f"""The gradient p - q for any map: the module of entropic.torch.surrogate_loss. Its value means nothing.
+    __doc__ = f"""The gradient p - q for any map: the module of isentropic.torch.surrogate_loss. Its value means nothing.
 
 {_MAP}"""
 
@@ -48,7 +48,7 @@ class SurrogateLoss(Loss):
 
 
 class SmoothAccuracyLoss(SurrogateLoss):
-    __doc__ = f"""Minus the probability that a map gives to the target: the module of entropic.torch.smooth_accuracy_loss.
+    __doc__ = f"""Minus the probability that a map gives to the target: the module of isentropic.torch.smooth_accuracy_loss.
 
 {_MAP}"""
 
@@ -136,7 +136,7 @@ Parameters
 in_features, num_classes : int
     Size of an embedding, how many classes there are.
 margin : float, default {margin}
-    See entropic.margin_softmax_loss, kind "{kind}".
+    See isentropic.margin_softmax_loss, kind "{kind}".
 scale : float, default 30.0
     Multiplies the cosines; it may be an nn.Parameter, and is then learned.
 weight : torch.Tensor, optional
@@ -144,7 +144,7 @@ weight : torch.Tensor, optional
 {_COMMON}
 Examples
 --------
->>> loss = entropic.torch.{class_name}(64, 10)
+>>> loss = isentropic.torch.{class_name}(64, 10)
 >>> loss(torch.randn(4, 64), torch.tensor([0, 9, 2, 2])).backward()
 """
 
@@ -166,4 +166,4 @@ class SphereFaceLoss(_MarginLoss):
 
 PUBLIC = (SurrogateLoss, SmoothAccuracyLoss, AMSoftmaxLoss, ArcFaceLoss, SphereFaceLoss)
 for _one in PUBLIC:
-    _one.__module__ = "entropic.torch"
+    _one.__module__ = "isentropic.torch"

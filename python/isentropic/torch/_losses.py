@@ -5,17 +5,17 @@ import math
 import numpy as np
 import torch
 
-import entropic
-from entropic import _losses as numpy_losses
-from entropic.torch import _descriptions
-from entropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim, readable
-from entropic.torch._builder import is_alone
-from entropic.torch._compat import function_modes, is_dtensor, tracing
-from entropic.torch._eager import ready
-from entropic.torch._reductions import of_plain, of_rows, reduced, row_reduction, rule, widened
-from entropic.torch.backends.cpu import CODES, DIRECT
-from entropic.torch.backends.reference.losses import MAPPED
-from entropic.torch.backends.reference.rows import working
+import isentropic
+from isentropic import _losses as numpy_losses
+from isentropic.torch import _descriptions
+from isentropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim, readable
+from isentropic.torch._builder import is_alone
+from isentropic.torch._compat import function_modes, is_dtensor, tracing
+from isentropic.torch._eager import ready
+from isentropic.torch._reductions import of_plain, of_rows, reduced, row_reduction, rule, widened
+from isentropic.torch.backends.cpu import CODES, DIRECT
+from isentropic.torch.backends.reference.losses import MAPPED
+from isentropic.torch.backends.reference.rows import working
 
 DESCRIPTIONS = _descriptions.LOSSES
 
@@ -172,7 +172,7 @@ def call(name, x, target, values, ignore_index, dim, axis, dtype):
             # The library reports what is wrong for any scores; torch's operations would accept it.
             numpy = torch.float16 if x.dtype is torch.bfloat16 else x.dtype
             given = target.to(numpy) if target.is_floating_point() else target
-            getattr(entropic, name)(torch.zeros(x.shape, dtype=numpy), given, axis=dim, ignore_index=ignore_index)
+            getattr(isentropic, name)(torch.zeros(x.shape, dtype=numpy), given, axis=dim, ignore_index=ignore_index)
         # p - q has no digits left if p is rounded to a half and near q.
         wide = working(x)
         if target.is_floating_point():
@@ -191,7 +191,7 @@ def call(name, x, target, values, ignore_index, dim, axis, dtype):
 
 
 def _of_dtensors(name, x, target, values, params, ignore_index, dim, dtype):
-    from entropic.torch.distributed._dtensor import rows_of_dtensors
+    from isentropic.torch.distributed._dtensor import rows_of_dtensors
 
     description = DESCRIPTIONS[name]
     ignored = {"ignore_index": ignore_index} if numpy_losses.takes_classes(description) else {}
@@ -218,5 +218,5 @@ def _is_target(target, x, dim, ignore_index):
         known = (target >= 0) & (target < x.shape[dim])
         return bool((known if ignore_index is None else known | (target == ignore_index)).all())
     sums = target.sum(dim, dtype=torch.float64)
-    allowed = entropic._core.sum_tolerance[target.dtype.itemsize]
+    allowed = isentropic._core.sum_tolerance[target.dtype.itemsize]
     return bool((target >= 0).all()) and bool(((sums - 1).abs() <= allowed / 2).all())

@@ -4,15 +4,15 @@ import functools
 
 import torch
 
-from entropic import _threads
-from entropic.torch import _descriptions
-from entropic.torch._arguments import checked_dim, numbers_and_rows, one_dim
-from entropic.torch._builder import LARGE, Operator, is_alone
-from entropic.torch._compat import function_modes, has_memory, is_dtensor, tracing
-from entropic.torch._eager import ready
-from entropic.torch._spec import OpSpec
-from entropic.torch.backends.cpu import CODES, CONTIGUOUS, HALVES, torch_threads
-from entropic.torch.backends.reference.maps import symmetric
+from isentropic import _threads
+from isentropic.torch import _descriptions
+from isentropic.torch._arguments import checked_dim, numbers_and_rows, one_dim
+from isentropic.torch._builder import LARGE, Operator, is_alone
+from isentropic.torch._compat import function_modes, has_memory, is_dtensor, tracing
+from isentropic.torch._eager import ready
+from isentropic.torch._spec import OpSpec
+from isentropic.torch.backends.cpu import CODES, CONTIGUOUS, HALVES, torch_threads
+from isentropic.torch.backends.reference.maps import symmetric
 
 Tensor = torch.Tensor
 _is_compiling = torch.compiler.is_compiling
@@ -177,7 +177,7 @@ def call_reduction(name, x, values, dim, axis, keepdim):
 def call_operator(name, x, values, dim):
     """Calls the operator through torch's dispatcher."""
     if is_dtensor(x):
-        from entropic.torch.distributed._dtensor import of_dtensor
+        from isentropic.torch.distributed._dtensor import of_dtensor
 
         return of_dtensor(name, x, values, -1 if dim is None else dim)
     dim = checked_dim(name, "x", x, dim)

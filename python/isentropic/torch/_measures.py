@@ -4,15 +4,15 @@ import functools
 
 import torch
 
-from entropic.torch import _descriptions
-from entropic.torch._arguments import Tensor, checked_dim, numbers_and_rows, one_device, one_dim
-from entropic.torch._builder import Operator
-from entropic.torch._compat import is_dtensor
-from entropic.torch._eager import ready
-from entropic.torch._reductions import reduced, row_reduction, rule, widened
-from entropic.torch._spec import OpSpec, result_type
-from entropic.torch.backends.cpu import DIRECT
-from entropic.torch.backends.reference.measures import entries_vjp
+from isentropic.torch import _descriptions
+from isentropic.torch._arguments import Tensor, checked_dim, numbers_and_rows, one_device, one_dim
+from isentropic.torch._builder import Operator
+from isentropic.torch._compat import is_dtensor
+from isentropic.torch._eager import ready
+from isentropic.torch._reductions import reduced, row_reduction, rule, widened
+from isentropic.torch._spec import OpSpec, result_type
+from isentropic.torch.backends.cpu import DIRECT
+from isentropic.torch.backends.reference.measures import entries_vjp
 
 DESCRIPTIONS = _descriptions.MEASURES
 
@@ -86,7 +86,7 @@ def call(name, tensors, values, dim, axis, dtype):
 
 
 def _of_dtensors(name, tensors, values, dim, dtype):
-    from entropic.torch.distributed._dtensor import rows_of_dtensors
+    from isentropic.torch.distributed._dtensor import rows_of_dtensors
 
     params = DESCRIPTIONS[name]["params"]
     given = {param["name"]: value for param, value in zip(params, values, strict=True)}
@@ -104,7 +104,7 @@ def call_entries(name, p, values, dim, axis, dtype):
     p = p.unsqueeze(0) if single else p
     dim = checked_dim(name, "p", p, one_dim(name, dim, axis))
     if is_dtensor(p):
-        from entropic.torch.distributed._dtensor import entries_of_dtensor
+        from isentropic.torch.distributed._dtensor import entries_of_dtensor
 
         return entries_of_dtensor(name, p, dim, lambda p: call_entries(name, p, values, dim, None, dtype))
     (p,) = widened(name, dtype, p)

@@ -5,16 +5,16 @@ import sys
 
 import torch
 
-from entropic import _checks
-from entropic.torch._arguments import checked_dim, from_array, integer_dim, no_gradient, one_device, spread
-from entropic.torch._losses import DESCRIPTIONS, checked_target, mean_of_rows
-from entropic.torch._reductions import widened
-from entropic.torch._spec import result_type
+from isentropic import _checks
+from isentropic.torch._arguments import checked_dim, from_array, integer_dim, no_gradient, one_device, spread
+from isentropic.torch._losses import DESCRIPTIONS, checked_target, mean_of_rows
+from isentropic.torch._reductions import widened
+from isentropic.torch._spec import result_type
 
 
 def _public(name):
-    """A function of entropic.torch, which imports this module."""
-    return getattr(sys.modules["entropic.torch"], name)
+    """A function of isentropic.torch, which imports this module."""
+    return getattr(sys.modules["isentropic.torch"], name)
 
 
 # torch.fx keeps the calls of forward as single calls, because it cannot follow a tensor that is only a name.

@@ -4,9 +4,9 @@ from math import inf
 
 import torch
 
-import entropic
-from entropic.torch._arguments import checked_dim, one_dim, readable
-from entropic.torch.backends.reference.rows import has_none, or_nan, working
+import isentropic
+from isentropic.torch._arguments import checked_dim, one_dim, readable
+from isentropic.torch.backends.reference.rows import has_none, or_nan, working
 
 Tensor = torch.Tensor
 
@@ -16,7 +16,7 @@ def ratio_map(x, f, *, dim=None, axis=None):
 
         p_i = f(x_i) / sum_j f(x_j)
 
-    See entropic.ratio_map.
+    See isentropic.ratio_map.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def ratio_map(x, f, *, dim=None, axis=None):
 
     Examples
     --------
-    >>> entropic.torch.ratio_map(torch.tensor([1.0, 2.0, -1.0]), torch.square)
+    >>> isentropic.torch.ratio_map(torch.tensor([1.0, 2.0, -1.0]), torch.square)
     tensor([0.1667, 0.6667, 0.1667])
     """
     name = "ratio_map"
@@ -74,10 +74,10 @@ def ratio_map(x, f, *, dim=None, axis=None):
 
 
 def _refuse_weights(scores, weights):
-    """Refuses invalid values of f, like entropic.ratio_map."""
+    """Refuses invalid values of f, like isentropic.ratio_map."""
     if bool(((weights >= 0) & (weights < inf)).all()) and bool((weights > 0).any(-1).all()):
         return
-    entropic.ratio_map(scores, lambda _: weights.reshape(-1, weights.shape[-1]).numpy(), axis=-1)
+    isentropic.ratio_map(scores, lambda _: weights.reshape(-1, weights.shape[-1]).numpy(), axis=-1)
 
 
-ratio_map.__module__ = "entropic.torch"
+ratio_map.__module__ = "isentropic.torch"

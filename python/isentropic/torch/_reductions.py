@@ -2,14 +2,14 @@
 
 import torch
 
-from entropic.torch._builder import Operator, is_alone, product_with, wants_gradient
-from entropic.torch._compat import function_modes, has_memory, tracing
-from entropic.torch._spec import Call, OpSpec, absent, result_type
-from entropic.torch.backends.cpu import CODES, DIRECT
+from isentropic.torch._builder import Operator, is_alone, product_with, wants_gradient
+from isentropic.torch._compat import function_modes, has_memory, tracing
+from isentropic.torch._spec import Call, OpSpec, absent, result_type
+from isentropic.torch.backends.cpu import CODES, DIRECT
 
 
 def row_reduction(name, tensors, differentiable, params, rows=(), **further):
-    """``torch.ops.entropic.NAME(tensors..., rows..., params..., dim, gradients) -> (value, gradients...)``.
+    """``torch.ops.isentropic.NAME(tensors..., rows..., params..., dim, gradients) -> (value, gradients...)``.
 
     The first tensor decides shape and dtype, and halves give float32 numbers; each other tensor has this shape, or this shape
     without dim. rows ("b_rows?") are parameters with a number for each row, of the first tensor's shape with 1 for dim, in

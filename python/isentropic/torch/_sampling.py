@@ -5,12 +5,12 @@ import math
 import numpy as np
 import torch
 
-from entropic import _checks
-from entropic._sampling import integers, natural, signed
-from entropic.torch._arguments import checked_dim, one_dim, readable, spread
-from entropic.torch._builder import Operator
-from entropic.torch._generated import softmax
-from entropic.torch._spec import OpSpec, Tensor
+from isentropic import _checks
+from isentropic._sampling import integers, natural, signed
+from isentropic.torch._arguments import checked_dim, one_dim, readable, spread
+from isentropic.torch._builder import Operator
+from isentropic.torch._generated import softmax
+from isentropic.torch._spec import OpSpec, Tensor
 
 
 def _operator(name, result):
@@ -51,7 +51,7 @@ def with_gradient_of(value, differentiated):
 def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, axis=None):
     """A relaxed (soft) draw from softmax(x): a distribution that approaches a one-hot draw as the temperature falls.
 
-        p = softmax((x + G) / T), G the noise of entropic.sample at position 0
+        p = softmax((x + G) / T), G the noise of isentropic.sample at position 0
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     temperature : float or tensor, above 0 and finite, default 1.0
         T, divides the noisy scores. A tensor broadcasts with x's shape with 1 for dim, and gets a gradient.
     hard : bool, default False
-        Give 1 at the index that entropic.sample(x, seed=seed, stream=stream) draws and 0 elsewhere, with the gradient of the
+        Give 1 at the index that isentropic.sample(x, seed=seed, stream=stream) draws and 0 elsewhere, with the gradient of the
         relaxed draw (straight through).
     seed : int in [0, 2**64), required
         The same seed and stream give the same noise.
@@ -86,7 +86,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
 
     Examples
     --------
-    >>> y = entropic.torch.gumbel_softmax(torch.tensor([0.0, 1.0, 2.0]), hard=True, seed=1)
+    >>> y = isentropic.torch.gumbel_softmax(torch.tensor([0.0, 1.0, 2.0]), hard=True, seed=1)
     """
     name = "gumbel_softmax"
     dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
@@ -135,4 +135,4 @@ def streams_of(name, stream, x, dim):
         raise _checks.misfit(name, "stream", lead, which, stream, "an integer or a tensor") from None
 
 
-gumbel_softmax.__module__ = "entropic.torch"
+gumbel_softmax.__module__ = "isentropic.torch"

@@ -1,4 +1,4 @@
-"""The description of an operator, from which _builder makes torch.ops.entropic.NAME with all rules that torch needs."""
+"""The description of an operator, from which _builder makes torch.ops.isentropic.NAME with all rules that torch needs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class OpSpec:
-    """``torch.ops.entropic.NAME(tensors..., params...) -> outputs``.
+    """``torch.ops.isentropic.NAME(tensors..., params...) -> outputs``.
 
     Parameters
     ----------

@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from entropic.torch._arguments import Tensor, checked_dim, from_array, one_dim, readable, spread
-from entropic.torch._builder import Operator
-from entropic.torch._compat import is_dtensor
-from entropic.torch._losses import checked_target
-from entropic.torch._spec import OpSpec, result_type
+from isentropic.torch._arguments import Tensor, checked_dim, from_array, one_dim, readable, spread
+from isentropic.torch._builder import Operator
+from isentropic.torch._compat import is_dtensor
+from isentropic.torch._losses import checked_target
+from isentropic.torch._spec import OpSpec, result_type
 
 _NAME = "token_statistics"
 _OPERATOR = Operator(
@@ -76,12 +76,12 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
 
     Examples
     --------
-    >>> found = entropic.torch.token_statistics(torch.tensor([[0.0, 0.0, 0.0, 0.0]]), torch.tensor([2]))
+    >>> found = isentropic.torch.token_statistics(torch.tensor([[0.0, 0.0, 0.0, 0.0]]), torch.tensor([2]))
     >>> found.logprob, found.entropy, found.max_probability
     (tensor([-1.3863]), tensor([1.3863]), tensor([0.2500]))
     """
     if is_dtensor(logits):
-        from entropic.torch.distributed._dtensor import rows_of_dtensors
+        from isentropic.torch.distributed._dtensor import rows_of_dtensors
 
         def on_local(logits, target):
             return token_statistics(logits, target, temperature=temperature, top=top, dim=dim, axis=axis)
@@ -109,4 +109,4 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
 
 
 for _public in (TokenStatistics, token_statistics):
-    _public.__module__ = "entropic.torch"
+    _public.__module__ = "isentropic.torch"

@@ -5,13 +5,13 @@ import functools
 import numpy as np
 import torch
 
-import entropic
-from entropic import _checks
-from entropic.torch._arguments import no_gradient, one_device, readable
-from entropic.torch._builder import Operator
-from entropic.torch._spec import OpSpec, Tensor
-from entropic.torch.backends.cpu import CODES
-from entropic.torch.backends.reference.transport import MOVING, barycenter_vjp, vjp
+import isentropic
+from isentropic import _checks
+from isentropic.torch._arguments import no_gradient, one_device, readable
+from isentropic.torch._builder import Operator
+from isentropic.torch._spec import OpSpec, Tensor
+from isentropic.torch.backends.cpu import CODES
+from isentropic.torch.backends.reference.transport import MOVING, barycenter_vjp, vjp
 
 
 def floats(name, **given):
@@ -20,7 +20,7 @@ def floats(name, **given):
     for argument, x in given.items():
         if not isinstance(x, Tensor):
             raise TypeError(
-                f"{name}: {argument} must be a torch.Tensor, got {type(x).__name__}; entropic.{name} takes other arrays"
+                f"{name}: {argument} must be a torch.Tensor, got {type(x).__name__}; isentropic.{name} takes other arrays"
             )
         if x.is_complex() or (x.is_floating_point() and x.dtype not in CODES):
             raise TypeError(
@@ -82,7 +82,7 @@ _optimal = _operator("optimal_transport", {"mass_tolerance": "float?"}, {**_FOUN
 _partial = _operator("partial_transport", {"mass": "float"}, {**_FOUND, "multiplier": ("", None), "gap": ("", None)})
 _LIMITS = {"epsilon": "float", "tolerance": "float", "max_iterations": "int", "mass_tolerance": "float?"}
 minimum = _operator("sinkhorn_minimum", _LIMITS, {"minimum": ("", None), **{k: v for k, v in _FOUND.items() if k != "cost"}})
-_entropic = _operator(
+_isentropic = _operator(
     "sinkhorn",
     _LIMITS,
     {**_FOUND, **_BOUNDS, "iterations": ("", torch.int64), "converged": ("", torch.bool)},
@@ -126,13 +126,13 @@ def solve(operator, a, b, cost, *params):
 
 
 def optimal_transport(a, b, cost, *, mass_tolerance=None):
-    """``entropic.optimal_transport``, the cheapest plan, with a cost that is differentiable in a, b and cost.
+    """``isentropic.optimal_transport``, the cheapest plan, with a cost that is differentiable in a, b and cost.
 
     The gradient in cost is the plan. Those in a and b are the potentials, up to a constant: they are for masses with a fixed
     sum, such as the result of softmax. If several potentials are optimal, it is one of them. plan, f and g have no gradient.
 
     >>> cost = torch.tensor([[0.0, 1.0], [2.0, 0.0]], requires_grad=True)
-    >>> entropic.torch.optimal_transport(torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75]), cost).cost.backward()
+    >>> isentropic.torch.optimal_transport(torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75]), cost).cost.backward()
     >>> cost.grad
     tensor([[0.2500, 0.2500],
             [0.0000, 0.5000]])
@@ -143,11 +143,11 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
     # words.
     one = value.dim() == 0 or torch.compiler.is_compiling()
     status = "optimal" if one else np.full(tuple(value.shape), "optimal")
-    return entropic.TransportResult(value, *(x.detach() for x in (plan, f, g, gap)), status)
+    return isentropic.TransportResult(value, *(x.detach() for x in (plan, f, g, gap)), status)
 
 
 def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
-    """``entropic.sinkhorn`` with a cost <P, C> and a plan that are differentiable in a, b and cost.
+    """``isentropic.sinkhorn`` with a cost <P, C> and a plan that are differentiable in a, b and cost.
 
     The gradient is that of the exact plan, by the implicit function theorem: a linear system of n equations, so tolerance
     should be small. Those in a and b count up to a constant: for masses whose sum is fixed. A mass of 0 has the gradient of a
@@ -157,7 +157,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
 
     >>> cost = torch.tensor([[0.0, 1.0], [2.0, 0.0]], dtype=torch.float64, requires_grad=True)
     >>> half = torch.tensor([0.5, 0.5], dtype=torch.float64)
-    >>> entropic.torch.sinkhorn(half, half, cost, epsilon=1.0, tolerance=1e-12).plan[0, 1].backward()
+    >>> isentropic.torch.sinkhorn(half, half, cost, epsilon=1.0, tolerance=1e-12).plan[0, 1].backward()
     >>> cost.grad.round(decimals=4)
     tensor([[ 0.0373, -0.0373],
             [-0.0373,  0.0373]], dtype=torch.float64)
@@ -166,19 +166,19 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     epsilon, tolerance = numbers("sinkhorn", epsilon=epsilon, tolerance=tolerance)
     max_iterations = _checks.integer("sinkhorn", "max_iterations", max_iterations)
     mass_tolerance = _mass_tolerance("sinkhorn", mass_tolerance)
-    found = entropic.SinkhornResult(*solve(_entropic, a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance))
+    found = isentropic.SinkhornResult(*solve(_isentropic, a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance))
     plan = found.plan
     value = (plan * torch.where(cost < float("inf"), cost, 0)).sum((-2, -1), dtype=torch.float64).to(plan.dtype)
-    return entropic.SinkhornResult(value, plan, *(x.detach() for x in found[2:]))
+    return isentropic.SinkhornResult(value, plan, *(x.detach() for x in found[2:]))
 
 
 def partial_transport(a, b, cost, *, mass):
-    """``entropic.partial_transport``, whose cost is differentiable in a, b and cost.
+    """``isentropic.partial_transport``, whose cost is differentiable in a, b and cost.
 
     The gradient in cost is the plan; those in a and b are the potentials, at most 0: more to choose from costs no more.
 
     >>> cost = torch.tensor([[0.0, 1.0], [1.0, 9.0]], requires_grad=True)
-    >>> entropic.torch.partial_transport(torch.tensor([0.5, 0.5]), torch.tensor([0.5, 0.5]), cost, mass=0.5).cost.backward()
+    >>> isentropic.torch.partial_transport(torch.tensor([0.5, 0.5]), torch.tensor([0.5, 0.5]), cost, mass=0.5).cost.backward()
     >>> cost.grad
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]])
@@ -186,18 +186,18 @@ def partial_transport(a, b, cost, *, mass):
     name = "partial_transport"
     (mass,) = numbers(name, mass=mass)
     cost, *others = solve(_partial, *floats(name, a=a, b=b, cost=cost).values(), mass)
-    return entropic.PartialResult(cost, *(x.detach() for x in others))
+    return isentropic.PartialResult(cost, *(x.detach() for x in others))
 
 
 def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_iterations=10000):
-    """``entropic.unbalanced_sinkhorn``, whose value is differentiable in a, b and cost.
+    """``isentropic.unbalanced_sinkhorn``, whose value is differentiable in a, b and cost.
 
     By the envelope theorem: the gradient in cost is the plan. To differentiate plan, f or g raises, and so do second
     derivatives.
 
     >>> a = torch.tensor([1.0, 2.0], requires_grad=True)
     >>> cost = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
-    >>> found = entropic.torch.unbalanced_sinkhorn(a, torch.tensor([1.0, 1.0]), cost, epsilon=0.1, penalty=1.0)
+    >>> found = isentropic.torch.unbalanced_sinkhorn(a, torch.tensor([1.0, 1.0]), cost, epsilon=0.1, penalty=1.0)
     >>> found.value.backward()
     >>> a.grad.round(decimals=3)
     tensor([0.176, 0.550])
@@ -206,11 +206,11 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
     a, b, cost = floats(name, a=a, b=b, cost=cost).values()
     params = numbers(name, epsilon=epsilon, penalty=penalty, tolerance=tolerance)
     max_iterations = _checks.integer(name, "max_iterations", max_iterations)
-    return entropic.UnbalancedResult(*solve(_unbalanced, a, b, cost, *params, max_iterations))
+    return isentropic.UnbalancedResult(*solve(_unbalanced, a, b, cost, *params, max_iterations))
 
 
 def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_iterations=10000):
-    """``entropic.sinkhorn_barycenter``, differentiable in p, cost and weights.
+    """``isentropic.sinkhorn_barycenter``, differentiable in p, cost and weights.
 
     The gradient is that of the exact barycenter, by the implicit function theorem: 2 + k eigenvalue problems of m numbers for k
     distributions, so tolerance should be small. There are no second derivatives.
@@ -218,7 +218,7 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
     >>> p = torch.tensor([[0.9, 0.1, 0.0], [0.1, 0.1, 0.8]])
     >>> cost = torch.tensor([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0], [4.0, 1.0, 0.0]])
     >>> weights = torch.tensor([0.5, 0.5], requires_grad=True)
-    >>> found = entropic.torch.sinkhorn_barycenter(p, cost, epsilon=0.5, weights=weights)
+    >>> found = isentropic.torch.sinkhorn_barycenter(p, cost, epsilon=0.5, weights=weights)
     >>> (found.barycenter @ torch.arange(3.0)).backward()
     >>> bool(weights.grad[1] > weights.grad[0])
     True
@@ -247,7 +247,7 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
     lead = max(p.dim(), cost.dim(), weights.dim() + 1)
     p, cost, weights = (x.reshape(*[1] * (lead - own - x.dim()), *x.shape) for x, own in ((p, 0), (cost, 0), (weights, 1)))
     q, _, error, iterations, converged = _barycenter(p, cost, weights, epsilon, tolerance, max_iterations)
-    return entropic.BarycenterResult(q.to(dtype), error.detach().to(dtype), iterations, converged)
+    return isentropic.BarycenterResult(q.to(dtype), error.detach().to(dtype), iterations, converged)
 
 
 PUBLIC = (
@@ -258,4 +258,4 @@ PUBLIC = (
     unbalanced_sinkhorn,
 )
 for _one in PUBLIC:
-    _one.__module__ = "entropic.torch"
+    _one.__module__ = "isentropic.torch"

@@ -5,13 +5,13 @@ import functools
 import numpy as np
 import torch
 
-import entropic
-from entropic import _checks, _further_transport
-from entropic.torch._arguments import checked_dim, has_numbers, one_dim, readable
-from entropic.torch._builder import Operator
-from entropic.torch._compat import constants, is_differentiated
-from entropic.torch._spec import OpSpec, Tensor
-from entropic.torch._transport import floats, minimum, numbers, refuse_as_numpy, solve
+import isentropic
+from isentropic import _checks, _further_transport
+from isentropic.torch._arguments import checked_dim, has_numbers, one_dim, readable
+from isentropic.torch._builder import Operator
+from isentropic.torch._compat import constants, is_differentiated
+from isentropic.torch._spec import OpSpec, Tensor
+from isentropic.torch._transport import floats, minimum, numbers, refuse_as_numpy, solve
 
 
 def _learned(name, argument, value):
@@ -47,11 +47,11 @@ def _broadcast_beside(x, y, dim):
 def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None, axis=None):
     """The Wasserstein distance of samples along dim, differentiable in the samples and, where given, in the weights.
 
-    The other axes broadcast. See ``entropic.wasserstein_1d``; where the distance is 0 the gradient is 0. That in weights is a
+    The other axes broadcast. See ``isentropic.wasserstein_1d``; where the distance is 0 the gradient is 0. That in weights is a
     Kantorovich potential, also for samples of weight 0: what a small weight of theirs would change.
 
     >>> u = torch.tensor([0.0, 2.0], requires_grad=True)
-    >>> entropic.torch.wasserstein_1d(u, torch.tensor([1.0, 5.0])).backward()
+    >>> isentropic.torch.wasserstein_1d(u, torch.tensor([1.0, 5.0])).backward()
     >>> u.grad
     tensor([-0.5000, -0.5000])
     """
@@ -67,7 +67,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
         some = order >= 1 and u.shape[dim] > 0 and v.shape[dim] > 0
         return some and all(w is None or _are_masses(w.expand(x.shape), dim) for w, x in ((u_weights, u), (v_weights, v)))
 
-    _refuse_unless(fits, entropic.wasserstein_1d, u, v, u_weights=u_weights, v_weights=v_weights, order=order, axis=dim)
+    _refuse_unless(fits, isentropic.wasserstein_1d, u, v, u_weights=u_weights, v_weights=v_weights, order=order, axis=dim)
     lead = _broadcast_beside(u, v, dim)
     rows = (u, v, *(w if w is None else w.expand(x.shape) for w, x in ((u_weights, u), (v_weights, v))))
     rows = (x if x is None else x.movedim(dim, -1) for x in rows)
@@ -77,11 +77,11 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
 def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None):
     """The Wasserstein distance of distributions over one support, differentiable in p, q and the support.
 
-    See ``entropic.wasserstein_histogram``. p and q are divided by their sums. The gradients in them are Kantorovich potentials,
-    also where there is no mass.
+    See ``isentropic.wasserstein_histogram``. p and q are divided by their sums. The gradients in them are Kantorovich
+    potentials, also where there is no mass.
 
     >>> p = torch.tensor([1.0, 0.0, 0.0])
-    >>> entropic.torch.wasserstein_histogram(p, p.flip(0))
+    >>> isentropic.torch.wasserstein_histogram(p, p.flip(0))
     tensor(2.)
     """
     name = "wasserstein_histogram"
@@ -97,7 +97,7 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None)
         return order >= 1 and p.shape[dim] == q.shape[dim] and placed and all(_are_masses(x, dim) for x in (p, q))
 
     divided = (x / x.sum(dim, keepdim=True) for x in (p, q))
-    _refuse_unless(fits, entropic.wasserstein_histogram, *divided, support=support, order=order, axis=dim)
+    _refuse_unless(fits, isentropic.wasserstein_histogram, *divided, support=support, order=order, axis=dim)
     p, q = torch.broadcast_tensors(p.movedim(dim, -1), q.movedim(dim, -1))
     x = torch.arange(p.shape[-1], dtype=p.dtype, device=p.device) if support is None else support.to(p.dtype)
     if order == 1:
@@ -232,10 +232,10 @@ def _constant_directions(*given):
 
 
 def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed=0):
-    """``entropic.sliced_wasserstein``, its distance differentiable in the points.
+    """``isentropic.sliced_wasserstein``, its distance differentiable in the points.
 
     >>> x = torch.zeros(1, 2, requires_grad=True)
-    >>> found = entropic.torch.sliced_wasserstein(x, torch.tensor([[3.0, 4.0]]), projections=[[1.0, 0.0]])
+    >>> found = isentropic.torch.sliced_wasserstein(x, torch.tensor([[3.0, 4.0]]), projections=[[1.0, 0.0]])
     >>> found.distance
     tensor(3., grad_fn=<PowBackward0>)
     """
@@ -256,7 +256,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
         spread = (distances**order).std() / len(theta) ** 0.5 if len(theta) > 1 else torch.full_like(mean, float("nan"))
         error = torch.where(mean > 0, spread * distance / (order * mean), 0 * spread)
         error = torch.zeros_like(error) if x.shape[1] == 1 else error
-    return entropic.SlicedResult((distance * largest).to(dtype), (error * largest).to(dtype))
+    return isentropic.SlicedResult((distance * largest).to(dtype), (error * largest).to(dtype))
 
 
 def _powers(x, y, order):
@@ -294,10 +294,10 @@ _of_points = Operator(
 
 
 def wasserstein(x, y, *, order=1.0, a=None, b=None):
-    """The Wasserstein distance of weighted points, differentiable in the points: see ``entropic.wasserstein``.
+    """The Wasserstein distance of weighted points, differentiable in the points: see ``isentropic.wasserstein``.
 
     >>> x = torch.zeros(1, 2, requires_grad=True)
-    >>> entropic.torch.wasserstein(x, torch.tensor([[3.0, 4.0]])).backward()
+    >>> isentropic.torch.wasserstein(x, torch.tensor([[3.0, 4.0]])).backward()
     >>> x.grad
     tensor([[-0.6000, -0.8000]])
     """
@@ -311,14 +311,14 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
 
 
 def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
-    """``entropic.sinkhorn_divergence``, differentiable in the points and, where given, the weights and an epsilon
+    """``isentropic.sinkhorn_divergence``, differentiable in the points and, where given, the weights and an epsilon
     that is a tensor of one number.
 
     By the envelope theorem, plans and potentials are treated as constant. In epsilon the derivative of each of the three costs
     is the divergence KL(plan | product of the masses). There are no second derivatives.
 
     >>> x = torch.zeros(1, 2, requires_grad=True)
-    >>> entropic.torch.sinkhorn_divergence(x, torch.tensor([[3.0, 4.0]]), epsilon=0.1).backward()
+    >>> isentropic.torch.sinkhorn_divergence(x, torch.tensor([[3.0, 4.0]]), epsilon=0.1).backward()
     >>> x.grad
     tensor([[-6., -8.]])
     """
@@ -337,7 +337,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     x, y, a, b = (one.to(torch.float64) for one in (x, y, a, b))
     a, b = (weights / weights.sum() for weights in (a, b))
 
-    def entropic_cost(u, v, from_, to):
+    def isentropic_cost(u, v, from_, to):
         """The minimum, with its gradient."""
         cost = _powers(u, v, order)
         value, plan, *_ = solve(minimum, from_, to, cost, epsilon, tolerance, max_iterations, None)
@@ -347,7 +347,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
             value = value + change * divergence  # this only adds a derivative
         return value
 
-    between, within_x, within_y = (entropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b)))
+    between, within_x, within_y = (isentropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b)))
     value = between - 0.5 * (within_x + within_y)
     if order <= 2:  # only rounding can make it negative
         value = value + (value.clamp(min=0) - value).detach()
@@ -362,4 +362,4 @@ PUBLIC = (
     wasserstein_histogram,
 )
 for _one in PUBLIC:
-    _one.__module__ = "entropic.torch"
+    _one.__module__ = "isentropic.torch"

@@ -1,16 +1,16 @@
 // In place of src/rows/split-inl.h, where there are no threads: the plain walks, which give the same bits.
 
-#if defined(ENTROPIC_ROWS_SPLIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ENTROPIC_ROWS_SPLIT_INL_H_
-#undef ENTROPIC_ROWS_SPLIT_INL_H_
+#if defined(ISENTROPIC_ROWS_SPLIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ROWS_SPLIT_INL_H_
+#undef ISENTROPIC_ROWS_SPLIT_INL_H_
 #else
-#define ENTROPIC_ROWS_SPLIT_INL_H_
+#define ISENTROPIC_ROWS_SPLIT_INL_H_
 #endif
 
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class D, class T = hn::TFromD<D>>
@@ -27,7 +27,7 @@ HWY_INLINE void SplitWriteRow(D d, bool stream, size_t n, T* p, const Value& val
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ENTROPIC_ROWS_SPLIT_INL_H_
+#endif  // ISENTROPIC_ROWS_SPLIT_INL_H_

@@ -1,12 +1,12 @@
-"""The public interface of the package ``entmax`` 1.3, computed by ``entropic.torch``.
+"""The public interface of the package ``entmax`` 1.3, computed by ``isentropic.torch``.
 
-Code written for it runs unchanged after ``sys.modules["entmax"] = entropic.compat.entmax``. ``k``, ``n_iter`` and
+Code written for it runs unchanged after ``sys.modules["entmax"] = isentropic.compat.entmax``. ``k``, ``n_iter`` and
 ``ensure_sum_one`` are accepted everywhere and have no effect: results are exact up to rounding. docs/coming_from_entmax.md
 lists the intended differences.
 """
 
-from entropic.compat.entmax.activations import Entmax15, Sparsemax, entmax15, sparsemax
-from entropic.compat.entmax.losses import (
+from isentropic.compat.entmax.activations import Entmax15, Sparsemax, entmax15, sparsemax
+from isentropic.compat.entmax.losses import (
     Entmax15Loss,
     EntmaxBisectLoss,
     NormmaxBisectLoss,
@@ -18,7 +18,7 @@ from entropic.compat.entmax.losses import (
     sparsemax_bisect_loss,
     sparsemax_loss,
 )
-from entropic.compat.entmax.root_finding import (
+from isentropic.compat.entmax.root_finding import (
     BudgetBisect,
     EntmaxBisect,
     NormmaxBisect,

@@ -1,14 +1,14 @@
 """The losses of ``entmax``: L(x, t) = max_p (<x, p> + H(p)) - x_t, at least 0, with gradient p - e_t, p the map of x.
 
-The losses of sparsemax and entmax are entropic's. That of normmax is here, with H(p) = 1 - |p|, which is 0 if one entry has all
-the mass; p is the maximiser. The derivative in a parameter of H is that of H at a fixed p, because p is a maximum (Danskin).
-Source: Blondel, Martins, Niculae, "Learning with Fenchel-Young Losses", JMLR 2020.
+The losses of sparsemax and entmax are isentropic's. That of normmax is here, with H(p) = 1 - |p|, which is 0 if one entry has
+all the mass; p is the maximiser. The derivative in a parameter of H is that of H at a fixed p, because p is a maximum
+(Danskin). Source: Blondel, Martins, Niculae, "Learning with Fenchel-Young Losses", JMLR 2020.
 """
 
 import torch
 
-import entropic.torch as losses
-from entropic.compat.entmax._maps import entmax15, floating, normmax_bisect, per_row, sparsemax, support_size
+import isentropic.torch as losses
+from isentropic.compat.entmax._maps import entmax15, floating, normmax_bisect, per_row, sparsemax, support_size
 
 
 class _KnownDerivatives(torch.autograd.Function):
@@ -114,7 +114,7 @@ def sparsemax_loss(X, target, k=None, return_support_size=False):
 
     Examples
     --------
-    >>> loss = entropic.compat.entmax.sparsemax_loss(torch.randn(4, 6), torch.tensor([0, 5, 2, 2]))
+    >>> loss = isentropic.compat.entmax.sparsemax_loss(torch.randn(4, 6), torch.tensor([0, 5, 2, 2]))
     """
     _checked(X, target)
     return _with_support(losses.sparsemax_loss(floating(X), target, dtype=floating(X).dtype), X, sparsemax, return_support_size)

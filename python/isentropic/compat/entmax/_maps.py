@@ -1,10 +1,10 @@
-"""The maps of ``entmax``: sparsemax and entmax are entropic's, normmax is entmax of other scores, budget one threshold."""
+"""The maps of ``entmax``: sparsemax and entmax are isentropic's, normmax is entmax of other scores, budget one threshold."""
 
 import math
 
 import torch
 
-import entropic.torch as maps
+import isentropic.torch as maps
 
 INF = math.inf
 
@@ -65,11 +65,11 @@ def sparsemax(X, dim=-1, k=None, return_support_size=False):
 
     Notes
     -----
-    Source: Martins, Astudillo, "From Softmax to Sparsemax", ICML 2016. The same as entropic.torch.sparsemax.
+    Source: Martins, Astudillo, "From Softmax to Sparsemax", ICML 2016. The same as isentropic.torch.sparsemax.
 
     Examples
     --------
-    >>> p = entropic.compat.entmax.sparsemax(torch.tensor([0.0, 1.0, 1.5]))
+    >>> p = isentropic.compat.entmax.sparsemax(torch.tensor([0.0, 1.0, 1.5]))
     """
     return _with_support(maps.sparsemax(floating(X), dim=dim), dim, return_support_size)
 
@@ -82,7 +82,7 @@ def entmax15(X, dim=-1, k=None, return_support_size=False):
     Notes
     -----
     Source: Peters, Niculae, Martins, "Sparse Sequence-to-Sequence Models", ACL 2019. The same as
-    entropic.torch.entmax(X, alpha=1.5).
+    isentropic.torch.entmax(X, alpha=1.5).
     """
     return _with_support(maps.entmax(floating(X), alpha=1.5, dim=dim), dim, return_support_size)
 
@@ -119,11 +119,11 @@ def entmax_bisect(X, alpha=1.5, dim=-1, n_iter=50, ensure_sum_one=True):
     Notes
     -----
     Sources: Peters, Niculae, Martins, "Sparse Sequence-to-Sequence Models", ACL 2019; the gradient in alpha: Correia,
-    Niculae, Martins, "Adaptively Sparse Transformers", EMNLP 2019. The same as entropic.torch.entmax.
+    Niculae, Martins, "Adaptively Sparse Transformers", EMNLP 2019. The same as isentropic.torch.entmax.
 
     Examples
     --------
-    >>> p = entropic.compat.entmax.entmax_bisect(torch.randn(4, 6), alpha=torch.full((4, 1), 1.3))
+    >>> p = isentropic.compat.entmax.entmax_bisect(torch.randn(4, 6), alpha=torch.full((4, 1), 1.3))
     """
     alpha = alpha if isinstance(alpha, torch.Tensor) else float(alpha)
     return maps.entmax(floating(X), alpha=alpha, dim=dim)
@@ -207,7 +207,7 @@ def budget_bisect(X, budget=2, dim=-1, n_iter=50):
 
     Examples
     --------
-    >>> p = entropic.compat.entmax.budget_bisect(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]), budget=2)
+    >>> p = isentropic.compat.entmax.budget_bisect(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]), budget=2)
     """
     X = floating(X)
     if X.numel() == 0:

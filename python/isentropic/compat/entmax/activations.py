@@ -1,6 +1,6 @@
 """sparsemax and 1.5-entmax: names only, so that a second import as ``entmax.activations`` gives the same objects."""
 
-from entropic.compat.entmax._maps import (  # noqa: F401
+from isentropic.compat.entmax._maps import (  # noqa: F401
     Entmax15,
     Entmax15Function,
     Sparsemax,

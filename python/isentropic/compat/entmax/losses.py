@@ -1,6 +1,6 @@
 """The losses: names only, so that a second import as ``entmax.losses`` gives the same objects."""
 
-from entropic.compat.entmax._losses import (  # noqa: F401
+from isentropic.compat.entmax._losses import (  # noqa: F401
     Entmax15Loss,
     Entmax15LossFunction,
     EntmaxBisectLoss,

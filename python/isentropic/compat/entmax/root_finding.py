@@ -1,7 +1,7 @@
 """The maps that the package finds by bisection: names only, so that a second import as ``entmax.root_finding`` gives the same
 objects."""
 
-from entropic.compat.entmax._maps import (
+from isentropic.compat.entmax._maps import (
     BudgetBisect,
     BudgetBisectFunction,
     EntmaxBisect,

@@ -1,6 +1,6 @@
 """The places where operators run: each has a table of implementations by the operator's name.
 
-`cpu` is the library, `cuda` the library entropic_cuda if it is found, `reference` consists of torch's own operations, for any
+`cpu` is the library, `cuda` the library isentropic_cuda if it is found, `reference` consists of torch's own operations, for any
 device. `tiles`, `linear_attention` and `device_transport` are for a device: its row kernels, and torch's operations between
 them. A place without an implementation uses the reference's, or copies to the CPU if there is none, and warns once.
 """
@@ -11,8 +11,8 @@ import warnings
 
 import torch
 
-from entropic.torch._compat import without_autocast
-from entropic.torch.backends import (
+from isentropic.torch._compat import without_autocast
+from isentropic.torch.backends import (
     cpu,
     cuda,
     device_transport,
@@ -80,12 +80,12 @@ _said: set[tuple[str, str]] = set()
 
 
 def _instead(name, place, instead, run, *arguments):
-    message = f"entropic.torch: {name} has no kernel for {place}, {instead}"
-    if os.environ.get("ENTROPIC_STRICT", "0") not in ("", "0"):
-        raise RuntimeError(f"{message.replace(instead, 'and ENTROPIC_STRICT allows nothing else')}")
+    message = f"isentropic.torch: {name} has no kernel for {place}, {instead}"
+    if os.environ.get("ISENTROPIC_STRICT", "0") not in ("", "0"):
+        raise RuntimeError(f"{message.replace(instead, 'and ISENTROPIC_STRICT allows nothing else')}")
     if (name, place) not in _said:
         _said.add((name, place))
-        warnings.warn(f"{message} (ENTROPIC_STRICT=1 makes this an error)", stacklevel=2)
+        warnings.warn(f"{message} (ISENTROPIC_STRICT=1 makes this an error)", stacklevel=2)
     return run(*arguments)
 
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-import entropic
-from entropic import _core, _entropy_control, _further_transport, _layout, _threads, _wasserstein
-from entropic._attention import shape_of
-from entropic.torch import _descriptions
-from entropic.torch._spec import absent, result_type
+import isentropic
+from isentropic import _core, _entropy_control, _further_transport, _layout, _threads, _wasserstein
+from isentropic._attention import shape_of
+from isentropic.torch import _descriptions
+from isentropic.torch._spec import absent, result_type
 
 # _core's numbers for the types that operators take, and for classes and masks.
 CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
@@ -179,11 +179,11 @@ def _measure_implementation(one):
 
 
 def _power_transform(p, rows, gamma):
-    return _back(entropic.power_transform(_numpy(p), gamma=gamma if rows is None else rows.numpy()), p)
+    return _back(isentropic.power_transform(_numpy(p), gamma=gamma if rows is None else rows.numpy()), p)
 
 
 def _mean_field_entropy(x, gamma):
-    return torch.as_tensor(entropic.mean_field_entropy(_numpy(x), gamma=gamma)).to(x.dtype)
+    return torch.as_tensor(isentropic.mean_field_entropy(_numpy(x), gamma=gamma)).to(x.dtype)
 
 
 def _gamma_for_entropy(x, entropy_rows, perplexity_rows, entropy, perplexity, gamma_range, max_iterations, input):
@@ -261,11 +261,11 @@ def _masks(mask):
 
 
 def _attend(q, k, v, *arguments):
-    return _back(entropic.attention(*map(_numpy, (q, k, v)), **_attention_keywords(*arguments)), q)
+    return _back(isentropic.attention(*map(_numpy, (q, k, v)), **_attention_keywords(*arguments)), q)
 
 
 def _attend_with_entropy(q, k, v, *arguments):
-    found = entropic.attention(*map(_numpy, (q, k, v)), **_attention_keywords(*arguments), return_entropy=True)
+    found = isentropic.attention(*map(_numpy, (q, k, v)), **_attention_keywords(*arguments), return_entropy=True)
     return tuple(_back(one, q) for one in found)
 
 
@@ -279,7 +279,7 @@ def _attention_entropy_vjp(q, k, v, mask, rows, grad, entropy_grad, *arguments):
         grad = q.new_zeros(*shape_of("attention_vjp", q.shape, k.shape, v.shape).lead, q.shape[-2], v.shape[-1])
     if entropy_grad is not None:
         keywords["entropy_grad"] = _numpy(entropy_grad)
-    results = entropic.attention_vjp(*map(_numpy, (q, k, v, grad)), **keywords, param_grad=rows is not None and arguments[3])
+    results = isentropic.attention_vjp(*map(_numpy, (q, k, v, grad)), **keywords, param_grad=rows is not None and arguments[3])
     gradients = [_back(d, x) for d, x in zip(results, (q, k, v), strict=False)]
     if rows is None:
         return *gradients, absent(q)
@@ -292,11 +292,11 @@ def _linear_keywords(scale, causal):
 
 
 def _linear_attention(q, k, v, *arguments):
-    return _back(entropic.linear_attention(*map(_numpy, (q, k, v)), **_linear_keywords(*arguments)), q)
+    return _back(isentropic.linear_attention(*map(_numpy, (q, k, v)), **_linear_keywords(*arguments)), q)
 
 
 def _linear_attention_vjp(q, k, v, grad, *arguments):
-    results = entropic.linear_attention_vjp(*map(_numpy, (q, k, v, grad)), **_linear_keywords(*arguments))
+    results = isentropic.linear_attention_vjp(*map(_numpy, (q, k, v, grad)), **_linear_keywords(*arguments))
     return tuple(_back(d, x) for d, x in zip(results, (q, k, v), strict=True))
 
 
@@ -315,26 +315,26 @@ def _problems(run, dtypes, a, b, cost, *params):
 
 
 def _optimal_transport(a, b, cost, mass_tolerance):
-    return entropic.optimal_transport(a, b, cost, mass_tolerance=mass_tolerance)[:5]
+    return isentropic.optimal_transport(a, b, cost, mass_tolerance=mass_tolerance)[:5]
 
 
 def _sinkhorn(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance):
     limits = {"tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
-    return entropic.sinkhorn(a, b, cost, epsilon=epsilon, **limits)
+    return isentropic.sinkhorn(a, b, cost, epsilon=epsilon, **limits)
 
 
 def _sinkhorn_minimum(a, b, cost, *params):
     found = _sinkhorn(a, b, cost, *params)
-    return entropic.dual_value(found.f, found.g, a, b), found.plan, found.f, found.g
+    return isentropic.dual_value(found.f, found.g, a, b), found.plan, found.f, found.g
 
 
 def _partial_transport(a, b, cost, mass):
-    return entropic.partial_transport(a, b, cost, mass=mass)
+    return isentropic.partial_transport(a, b, cost, mass=mass)
 
 
 def _unbalanced_sinkhorn(a, b, cost, epsilon, penalty, tolerance, max_iterations):
     limits = {"tolerance": tolerance, "max_iterations": max_iterations}
-    return entropic.unbalanced_sinkhorn(a, b, cost, epsilon=epsilon, penalty=penalty, **limits)
+    return isentropic.unbalanced_sinkhorn(a, b, cost, epsilon=epsilon, penalty=penalty, **limits)
 
 
 def _sinkhorn_barycenter(p, cost, weights, *params):
@@ -370,11 +370,11 @@ def _gumbel_hard(x, result, dim, *key):
 
 
 def _sampler_probs(x, steps):
-    return entropic.Sampler(json.loads(steps)).probs(x.detach())
+    return isentropic.Sampler(json.loads(steps)).probs(x.detach())
 
 
 def _sampler_sample(x, streams, positions, steps, seed):
-    sampler = entropic.Sampler(json.loads(steps), seed=seed % (1 << 64))
+    sampler = isentropic.Sampler(json.loads(steps), seed=seed % (1 << 64))
     x, streams, positions = x.detach().numpy(), streams.contiguous().numpy().view(np.uint64), positions.numpy()
     index = np.empty(x.shape[:-1], np.int64)
     for position in np.unique(positions):

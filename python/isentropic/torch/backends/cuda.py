@@ -1,4 +1,4 @@
-"""The kernels of the library entropic_cuda as implementations of operators, where that library is found.
+"""The kernels of the library isentropic_cuda as implementations of operators, where that library is found.
 
 A call is put on torch's current stream and waits for nothing: no number is copied to the host. Memory comes from torch, so that
 a call may be part of a CUDA graph. Along an axis that is not the last, or of a tensor with gaps, rows are copied.
@@ -10,12 +10,12 @@ from math import inf
 
 import torch
 
-from entropic import _cuda
-from entropic._cuda import VARIABLE, found  # noqa: F401
-from entropic._sampling import Sampler
-from entropic.torch import _descriptions
-from entropic.torch._spec import absent, result_type
-from entropic.torch.backends.reference.token_statistics import top_indices
+from isentropic import _cuda
+from isentropic._cuda import VARIABLE, found  # noqa: F401
+from isentropic._sampling import Sampler
+from isentropic.torch import _descriptions
+from isentropic.torch._spec import absent, result_type
+from isentropic.torch.backends.reference.token_statistics import top_indices
 
 
 def call(name, parameters, arrays, vjp=False):

@@ -13,8 +13,8 @@ import math
 
 import torch
 
-from entropic import _core
-from entropic.torch.backends.cpu import HALVES
+from isentropic import _core
+from isentropic.torch.backends.cpu import HALVES
 
 CHECK = 32  # iterations
 _STAGE_FACTOR, _STAGE_ERROR, _STAGE_ITERATIONS = 4.0, 0.05, 20  # as in src/transport/sinkhorn.cc

@@ -11,9 +11,9 @@ import math
 
 import torch
 
-from entropic._attention import shape_of
-from entropic.torch._spec import result_type
-from entropic.torch.backends import tiles
+from isentropic._attention import shape_of
+from isentropic.torch._spec import result_type
+from isentropic.torch.backends import tiles
 
 CHUNK = 1024  # queries or keys at a time
 

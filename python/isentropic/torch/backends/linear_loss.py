@@ -5,9 +5,9 @@ import json
 
 import torch
 
-from entropic.torch import _descriptions
-from entropic.torch._compat import without_autocast
-from entropic.torch._spec import absent, result_type
+from isentropic.torch import _descriptions
+from isentropic.torch._compat import without_autocast
+from isentropic.torch._spec import absent, result_type
 
 _PART = 1 << 23  # scores
 
@@ -28,7 +28,7 @@ def _loss(loss, options, z_loss, scores, target, rows, row_names, wanted):
 
 
 def _own(loss, values, scores, target, rows, row_names, wanted):
-    from entropic.torch._losses import OPERATORS, mapped  # which are made of the backends
+    from isentropic.torch._losses import OPERATORS, mapped  # which are made of the backends
 
     if loss not in OPERATORS:
         function = functools.partial(mapped, loss, target=target, named_map=values[0], ignore_index=values[1])

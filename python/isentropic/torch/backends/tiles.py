@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import torch
 
-from entropic._attention import shape_of
-from entropic.torch import _descriptions
-from entropic.torch._spec import absent, result_type
+from isentropic._attention import shape_of
+from isentropic.torch import _descriptions
+from isentropic.torch._spec import absent, result_type
 
 SCORES = 1 << 24  # of a tile: 64 MiB of float32
 

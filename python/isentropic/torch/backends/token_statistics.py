@@ -2,8 +2,8 @@
 
 import torch
 
-from entropic.torch._spec import absent, result_type
-from entropic.torch.backends.reference.token_statistics import limit_of, split, statistics, statistics_vjp, top_indices
+from isentropic.torch._spec import absent, result_type
+from isentropic.torch.backends.reference.token_statistics import limit_of, split, statistics, statistics_vjp, top_indices
 
 _PART = 1 << 18  # numbers
 _NOTHING = -1e4  # instead of -inf: its exponential is 0, and so are products with it

@@ -8,11 +8,11 @@ import math
 
 import numpy as np
 
-from entropic import _core
-from entropic.torch._descriptions import MAPS, STATUSES
-from entropic.torch.distributed._divergences import Given, given_entropy_forward, given_entropy_vjp, two_forward, two_vjp
-from entropic.torch.distributed._entries import by_largest, exponential, logarithm, masked, relative, scaled, terms_of
-from entropic.torch.distributed._group import Group, cost, values_of
+from isentropic import _core
+from isentropic.torch._descriptions import MAPS, STATUSES
+from isentropic.torch.distributed._divergences import Given, given_entropy_forward, given_entropy_vjp, two_forward, two_vjp
+from isentropic.torch.distributed._entries import by_largest, exponential, logarithm, masked, relative, scaled, terms_of
+from isentropic.torch.distributed._group import Group, cost, values_of
 
 SOLVES = ("entropy_normalize", "entropy_clip")
 CONSTANT, INVALID = STATUSES.index("constant"), STATUSES.index("invalid")

@@ -5,10 +5,10 @@ import sys
 
 import numpy as np
 
-from entropic import _core
-from entropic.torch.distributed._calls import written
-from entropic.torch.distributed._entries import relative, scaled
-from entropic.torch.distributed._group import values_of
+from isentropic import _core
+from isentropic.torch.distributed._calls import written
+from isentropic.torch.distributed._entries import relative, scaled
+from isentropic.torch.distributed._group import values_of
 
 
 class Chain:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from entropic import _core
-from entropic.torch.distributed._entries import (
+from isentropic import _core
+from isentropic.torch.distributed._entries import (
     above_one,
     exponential,
     logarithm,

@@ -6,10 +6,10 @@ import math
 import torch
 from torch import Tensor
 
-from entropic.torch._arguments import checked_dim
-from entropic.torch._descriptions import MAPS
-from entropic.torch._maps import call_operator as on_rows
-from entropic.torch.distributed import _functions
+from isentropic.torch._arguments import checked_dim
+from isentropic.torch._descriptions import MAPS
+from isentropic.torch._maps import call_operator as on_rows
+from isentropic.torch.distributed import _functions
 
 
 def _laid_out(name, x, dim):

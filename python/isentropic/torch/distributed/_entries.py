@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from entropic import _core
+from isentropic import _core
 
 
 def exponential(a):

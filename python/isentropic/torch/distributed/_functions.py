@@ -8,14 +8,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from entropic import _checks, _core
-from entropic._entropy_control import GammaResult
-from entropic.torch import _token_statistics
-from entropic.torch._arguments import as_text, checked_dim, one_dim
-from entropic.torch._descriptions import MAPS, STATUSES
-from entropic.torch._losses import checked_target
-from entropic.torch.distributed._group import Group, begun, start_counting
-from entropic.torch.distributed._operators import operate, top_indices
+from isentropic import _checks, _core
+from isentropic._entropy_control import GammaResult
+from isentropic.torch import _token_statistics
+from isentropic.torch._arguments import as_text, checked_dim, one_dim
+from isentropic.torch._descriptions import MAPS, STATUSES
+from isentropic.torch._losses import checked_target
+from isentropic.torch.distributed._group import Group, begun, start_counting
+from isentropic.torch.distributed._operators import operate, top_indices
 
 __all__ = [
     "entmax",
@@ -68,7 +68,7 @@ class Part:
         return result.unsqueeze(self.dim) if keepdim else result
 
     def checked_target(self, name, scores, target, kind):
-        """target as entropic.torch takes it, but on any device."""
+        """target as isentropic.torch takes it, but on any device."""
         target = target.to(self.x.device) if isinstance(target, Tensor) else target
         return checked_target(name, {"arguments": (scores, "target"), "target": kind}, self.x, target, self.dim)
 
@@ -182,26 +182,26 @@ def number(name, argument, value, low=0.0, high=math.inf, *, least=False, rows=F
 
 @together
 def softmax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.softmax, of this rank's part of dim. Two rounds."""
+    """As isentropic.torch.softmax, of this rank's part of dim. Two rounds."""
     return _map("softmax", x, [number("softmax", "temperature", temperature, rows=True)], dim, axis, group, first, n)
 
 
 @together
 def sparsemax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.sparsemax, of this rank's part of dim. Two rounds where no part has more than 64 candidates."""
+    """As isentropic.torch.sparsemax, of this rank's part of dim. Two rounds where no part has more than 64 candidates."""
     return _map("sparsemax", x, [number("sparsemax", "temperature", temperature, rows=True)], dim, axis, group, first, n)
 
 
 @together
 def entmax(x, *, alpha=1.5, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.entmax, of this rank's part of dim; alpha is one number."""
+    """As isentropic.torch.entmax, of this rank's part of dim; alpha is one number."""
     params = [number("entmax", one, value, rows=True) for one, value in (("alpha", alpha), ("temperature", temperature))]
     return _map("entmax", x, params, dim, axis, group, first, n)
 
 
 @together
 def top_k_softmax(x, *, k, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.top_k_softmax, of this rank's part of dim. One round."""
+    """As isentropic.torch.top_k_softmax, of this rank's part of dim. One round."""
     if isinstance(k, bool) or not isinstance(k, int):
         raise TypeError(f"top_k_softmax: k must be an integer, got {type(k).__name__}")
     if k < 1:
@@ -212,7 +212,7 @@ def top_k_softmax(x, *, k, temperature=1.0, dim=None, axis=None, group=None, fir
 
 @together
 def top_p_softmax(x, *, p, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.top_p_softmax, of this rank's part of dim. At most seven rounds, for any scores."""
+    """As isentropic.torch.top_p_softmax, of this rank's part of dim. At most seven rounds, for any scores."""
     params = [
         number("top_p_softmax", "p", p, 0, 1),
         number("top_p_softmax", "temperature", temperature, rows=True),
@@ -222,7 +222,7 @@ def top_p_softmax(x, *, p, temperature=1.0, dim=None, axis=None, group=None, fir
 
 @together
 def min_p_softmax(x, *, p, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.min_p_softmax, of this rank's part of dim. Two rounds."""
+    """As isentropic.torch.min_p_softmax, of this rank's part of dim. Two rounds."""
     params = [
         number("min_p_softmax", "p", p, 0, 1),
         number("min_p_softmax", "temperature", temperature, rows=True),
@@ -241,14 +241,14 @@ def _target_entropy(name, entropy, perplexity, rows=False):
 
 @together
 def entropy_normalize(x, *, entropy=None, perplexity=None, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.entropy_normalize, of this rank's part of dim. Usually three rounds."""
+    """As isentropic.torch.entropy_normalize, of this rank's part of dim. Usually three rounds."""
     goal = _target_entropy("entropy_normalize", entropy, perplexity, rows=True)
     return _map("entropy_normalize", x, [goal, None, "scores"], dim, axis, group, first, n)
 
 
 @together
 def entropy_clip(x, *, min_entropy=None, max_entropy=None, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.entropy_clip, of this rank's part of dim."""
+    """As isentropic.torch.entropy_clip, of this rank's part of dim."""
     low = 0.0 if min_entropy is None else number("entropy_clip", "min_entropy", min_entropy, least=True, rows=True)
     high = 1e300 if max_entropy is None else number("entropy_clip", "max_entropy", max_entropy, least=True, rows=True)
     if not (isinstance(low, Tensor) or isinstance(high, Tensor)) and low > high:
@@ -270,7 +270,7 @@ def gamma_for_entropy(
     first=None,
     n=None,
 ):
-    """As entropic.torch.gamma_for_entropy: gamma, the entropy and the status of each row, on every rank."""
+    """As isentropic.torch.gamma_for_entropy: gamma, the entropy and the status of each row, on every rank."""
     name = "gamma_for_entropy"
     goal = _target_entropy(name, entropy, perplexity)
     low, high = map(float, gamma_range)
@@ -288,7 +288,7 @@ def gamma_for_entropy(
 
 @together
 def log_softmax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.log_softmax, of this rank's part of dim. Two rounds."""
+    """As isentropic.torch.log_softmax, of this rank's part of dim. Two rounds."""
     temperature = number("log_softmax", "temperature", temperature, rows=True)
     part = Part("log_softmax", x, dim, axis, group, first, n)
     given = part.temperature("log_softmax", temperature)
@@ -304,7 +304,7 @@ def _classes(target):
 
 @together
 def logsumexp(x, *, temperature=1.0, keepdim=False, keepdims=False, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.logsumexp: the whole row's number, on every rank. Two rounds."""
+    """As isentropic.torch.logsumexp: the whole row's number, on every rank. Two rounds."""
     temperature = number("logsumexp", "temperature", temperature, rows=True)
     part = Part("logsumexp", x, dim, axis, group, first, n)
     given = part.temperature("logsumexp", temperature)
@@ -337,19 +337,19 @@ def _class_loss(name, x, target, alpha, ignore_index, dim, axis, group, first, n
 
 @together
 def softmax_loss(x, target, *, ignore_index=None, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.softmax_loss: of a class, counted in the whole row, or of this rank's part of a distribution."""
+    """As isentropic.torch.softmax_loss: of a class, counted in the whole row, or of this rank's part of a distribution."""
     return _class_loss("softmax_loss", x, target, None, ignore_index, dim, axis, group, first, n)
 
 
 @together
 def sparsemax_loss(x, target, *, ignore_index=None, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.sparsemax_loss, of parts."""
+    """As isentropic.torch.sparsemax_loss, of parts."""
     return _class_loss("sparsemax_loss", x, target, 2.0, ignore_index, dim, axis, group, first, n)
 
 
 @together
 def entmax_loss(x, target, *, alpha=1.5, ignore_index=None, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.entmax_loss, of parts; alpha is one number."""
+    """As isentropic.torch.entmax_loss, of parts; alpha is one number."""
     alpha = number("entmax_loss", "alpha", alpha)
     return _class_loss("entmax_loss", x, target, alpha, ignore_index, dim, axis, group, first, n)
 
@@ -367,7 +367,7 @@ def _input(name, given, dtype):
 
 @together
 def entropy(x, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.entropy: the whole row's number, on every rank. Two rounds; input is scores unless said otherwise."""
+    """As isentropic.torch.entropy: the whole row's number, on every rank. Two rounds; input is scores unless said otherwise."""
     part = Part("entropy", x, dim, axis, group, first, n)
     more = _input("entropy", input, x.dtype)
     if input == "scores":
@@ -391,19 +391,19 @@ def _divergence(name, p, q, given, dim, axis, group, first, n):
 
 @together
 def kl_divergence(p, q, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.kl_divergence, of parts of both; input is scores unless said otherwise. Three rounds."""
+    """As isentropic.torch.kl_divergence, of parts of both; input is scores unless said otherwise. Three rounds."""
     return _divergence("kl_divergence", p, q, input, dim, axis, group, first, n)
 
 
 @together
 def js_divergence(p, q, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.js_divergence, of parts of both; input is scores unless said otherwise. Three rounds."""
+    """As isentropic.torch.js_divergence, of parts of both; input is scores unless said otherwise. Three rounds."""
     return _divergence("js_divergence", p, q, input, dim, axis, group, first, n)
 
 
 @together
 def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.token_statistics; tokens and indices are of the whole row. Two rounds, and one for top."""
+    """As isentropic.torch.token_statistics; tokens and indices are of the whole row. Two rounds, and one for top."""
     if isinstance(top, bool) or not isinstance(top, int) or top < 0:
         raise ValueError(f"token_statistics: top must be an integer from 0, got {top!r}")
     temperature = number("token_statistics", "temperature", temperature)

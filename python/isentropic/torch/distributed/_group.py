@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
-from entropic import _core
+from isentropic import _core
 
 # The word that a failed rank sends instead of a maximum; the key of every score is smaller.
 _FAILED = 0x7FFF << 48
@@ -91,7 +91,7 @@ class Group:
             return functional.wait_tensor(joined).cpu().numpy()
         except RuntimeError as error:
             raise RuntimeError(
-                f"entropic.torch.distributed.{self.operation}: rank {self.rank} of {self.size} got no answer of others in "
+                f"isentropic.torch.distributed.{self.operation}: rank {self.rank} of {self.size} got no answer of others in "
                 f"round {cost[0]} ({self.what}); a rank has died, stalls or calls another function: {error}"
             ) from error
 

@@ -6,16 +6,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from entropic.torch.distributed._calls import OPERATIONS, Call, shapes
-from entropic.torch.distributed._chain import Chain
-from entropic.torch.distributed._group import start_counting
+from isentropic.torch.distributed._calls import OPERATIONS, Call, shapes
+from isentropic.torch.distributed._chain import Chain
+from isentropic.torch.distributed._group import start_counting
 
 
 def array(tensor):
     return None if tensor is None else np.ascontiguousarray(tensor.detach().cpu().numpy())
 
 
-@torch.library.custom_op("entropic::parts", mutates_args=())
+@torch.library.custom_op("isentropic::parts", mutates_args=())
 def operate(
     x: Tensor, other: Tensor | None, target: Tensor | None, params: Tensor | None, spec: str, first: int, n: int, group: str
 ) -> tuple[Tensor, Tensor]:
@@ -31,7 +31,7 @@ def _(x, other, target, params, spec, first, n, group):
     return x.new_empty(x.shape[0], cols), x.new_empty(x.shape[0], count, dtype=torch.float64)
 
 
-@torch.library.custom_op("entropic::parts_vjp", mutates_args=())
+@torch.library.custom_op("isentropic::parts_vjp", mutates_args=())
 def operate_vjp(
     x: Tensor,
     other: Tensor | None,
@@ -64,7 +64,7 @@ def _(x, other, target, params, y, values, gy, gvalues, spec, first, n, group):
 
 
 def _refuse(ctx, *grads):
-    raise RuntimeError("entropic.torch.distributed: there are no second derivatives")
+    raise RuntimeError("isentropic.torch.distributed: there are no second derivatives")
 
 
 operate_vjp.register_autograd(_refuse)
@@ -87,7 +87,7 @@ def _backward(ctx, gy, gvalues):
 operate.register_autograd(_backward, setup_context=_setup)
 
 
-@torch.library.custom_op("entropic::parts_draw", mutates_args=())
+@torch.library.custom_op("isentropic::parts_draw", mutates_args=())
 def draw(x: Tensor, streams: Tensor, spec: str, first: int, n: int, group: str) -> Tensor:
     start_counting()
     call = Call(spec, array(x), None, None, first, n, group, streams=array(streams).view(np.uint64))
@@ -102,7 +102,7 @@ def _(x, streams, spec, first, n, group):
     return x.new_empty(x.shape[0], json.loads(spec)["size"], dtype=torch.int64)
 
 
-@torch.library.custom_op("entropic::parts_chain", mutates_args=())
+@torch.library.custom_op("isentropic::parts_chain", mutates_args=())
 def chain_probs(x: Tensor, spec: str, first: int, n: int, group: str) -> Tensor:
     start_counting()
     call = Call(spec, array(x), None, None, first, n, group)
@@ -117,7 +117,7 @@ def _(x, spec, first, n, group):
     return torch.empty_like(x)
 
 
-@torch.library.custom_op("entropic::parts_top", mutates_args=())
+@torch.library.custom_op("isentropic::parts_top", mutates_args=())
 def top_indices(x: Tensor, k: int, first: int, n: int, group: str) -> Tensor:
     call = Call(json.dumps({"name": "token_statistics", "top": k}), array(x), None, None, first, n, group)
     if k > call.n:

@@ -1,10 +1,10 @@
 """The functions that draw."""
 
-from entropic import _checks, _sampling
-from entropic.torch._arguments import as_text
-from entropic.torch._sampling import streams_of
-from entropic.torch.distributed._functions import Part, number, together
-from entropic.torch.distributed._operators import chain_probs, draw
+from isentropic import _checks, _sampling
+from isentropic.torch._arguments import as_text
+from isentropic.torch._sampling import streams_of
+from isentropic.torch.distributed._functions import Part, number, together
+from isentropic.torch.distributed._operators import chain_probs, draw
 
 __all__ = ["Sampler", "sample"]
 
@@ -29,9 +29,9 @@ def _numbers(step):
 
 
 class Sampler:
-    """entropic.Sampler for rows that are split over ranks: every rank gets the same indices, counted in the whole row.
+    """isentropic.Sampler for rows that are split over ranks: every rank gets the same indices, counted in the whole row.
 
-    The steps are those of entropic.Sampler. Each takes a few rounds; a draw takes one of 16 bytes. The draws are those of one
+    The steps are those of isentropic.Sampler. Each takes a few rounds; a draw takes one of 16 bytes. The draws are those of one
     machine, except if rounding decides a truncation.
     """
 
@@ -70,8 +70,8 @@ def sample(
     first=None,
     n=None,
 ):
-    """As entropic.sample, of this rank's part: indices of the whole row, on every rank. One round of 16 bytes a draw; where the
-    largest score over the temperature is above 5e8 in size, two more."""
+    """As isentropic.sample, of this rank's part: indices of the whole row, on every rank. One round of 16 bytes a draw; where
+    the largest score over the temperature is above 5e8 in size, two more."""
     name = "sample"
     steps = [("temperature", [number(name, "temperature", temperature)])]
     seed = _sampling.natural(name, "seed", seed)

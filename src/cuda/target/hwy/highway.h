@@ -8,16 +8,16 @@
 #include <limits>
 #include <type_traits>
 #ifdef __CUDACC__
-#define ENTROPIC_BOTH __host__ __device__
-#define ENTROPIC_CALLED __noinline__
+#define ISENTROPIC_BOTH __host__ __device__
+#define ISENTROPIC_CALLED __noinline__
 #else
-#define ENTROPIC_BOTH
-#define ENTROPIC_CALLED
+#define ISENTROPIC_BOTH
+#define ISENTROPIC_CALLED
 #endif
-#define HWY_INLINE inline ENTROPIC_BOTH __attribute__((always_inline))
+#define HWY_INLINE inline ISENTROPIC_BOTH __attribute__((always_inline))
 // A function that the host does not inline is called on a device too, and so are those of team.h that all sums share: ptxas
 // takes far longer than in proportion for one large function, and the calls are few beside the entries of a row.
-#define HWY_NOINLINE ENTROPIC_BOTH ENTROPIC_CALLED
+#define HWY_NOINLINE ISENTROPIC_BOTH ISENTROPIC_CALLED
 #define HWY_FLATTEN
 #define HWY_ATTR
 #define HWY_RESTRICT __restrict__
@@ -85,7 +85,7 @@ using Vec = V1<TFromD<D>>;
 struct M1 {
   bool raw;
   M1() = default;
-  ENTROPIC_BOTH constexpr M1(bool b) : raw(b) {}
+  ISENTROPIC_BOTH constexpr M1(bool b) : raw(b) {}
 };
 template <class D>
 using Mask = M1;
@@ -126,40 +126,40 @@ HWY_INLINE T Minus(T a, T b) {
 }
 
 // Operations on each lane of the operands, from an expression; a use ends with a semicolon.
-#define ENTROPIC_UNARY(name, expression) \
-  template <class T>                     \
-  HWY_INLINE V1<T> name(V1<T> a) {       \
-    return {static_cast<T>(expression)}; \
-  }                                      \
+#define ISENTROPIC_UNARY(name, expression) \
+  template <class T>                       \
+  HWY_INLINE V1<T> name(V1<T> a) {         \
+    return {static_cast<T>(expression)};   \
+  }                                        \
   static_assert(true, "")
-#define ENTROPIC_BINARY(name, expression)   \
+#define ISENTROPIC_BINARY(name, expression) \
   template <class T>                        \
   HWY_INLINE V1<T> name(V1<T> a, V1<T> b) { \
     return {static_cast<T>(expression)};    \
   }                                         \
   static_assert(true, "")
-#define ENTROPIC_COMPARISON(name, sign)  \
-  template <class T>                     \
-  HWY_INLINE M1 name(V1<T> a, V1<T> b) { \
-    return M1(a.raw sign b.raw);         \
-  }                                      \
+#define ISENTROPIC_COMPARISON(name, sign) \
+  template <class T>                      \
+  HWY_INLINE M1 name(V1<T> a, V1<T> b) {  \
+    return M1(a.raw sign b.raw);          \
+  }                                       \
   static_assert(true, "")
 
-ENTROPIC_UNARY(Neg, -a.raw);
-ENTROPIC_BINARY(Add, Plus(a.raw, b.raw));
-ENTROPIC_BINARY(Sub, Minus(a.raw, b.raw));
-ENTROPIC_BINARY(Mul, a.raw* b.raw);
-ENTROPIC_BINARY(Div, a.raw / b.raw);
-ENTROPIC_BINARY(Xor, a.raw ^ b.raw);
+ISENTROPIC_UNARY(Neg, -a.raw);
+ISENTROPIC_BINARY(Add, Plus(a.raw, b.raw));
+ISENTROPIC_BINARY(Sub, Minus(a.raw, b.raw));
+ISENTROPIC_BINARY(Mul, a.raw* b.raw);
+ISENTROPIC_BINARY(Div, a.raw / b.raw);
+ISENTROPIC_BINARY(Xor, a.raw ^ b.raw);
 // Returns the second if either is NaN, as on x86.
-ENTROPIC_BINARY(Min, a.raw < b.raw ? a.raw : b.raw);
-ENTROPIC_BINARY(Max, a.raw > b.raw ? a.raw : b.raw);
-ENTROPIC_COMPARISON(Lt, <);
-ENTROPIC_COMPARISON(Le, <=);
-ENTROPIC_COMPARISON(Gt, >);
-ENTROPIC_COMPARISON(Ge, >=);
-ENTROPIC_COMPARISON(Eq, ==);
-ENTROPIC_COMPARISON(Ne, !=);
+ISENTROPIC_BINARY(Min, a.raw < b.raw ? a.raw : b.raw);
+ISENTROPIC_BINARY(Max, a.raw > b.raw ? a.raw : b.raw);
+ISENTROPIC_COMPARISON(Lt, <);
+ISENTROPIC_COMPARISON(Le, <=);
+ISENTROPIC_COMPARISON(Gt, >);
+ISENTROPIC_COMPARISON(Ge, >=);
+ISENTROPIC_COMPARISON(Eq, ==);
+ISENTROPIC_COMPARISON(Ne, !=);
 
 HWY_INLINE float Fma(float a, float b, float c) { return fmaf(a, b, c); }
 HWY_INLINE double Fma(double a, double b, double c) { return fma(a, b, c); }
@@ -311,8 +311,8 @@ template <class D>
 HWY_INLINE bool AllFalse(D, M1 m) {
   return !m.raw;
 }
-#undef ENTROPIC_UNARY
-#undef ENTROPIC_BINARY
-#undef ENTROPIC_COMPARISON
+#undef ISENTROPIC_UNARY
+#undef ISENTROPIC_BINARY
+#undef ISENTROPIC_COMPARISON
 }  // namespace HWY_NAMESPACE
 }  // namespace hwy

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <limits>
 
-#include "entropic/version.h"
 #include "hwy/highway.h"
+#include "isentropic/version.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 class Arena {
@@ -64,5 +64,5 @@ HWY_INLINE size_t room_of(const Arguments&... arguments) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

@@ -1,8 +1,8 @@
 """The operations as mathematics: torch's own operations, on any device. Compositions can be differentiated again, so second
 derivatives come from here too; `derived` has those of operations without a composition."""
 
-from entropic.torch.backends import linear_loss
-from entropic.torch.backends.reference import attention, derived, losses, maps, measures, token_statistics
+from isentropic.torch.backends import linear_loss
+from isentropic.torch.backends.reference import attention, derived, losses, maps, measures, token_statistics
 
 IMPLEMENTATIONS = {
     **maps.IMPLEMENTATIONS,

@@ -4,12 +4,12 @@ import math
 
 import torch
 
-from entropic._attention import shape_of
-from entropic.torch import _descriptions
-from entropic.torch._compat import can_be_read, without_autocast
-from entropic.torch._spec import absent
-from entropic.torch.backends.reference.maps import call_map
-from entropic.torch.backends.reference.rows import INF, working
+from isentropic._attention import shape_of
+from isentropic.torch import _descriptions
+from isentropic.torch._compat import can_be_read, without_autocast
+from isentropic.torch._spec import absent
+from isentropic.torch.backends.reference.maps import call_map
+from isentropic.torch.backends.reference.rows import INF, working
 
 
 def _known_finite(*tensors):

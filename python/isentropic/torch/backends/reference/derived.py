@@ -10,9 +10,9 @@ import functools
 
 import torch
 
-from entropic.torch import _descriptions
-from entropic.torch._spec import absent
-from entropic.torch.backends import cpu
+from isentropic.torch import _descriptions
+from isentropic.torch._spec import absent
+from isentropic.torch.backends import cpu
 
 _STEP = 6e-6  # for float64: the difference loses a third of its digits, the third derivative another third
 

@@ -8,8 +8,8 @@ from math import inf
 
 import torch
 
-from entropic.torch import _descriptions
-from entropic.torch.backends.reference.rows import or_nan
+from isentropic.torch import _descriptions
+from isentropic.torch.backends.reference.rows import or_nan
 
 
 def _log(p):

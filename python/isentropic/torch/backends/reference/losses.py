@@ -8,10 +8,10 @@ import math
 
 import torch
 
-from entropic.torch import _descriptions
-from entropic.torch._compat import primals, pushing_further
-from entropic.torch.backends.reference.maps import call_map
-from entropic.torch.backends.reference.rows import (
+from isentropic.torch import _descriptions
+from isentropic.torch._compat import primals, pushing_further
+from isentropic.torch.backends.reference.maps import call_map
+from isentropic.torch.backends.reference.rows import (
     below_most,
     canonical,
     has_none,

@@ -12,9 +12,9 @@ import math
 import numpy as np
 import torch
 
-from entropic.torch import _descriptions
-from entropic.torch._spec import absent
-from entropic.torch.backends.reference.rows import (
+from isentropic.torch import _descriptions
+from isentropic.torch._spec import absent
+from isentropic.torch.backends.reference.rows import (
     below_most,
     canonical,
     divided,
@@ -500,7 +500,7 @@ def symmetric(description, *arguments):
 
 def call_map(name, x, params, dim):
     """A map by its operator, which uses a kernel if there is one; differentiable in x and in parameters that are tensors."""
-    from entropic.torch._maps import apply_map  # which imports this module
+    from isentropic.torch._maps import apply_map  # which imports this module
 
     return apply_map(name, x, params, dim)
 

@@ -5,8 +5,8 @@ import math
 
 import torch
 
-from entropic.torch import _descriptions
-from entropic.torch.backends.reference.rows import (
+from isentropic.torch import _descriptions
+from isentropic.torch.backends.reference.rows import (
     INF,
     canonical,
     has_none,

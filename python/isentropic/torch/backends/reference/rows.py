@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from entropic.torch import _descriptions
-from entropic.torch._spec import absent, result_type
+from isentropic.torch import _descriptions
+from isentropic.torch._spec import absent, result_type
 
 INF = math.inf
 

@@ -1,4 +1,4 @@
-"""Statistics of a token from its logits: see entropic.torch.token_statistics.
+"""Statistics of a token from its logits: see isentropic.torch.token_statistics.
 
 A row of the result has log p_target, the entropy, the largest probability and the largest logit; then come the indices of the
 largest logits.
@@ -6,8 +6,8 @@ largest logits.
 
 import torch
 
-from entropic.torch._spec import absent, result_type
-from entropic.torch.backends.reference.rows import canonical, has_none, working
+from isentropic.torch._spec import absent, result_type
+from isentropic.torch.backends.reference.rows import canonical, has_none, working
 
 
 def top_indices(x, top, dim):

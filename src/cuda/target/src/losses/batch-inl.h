@@ -3,12 +3,12 @@
 
 #include <string_view>
 
-#include "entropic/losses.h"
+#include "isentropic/losses.h"
 #include "src/maps/scores-inl.h"
 #include "src/rows/entry-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 
 // The host's batches; a device sees one row at a time.
 template <class T>
@@ -38,5 +38,5 @@ HWY_INLINE void Canonical(const T* x, size_t n, T* out) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

@@ -4,7 +4,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Thread t finds the terms of the i that ForEachVector gives it in a row of kCount.
@@ -54,12 +54,12 @@ HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, const Map& map, T*
   T max[2] = {-kInfinity<T>, -kInfinity<T>};
   for (size_t base = Team::Warp() * 64 + lane; base < n; base += kAtOnce / 2 * Team::Warps() * 64) {
     T read[kAtOnce];
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (size_t k = 0; k < kAtOnce; ++k) {
       const size_t i = base + k / 2 * Team::Warps() * 64 + 32 * (k % 2);
       read[k] = i < n ? x[i] : -kInfinity<T>;
     }
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (size_t k = 0; k < kAtOnce; ++k) max[k % 2] = read[k] > max[k % 2] ? read[k] : max[k % 2];
   }
   if (!Team::IsWarp()) {
@@ -81,5 +81,5 @@ HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, const Map& map, T*
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

@@ -11,7 +11,7 @@
 #include "src/cuda/team.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -115,29 +115,29 @@ HWY_INLINE void ForOwn(const T* x, size_t n, const Take& take) {
     const auto take_quad = [&](const Quad& quad) HWY_ATTR {
       T numbers[kEach];
       memcpy(numbers, &quad, sizeof quad);
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t e = 0; e < kEach; ++e) take(numbers[e]);
     };
     for (; i + kAtOnce * kEach * step <= n; i += kAtOnce * kEach * step) {
       Quad read[kAtOnce];
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t k = 0; k < kAtOnce; ++k) read[k] = quads[i / kEach + k * step];
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t k = 0; k < kAtOnce; ++k) take_quad(read[k]);
     }
-    ENTROPIC_ROLLED
+    ISENTROPIC_ROLLED
     for (; i + kEach * step <= n; i += kEach * step) take_quad(quads[i / kEach]);
   }
   i += Team::Rank();
   constexpr size_t kSingly = 8;
   for (; i + (kSingly - 1) * step < n; i += kSingly * step) {
     T read[kSingly];
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (size_t k = 0; k < kSingly; ++k) read[k] = x[i + k * step];
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (size_t k = 0; k < kSingly; ++k) take(read[k]);
   }
-  ENTROPIC_ROLLED
+  ISENTROPIC_ROLLED
   for (; i < n; i += step) take(x[i]);
 }
 
@@ -149,9 +149,9 @@ HWY_INLINE void WriteRow(D d, bool /*stream*/, size_t n, T* p, Value&& value) {
   size_t i = Team::Rank();
   for (; i + (kAtOnce - 1) * step < n; i += kAtOnce * step) {
     hn::Vec<D> values[kAtOnce];
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (size_t k = 0; k < kAtOnce; ++k) values[k] = value(i + k * step, size_t{1});
-    ENTROPIC_UNROLL
+    ISENTROPIC_UNROLL
     for (size_t k = 0; k < kAtOnce; ++k) hn::StoreU(values[k], d, p + i + k * step);
   }
   for (; i < n; i += step) hn::StoreU(value(i, size_t{1}), d, p + i);
@@ -169,5 +169,5 @@ HWY_INLINE void ScaleRow(D d, T factor, size_t n, T* p) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

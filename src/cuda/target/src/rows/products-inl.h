@@ -4,7 +4,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 inline constexpr size_t kProductGroup = 1024;
@@ -61,5 +61,5 @@ HWY_INLINE void FourProducts(size_t n, double (&products)[4], Factors&& factors)
 HWY_INLINE size_t TotalCount(size_t count) { return Team::Sum(count); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

@@ -4,7 +4,7 @@
 #include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // The maximum of the numbers of all threads.
@@ -78,12 +78,12 @@ HWY_INLINE void SumsOfLoaded(D /*d*/, size_t n, double (&sums)[K], const Load& l
     };
     if (block * 256 + 256 <= n) {
       decltype(load(begin)) own[kOwn];
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t j = 0; j < kOwn; ++j) own[j] = load(begin + 32 * j);
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t j = 0; j < kOwn; ++j) add(j % 2, begin + 32 * j, own[j]);
     } else {
-      ENTROPIC_ROLLED
+      ISENTROPIC_ROLLED
       for (size_t j = 0; j < kOwn; j += 2) {
         if (begin + 32 * j < n) add(0, begin + 32 * j, load(begin + 32 * j));
         if (begin + 32 * j + 32 < n) add(1, begin + 32 * j + 32, load(begin + 32 * j + 32));
@@ -136,5 +136,5 @@ HWY_INLINE NonFinite FindNonFinite(const T* x, size_t n) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

@@ -4,7 +4,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <size_t K, class D, class Add, class T = hn::TFromD<D>>
@@ -17,12 +17,12 @@ HWY_INLINE void RoughSums(D d, const T* x, size_t n, T /*fill*/, double (&sums)[
     if (block * 256 + 256 <= n) {
       // Some are read before the first is added, so that the reads do not wait for one another; ptxas says how many.
       T own[16];
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t t = 0; t < 16; ++t) own[t] = x[begin + 16 * t];
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t t = 0; t < 16; ++t) add(hn::Set(d, own[t]), acc);
     } else {
-      ENTROPIC_ROLLED
+      ISENTROPIC_ROLLED
       for (size_t i = begin; i < n; i += 16) add(hn::LoadU(d, x + i), acc);
     }
     for (size_t k = 0; k < K; ++k) found[k] = hn::GetLane(acc[k]);
@@ -60,5 +60,5 @@ HWY_INLINE void RoughSums(D d, const T* x, size_t n, T /*fill*/, double (&sums)[
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

@@ -9,7 +9,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -91,7 +91,7 @@ HWY_INLINE T KthLargest(D d, const T* x, size_t n, size_t k, T least, T max) {
     }
     at[kParts] = high;
     ForOwn(x, n, [&](T xi) HWY_ATTR {
-      ENTROPIC_UNROLL
+      ISENTROPIC_UNROLL
       for (size_t part = 1; part < kParts; ++part) counts[part] += xi >= bounds[part];
     });
     size_t reached = 0;
@@ -231,5 +231,5 @@ HWY_INLINE double PackFew(D d, const T* e, size_t n, T low, T high, T* packed, s
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

@@ -5,7 +5,7 @@
 #include "src/search/search-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic::inline ENTROPIC_ABI {
+namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 struct Threshold {
@@ -42,5 +42,5 @@ HWY_INLINE Threshold SimplexThreshold(const T* z, size_t n, double start = -1) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic::inline ENTROPIC_ABI
+}  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
