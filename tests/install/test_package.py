@@ -126,7 +126,7 @@ def exported(library):
     """(name, what it is in C or in isentropic's namespace, or None) of each symbol. Mangled, as types are no part of that."""
     for line in run("nm", "-D", "--defined-only", library).splitlines():
         name = line.split()[-1]
-        match = re.match(rf"_Z(?:T[ISV])?NK?8isentropic{len(ABI)}{ABI}(\d+)", name)
+        match = re.match(rf"_Z(?:T[ISV])?NK?10isentropic{len(ABI)}{ABI}(\d+)", name)
         of_c = name if name.startswith("isentropic_") else None
         yield name, name[match.end() : match.end() + int(match[1])] if match else of_c
 
