@@ -8,7 +8,7 @@ import numbers
 
 import numpy as np
 
-from isentropic._chain import Chain
+from isentropic._chain import Chain, streams_of_texts
 from isentropic._sampling import natural
 
 __all__ = ["logits_processor"]
@@ -28,8 +28,9 @@ class logits_processor:
         token gets -inf if its probability is below 2e-308 (log -708), here or before a step such as top_n_sigma. A seed: the
         token is drawn here, and the others get -inf, so that llama.cpp has no choice. Its noise is of (seed, stream, length of
         the text so far, token).
-    stream : int in [0, 2**64), default 0
-        Texts of different streams draw independently.
+    stream : int in [0, 2**64) or None, default None
+        Texts of different streams draw independently. None: from the tokens of the text so far; so a prompt has the same text
+        each time, and different prompts have independent ones.
 
     Examples
     --------
@@ -39,12 +40,15 @@ class logits_processor:
     2.0
     """
 
-    def __init__(self, steps, *, seed=None, stream=0):
-        self._chain = Chain(_own_steps(steps), seed, natural("logits_processor", "stream", stream))
+    def __init__(self, steps, *, seed=None, stream=None):
+        stream = stream if stream is None else natural("logits_processor", "stream", stream)
+        self._chain = Chain(_own_steps(steps), seed, stream)
 
     def __call__(self, input_ids, scores):
         row = np.ascontiguousarray(scores, np.float32).reshape(1, -1)
-        logits = self._chain(row.astype(np.float64) if self._chain.wide else row, len(input_ids), [input_ids])
+        texts = np.asarray(input_ids, np.int64)[None]
+        streams = streams_of_texts(texts) if self._chain.draws and self._chain.stream is None else None
+        logits = self._chain(row.astype(np.float64) if self._chain.wide else row, texts.shape[1], texts, streams)
         return logits.astype(np.float32, copy=False).reshape(np.shape(scores))
 
 

@@ -21,6 +21,7 @@ except ImportError as error:
     raise ImportError("isentropic.transformers needs transformers and PyTorch: pip install transformers torch") from error
 
 from isentropic import _checks
+from isentropic._chain import streams_of_texts
 from isentropic.torch import scaled_dot_product_attention
 from isentropic.torch._chain import TensorChain
 
@@ -116,10 +117,12 @@ class SamplerLogitsProcessor(LogitsProcessor):
         None: logits become the log-probabilities that the chain leaves, and generate draws. They are computed in float64: a
         token gets -inf if its probability is below 2e-308 (log -708), here or before a step such as top_n_sigma. A seed: the
         token is drawn here, and the others get -inf, so that generate has no choice, also with do_sample=False. Its noise is of
-        (seed, stream, length of the text so far, token): a text is continued the same way in any batch. On a GPU it is drawn
-        there, without waiting for it; dry alone reads the texts on the host.
-    stream : int in [0, 2**64) or array of such integers, default 0
-        Row r of the batch draws from stream + r; an array gives each row its own.
+        (seed, stream, length of the text so far, token). On a GPU it is drawn there, without waiting for it; dry alone reads
+        the texts on the host.
+    stream : int in [0, 2**64) or array of such integers or None, default None
+        None: from the tokens of the row's text so far, and the number of equal texts before it in the batch. So a prompt has
+        the same text in any batch, and other prompts, or several texts of one, have independent ones. An integer: row r of the
+        batch draws from stream + r. An array gives each row its own.
     attention_mask : tensor or array of (prompts, length), optional
         The mask of the prompts, as in generate: 0 for padding, which then does not count as text. Without it, everything
         counts.
@@ -127,7 +130,7 @@ class SamplerLogitsProcessor(LogitsProcessor):
 
     supports_continuous_batching = True
 
-    def __init__(self, steps, *, seed=None, stream=0, attention_mask=None):
+    def __init__(self, steps, *, seed=None, stream=None, attention_mask=None):
         self._chain = TensorChain(steps, seed, stream)
         self._seen = None if attention_mask is None else torch.as_tensor(attention_mask) != 0
         if self._seen is not None and self._seen.dim() != 2:
@@ -139,7 +142,9 @@ class SamplerLogitsProcessor(LogitsProcessor):
         lengths, seen = self._seen_of(input_ids)
         wide = self._chain.wide and scores.device.type != "mps"  # which has no float64
         rows = scores.detach().double() if wide else scores.detach().float()
-        logits = self._chain(rows, lengths, self._texts(input_ids, seen) if self._chain.reads_text else None)
+        texts = self._texts(input_ids, seen) if self._chain.reads_text else None
+        streams = streams_of_texts(input_ids, seen) if self._chain.draws and self._chain.stream is None else None
+        logits = self._chain(rows, lengths, texts, streams)
         return logits.to(scores.dtype)
 
     def _seen_of(self, input_ids):
@@ -178,7 +183,7 @@ class EntropyLogitsProcessor(SamplerLogitsProcessor):
         As in SamplerLogitsProcessor.
     """
 
-    def __init__(self, entropy=None, *, perplexity=None, seed=None, stream=0, attention_mask=None):
+    def __init__(self, entropy=None, *, perplexity=None, seed=None, stream=None, attention_mask=None):
         steps = [("entropy", _target_entropy(entropy, perplexity))]
         super().__init__(steps, seed=seed, stream=stream, attention_mask=attention_mask)
 

@@ -21,7 +21,7 @@ def attention(
 class SamplerLogitsProcessor:
     supports_continuous_batching: bool | None
     def __init__(
-        self, steps: Sequence[tuple[str, Any]], *, seed: int | None = None, stream: Any = 0, attention_mask: Any = None
+        self, steps: Sequence[tuple[str, Any]], *, seed: int | None = None, stream: Any = None, attention_mask: Any = None
     ) -> None: ...
     def __call__(self, input_ids: Any, scores: Any) -> Any: ...
 
@@ -32,6 +32,6 @@ class EntropyLogitsProcessor(SamplerLogitsProcessor):
         *,
         perplexity: float | None = None,
         seed: int | None = None,
-        stream: Any = 0,
+        stream: Any = None,
         attention_mask: Any = None,
     ) -> None: ...

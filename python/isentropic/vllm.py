@@ -4,13 +4,23 @@
 
 and the steps of a request from its SamplingParams:
 
-    SamplingParams(temperature=1.0, extra_args={"isentropic": {"steps": [["entropy", 2.0]], "seed": 1, "stream": 0}})
+    SamplingParams(temperature=1.0, extra_args={"isentropic": {"steps": [["entropy", 2.0]], "seed": 1}})
 
-seed and stream may be left out: then vLLM draws from the distribution of the chain. Requests without "isentropic" do not
-change. vLLM applies its temperature, min_p, top_k and top_p afterwards: keep them off for these requests.
-SamplerLogitsProcessorV2 is the same for vLLM's second model runner, whose interface is another.
+The seed may be left out: then vLLM draws from the distribution of the chain. With a seed the token is drawn here, by the noise
+of (seed, stream, position). The stream comes from the prompt's tokens and, for several completions, from SamplingParams' own
+seed, which vLLM counts up: the same request has the same text, other requests and completions have independent ones. "stream":
+an integer in [0, 2**64) stands in its place, for a single completion.
+
+Requests without "isentropic" do not change. vLLM applies its temperature, min_p, top_k and top_p afterwards: keep them off for
+these requests. SamplerLogitsProcessorV2 is the same for vLLM's second model runner, whose interface is another.
 """
 
+import itertools
+import warnings
+
+import numpy as np
+
+from isentropic._chain import streams_of_tokens
 from isentropic._sampling import natural
 from isentropic.torch._chain import TensorChain
 
@@ -23,10 +33,32 @@ def _chain(sampling_params):
     if not isinstance(given, dict) or not set(given) <= {"steps", "seed", "stream"} or "steps" not in given:
         raise ValueError(f"isentropic: must be a dict of steps and, if wanted, seed and stream, got {given!r}")
     steps = given["steps"]
+    stream = given.get("stream")
     try:
-        return TensorChain(steps, given.get("seed"), natural("isentropic", "stream", given.get("stream", 0)))
+        chain = TensorChain(steps, given.get("seed"), None if stream is None else natural("isentropic", "stream", stream))
     except TypeError as error:
         raise ValueError(str(error)) from None
+    texts = getattr(sampling_params, "n", None) or 1
+    if chain.draws and texts > 1 and stream is not None:
+        raise ValueError(f"isentropic: n is {texts}, and with a stream all completions are equal: leave it out, or let n be 1")
+    if chain.draws and texts > 1 and getattr(sampling_params, "seed", None) is None:
+        raise ValueError(
+            f"isentropic: n is {texts}, and the completions can only be told apart by vLLM's own seed: SamplingParams(seed=...)"
+        )
+    return chain
+
+
+_unknown = itertools.count()
+
+
+def _set_stream(chain, sampling_params, prompt):
+    """The stream of a request that gives none: of its prompt, and of vLLM's seed, which is another one for each completion."""
+    if chain.draws and chain.stream is None:
+        if prompt is None or len(prompt) == 0:  # embeddings: nothing tells two of them apart
+            warnings.warn("isentropic: a prompt without tokens has another noise each time; give a stream", stacklevel=2)
+            prompt = [-1, next(_unknown)]
+        own = getattr(sampling_params, "seed", None) or 0
+        chain.stream = (int(streams_of_tokens(np.array([prompt]))[0]) + own) % 2**64
 
 
 def _replace(logits, row, chain, position, tokens=None):
@@ -57,6 +89,7 @@ def _make(base):
                 chain = _chain(params)
                 self._requests.pop(row, None)
                 if chain is not None:
+                    _set_stream(chain, params, prompt)
                     self._requests[row] = chain, prompt or [], output
             for one, other, direction in batch_update.moved:
                 first, second = self._requests.pop(one, None), self._requests.pop(other, None)
@@ -86,13 +119,14 @@ def _make_v2(base):
 
         def __init__(self, vllm_config, req_states):
             super().__init__(vllm_config, req_states)
-            self._requests = {}  # slot: chain
+            self._states = req_states
+            self._requests = {}  # slot: (chain, its SamplingParams)
 
         def add_request(self, req_idx, sampling_params):
             self._requests.pop(req_idx, None)
             chain = _chain(sampling_params)
             if chain is not None:
-                self._requests[req_idx] = chain
+                self._requests[req_idx] = chain, sampling_params
             return chain is not None
 
         def apply(self, logits, ctx):
@@ -103,7 +137,11 @@ def _make_v2(base):
                 slots = ctx.expanded_idx_mapping.cpu().numpy()
             for row, slot in enumerate(slots.tolist()):
                 if slot in self._requests:
-                    _replace(logits, row, self._requests[slot], ctx.pos[row : row + 1].long() + 1)
+                    chain, params = self._requests[slot]
+                    if chain.draws and chain.stream is None:  # once for a request; at add_request its tokens are not there yet
+                        length = int(self._states.prompt_len.np[slot])
+                        _set_stream(chain, params, self._states.all_token_ids.gpu[slot, :length].tolist())
+                    _replace(logits, row, chain, ctx.pos[row : row + 1].long() + 1)
             return logits
 
     return SamplerLogitsProcessorV2

@@ -99,9 +99,75 @@ def test_a_seed_draws_the_same_in_any_batch(tiny, do_sample):
     prompts = [[5, 6, 7], [8, 9, 10], [5, 6, 7]]
     batch = generate(tiny, prompts, SamplerLogitsProcessor(STEPS, seed=3), do_sample=do_sample).sequences.tolist()
     for r, prompt in enumerate(prompts):
-        alone = generate(tiny, [prompt], SamplerLogitsProcessor(STEPS, seed=3, stream=r), do_sample=do_sample)
-        assert alone.sequences.tolist() == [batch[r]]
+        alone = generate(tiny, [prompt], SamplerLogitsProcessor(STEPS, seed=3), do_sample=do_sample)
+        assert alone.sequences.tolist() == [batch[r if r < 2 else 0]]
     assert batch[0] != batch[2]
+    numbered = generate(tiny, prompts, SamplerLogitsProcessor(STEPS, seed=3, stream=0), do_sample=do_sample).sequences.tolist()
+    for r, prompt in enumerate(prompts):
+        alone = generate(tiny, [prompt], SamplerLogitsProcessor(STEPS, seed=3, stream=r), do_sample=do_sample)
+        assert alone.sequences.tolist() == [numbered[r]]
+
+
+FLAT = 1000  # tokens of equal scores, so that texts are those of the noise
+
+
+def drawn_texts(processor, prompts, length=12):
+    """Texts of flat scores, as generate continues them."""
+    import torch
+
+    tokens = torch.tensor(prompts)
+    for _ in range(length):
+        drawn = processor(tokens, torch.zeros(len(tokens), FLAT)).argmax(-1, keepdim=True)
+        tokens = torch.cat([tokens, drawn], 1)
+    return tokens[:, len(prompts[0]) :].tolist()
+
+
+def share(texts):
+    """How many places two of the texts have in common."""
+    return sum(a == b for i, one in enumerate(texts) for other in texts[:i] for a, b in zip(one, other, strict=True))
+
+
+def test_prompts_have_their_own_noise_call_by_call(transformers):
+    """One processor and prompts one by one: independent texts, and the same for the same prompt."""
+    from isentropic.transformers import SamplerLogitsProcessor
+
+    processor = SamplerLogitsProcessor([("temperature", 1.0)], seed=1)
+    prompts = [
+        [1, 2, 3],
+        [1, 2, 4],
+        [2, 1, 3],
+        [5],
+        [1, 2, 3, 0],
+        [0, 1, 2, 3],
+        [1, 2, 3, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5],
+    ]
+    texts = [drawn_texts(processor, [prompt])[0] for prompt in prompts]
+    assert share(texts) <= 2
+    assert [drawn_texts(processor, [prompt])[0] for prompt in prompts[::-1]][::-1] == texts
+    assert [drawn_texts(SamplerLogitsProcessor([("temperature", 1.0)], seed=1), [prompt])[0] for prompt in prompts] == texts
+    batch = drawn_texts(processor, [prompts[1], prompts[0], prompts[0], prompts[1], prompts[0]])
+    assert batch[0] == texts[1] and batch[1] == texts[0] and share(batch) <= 1
+    # A prompt that is one token longer than the last text.
+    one = SamplerLogitsProcessor([("temperature", 1.0)], seed=1)
+    alone = [drawn_texts(SamplerLogitsProcessor([("temperature", 1.0)], seed=1), [p], 1) for p in ([7, 8], [7, 9, 8])]
+    assert [drawn_texts(one, [p], 1) for p in ([7, 8], [7, 9, 8])] == alone
+    # Drafts that were not taken: shorter texts of the same prompt.
+    import torch
+
+    text = torch.tensor([[1, 2, 3, *texts[0]]])
+    found = [int(one(text[:, :length], torch.zeros(1, FLAT)).argmax()) for length in (3, 4, 5, 6, 4, 5, 6, 7)]
+    assert found == [texts[0][length - 3] for length in (3, 4, 5, 6, 4, 5, 6, 7)]
+
+
+def test_llama_cpp_prompts_have_their_own_noise():
+    processor = isentropic.llama_cpp.logits_processor([("temperature", 1.0)], seed=1)
+    texts = []
+    for prompt in ([1, 2, 3], [1, 2, 4], [1, 2, 3], [4]):
+        tokens = list(prompt)
+        for _ in range(12):
+            tokens.append(int(np.argmax(processor(np.array(tokens, np.intc), np.zeros(FLAT, np.float32)))))
+        texts.append(tokens[len(prompt) :])
+    assert texts[0] == texts[2] and share([texts[0], texts[1], texts[3]]) <= 1
 
 
 def test_steps_are_those_of_transformers(transformers):
@@ -164,7 +230,6 @@ def test_transformers_log_probs_of_unlikely_tokens(transformers, steps, scores, 
 WRONG_STREAMS = [
     (1.5, TypeError, "an integer, got float"),
     ("a", TypeError, "an integer, got str"),
-    (None, TypeError, "an integer, got NoneType"),
     (-1, ValueError, r"at least 0 and below 2\*\*64, got -1"),
     (2**64, ValueError, r"at least 0 and below 2\*\*64, got 18446744073709551616"),
 ]
@@ -362,6 +427,8 @@ class Update:
 @dataclass
 class Params:
     extra_args: dict | None = None
+    n: int = 1
+    seed: int | None = None
 
 
 @pytest.fixture
@@ -401,7 +468,9 @@ def test_vllm_first_interface(vllm):
     logits = torch.randn(4, 100, generator=torch.Generator().manual_seed(1))
     output = [7]
     processor.update_state(None)
-    processor.update_state(Update(3, added=[(0, asks(), [1, 2], []), (1, Params(), [3], []), (2, asks(seed=5), [4], output)]))
+    processor.update_state(
+        Update(3, added=[(0, asks(), [1, 2], []), (1, Params(), [3], []), (2, asks(seed=5, stream=0), [4], output)])
+    )
     got = processor.apply(logits.clone())
     np.testing.assert_array_equal(got[0], log_probs(STEPS, logits[0].numpy()))
     assert torch.equal(got[1], logits[1]) and torch.equal(got[3], logits[3])
@@ -460,13 +529,85 @@ def test_vllm_second_interface(vllm):
     slots = {"expanded_idx_mapping": torch.tensor([4, 4, 1]), "idx_mapping_np": np.array([4, 1])}
     context = types.SimpleNamespace(**slots, pos=torch.tensor([10, 11, 5]))
     assert torch.equal(processor.apply(logits.clone(), context), logits)
-    assert processor.add_request(4, asks(seed=2)) and not processor.add_request(1, Params())
+    assert processor.add_request(4, asks(seed=2, stream=0)) and not processor.add_request(1, Params())
     got = processor.apply(logits.clone(), context)
     drawn = isentropic.Sampler(STEPS, seed=2)
     assert [int(row.argmax()) for row in got[:2]] == [drawn.sample(logits[r].numpy(), position=11 + r) for r in range(2)]
     assert torch.equal(got[2], logits[2])
     assert not processor.add_request(4, Params({}))  # the slot of another request now
     assert torch.equal(processor.apply(logits.clone(), context), logits)
+
+
+def vllm_texts(vllm, second, requests, length=12):
+    """Texts of flat scores of requests (SamplingParams, prompt), all in one batch."""
+    import torch
+
+    texts = [list(prompt) for _, prompt in requests]
+    slots = [3 + i for i in range(len(requests))]
+    if second:
+        tokens = torch.zeros(10, 100, dtype=torch.int32)
+        states = types.SimpleNamespace(
+            all_token_ids=types.SimpleNamespace(gpu=tokens), prompt_len=types.SimpleNamespace(np=np.zeros(10, np.int32))
+        )
+        processor = vllm.SamplerLogitsProcessorV2(None, states)
+        for slot, (params, _) in zip(slots, requests, strict=True):
+            assert processor.add_request(slot, params)
+        for slot, (_, prompt) in zip(slots, requests, strict=True):  # vLLM writes them before the forward pass
+            tokens[slot, : len(prompt)] = torch.tensor(prompt)
+            states.prompt_len.np[slot] = len(prompt)
+    else:
+        processor = vllm.SamplerLogitsProcessor(None, torch.device("cpu"), False)
+        outputs = [[] for _ in requests]
+        added = [(row, params, prompt, outputs[row]) for row, (params, prompt) in enumerate(requests)]
+        processor.update_state(Update(len(requests), added=added))
+    for _ in range(length):
+        logits = torch.zeros(len(requests), FLAT)
+        if second:
+            context = types.SimpleNamespace(idx_mapping_np=np.array(slots), pos=torch.tensor([len(text) - 1 for text in texts]))
+            found = processor.apply(logits, context)
+        else:
+            found = processor.apply(logits)
+        for row, token in enumerate(found.argmax(-1).tolist()):
+            texts[row].append(token)
+            if second:
+                tokens[slots[row], len(texts[row]) - 1] = token
+            else:
+                outputs[row].append(token)
+    return [text[len(prompt) :] for text, (_, prompt) in zip(texts, requests, strict=True)]
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_vllm_requests_have_their_own_noise(vllm, second):
+    """Requests that give no stream: independent texts, and the same request has the same text in any batch."""
+    one = asks([("temperature", 1.0)], seed=1)
+    prompts = [[1, 2, 3], [1, 2, 4], [3, 2, 1], [9, 9, 9]]
+    texts = vllm_texts(vllm, second, [(one, prompt) for prompt in prompts])
+    assert share(texts) <= 1
+    assert vllm_texts(vllm, second, [(one, prompts[2]), (one, prompts[0])]) == [texts[2], texts[0]]
+    # Four completions, as vLLM makes requests of them: each has the next seed.
+    children = [Params(one.extra_args, seed=40 + i) for i in range(4)]
+    several = vllm_texts(vllm, second, [(child, prompts[0]) for child in children])
+    assert share(several) <= 1 and several == vllm_texts(vllm, second, [(child, prompts[0]) for child in children])
+    numbered = [asks([("temperature", 1.0)], seed=1, stream=7)] * 2
+    same = vllm_texts(vllm, second, [(params, prompt) for params, prompt in zip(numbered, prompts, strict=False)])
+    assert same[0] == same[1]  # of a stream that was given
+
+
+def test_vllm_prompts_without_tokens_have_their_own_noise(vllm):
+    with pytest.warns(UserWarning, match="a prompt without tokens has another noise each time; give a stream"):
+        texts = vllm_texts(vllm, False, [(asks([("temperature", 1.0)], seed=1), [])] * 3)
+    assert share(texts) <= 1
+
+
+def test_vllm_refuses_completions_that_would_be_equal(vllm):
+    for processor in (vllm.SamplerLogitsProcessor, vllm.SamplerLogitsProcessorV2):
+        validate = processor.validate_params
+        validate(Params(asks(seed=1).extra_args, n=4, seed=3))
+        validate(Params(asks().extra_args, n=4))  # vLLM draws
+        with pytest.raises(ValueError, match=r"n is 4, and the completions can only be told .*: SamplingParams\(seed=\.\.\.\)"):
+            validate(Params(asks(seed=1).extra_args, n=4))
+        with pytest.raises(ValueError, match="n is 2, and with a stream all completions are equal"):
+            validate(Params(asks(seed=1, stream=3).extra_args, n=2, seed=3))
 
 
 @pytest.mark.parametrize(
@@ -553,9 +694,11 @@ def test_padding_on_the_left_changes_no_text(tiny, steps):
         return tiny.generate(rows, attention_mask=mask, logits_processor=[processor], **off)[:, rows.shape[1] :]
 
     batch = texts(prompts, seen, 0)
+    unnumbered = texts(prompts, seen, None)
     for row in range(3):
         own = prompts[row : row + 1, seen[row].bool()]
         assert torch.equal(texts(own, torch.ones_like(own), row)[0], batch[row])
+        assert torch.equal(texts(own, torch.ones_like(own), None)[0], unnumbered[row])
         plain = generate(tiny, own.tolist(), SamplerLogitsProcessor(steps, seed=9, stream=row))
         assert torch.equal(plain.sequences[0, own.shape[1] :], batch[row])
     several = texts(prompts, seen, torch.arange(3).repeat_interleave(2).numpy(), num_return_sequences=2)

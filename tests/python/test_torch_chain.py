@@ -111,7 +111,11 @@ def test_vllm_on_the_device(monkeypatch):
     import isentropic.vllm
 
     first = isentropic.vllm._make(object)(None, None, False)
-    second = isentropic.vllm._make_v2(type("Base", (), {"__init__": lambda self, *_: None}))(None, None)
+    states = types.SimpleNamespace(
+        all_token_ids=types.SimpleNamespace(gpu=torch.ones(8, 9, dtype=torch.int32)),
+        prompt_len=types.SimpleNamespace(np=np.array([0, 0, 0, 0, 3, 0, 4, 2])),
+    )
+    second = isentropic.vllm._make_v2(type("Base", (), {"__init__": lambda self, *_: None}))(None, states)
     asked = [{"steps": [["top_k", 5]], "seed": 2}, None, {"steps": [["entropy", 1.0]]}]
     params = [types.SimpleNamespace(extra_args=None if one is None else {"isentropic": one}) for one in asked]
     x = torch.from_numpy(scores()[:2].repeat(2, 0)[:3])

@@ -38,15 +38,17 @@ class TensorChain(_chain.Chain):
         super().__init__(steps, seed, stream)
         self._kept = {}  # what was brought to a device, and what steps keep there
 
-    def __call__(self, scores, position, tokens=None):
+    def __call__(self, scores, position, tokens=None, streams=None):
         """As of Chain; scores are float32 or float64, position is a number or a tensor of one for each row."""
         if scores.is_cpu:
             position = position.numpy() if isinstance(position, Tensor) else position
-            return torch.from_numpy(super().__call__(scores.contiguous().numpy(), position, tokens))
+            streams = streams if streams is None else streams.numpy()
+            return torch.from_numpy(super().__call__(scores.contiguous().numpy(), position, tokens, streams))
         count = len(scores)
         if not isinstance(position, Tensor):
             position = torch.full((count,), position, dtype=torch.int64, device=scores.device)
-        row = _Rows(self._streams_on(scores.device, count), position, tokens, self._kept)
+        streams = self._streams_on(scores.device, count) if streams is None else streams
+        row = _Rows(streams, position, tokens, self._kept)
         *before, last = self.parts
         found = scores
         for part in before:
@@ -64,7 +66,7 @@ class TensorChain(_chain.Chain):
 
     def _streams_on(self, device, count):
         if np.ndim(self.stream) == 0:
-            return signed(int(self.stream)) + torch.arange(count, device=device)  # modulo 2**64
+            return signed(int(self.stream or 0)) + torch.arange(count, device=device)  # modulo 2**64
         if ("streams", device, count) not in self._kept:
             own = np.ascontiguousarray(self._streams(count)).view(np.int64)
             self._kept["streams", device, count] = torch.from_numpy(own).to(device)
