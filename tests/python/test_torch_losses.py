@@ -725,3 +725,41 @@ def test_smoothed_rows_of_a_class_of_weight_0_are_read(soft):
     for smoothing in (0.0, 0.5):
         value = et.SoftmaxLoss(torch.tensor([0.0, 1.0]), label_smoothing=smoothing, reduction="none")(x, target)
         assert value[0].isfinite() and value[1].isnan() == (smoothing > 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("kind", [et.AMSoftmaxLoss, et.ArcFaceLoss, et.SphereFaceLoss])
+def test_only_the_direction_of_an_embedding_counts(kind, dtype):
+    """Embeddings and classes of any length whose numbers the type has; their squares may be out of range."""
+    wide = torch.float32 if dtype == torch.bfloat16 else dtype
+    module = kind(4, 3, dtype=wide)
+    last = 2.0**60 if wide == torch.float32 else 2.0**500
+    v, target = torch.randn(5, 4, generator=torch.Generator().manual_seed(2)).to(dtype), torch.tensor([0, 2, 1, 0, 2])
+    want = None
+    for factor in (1.0, 2.0**66, 2.0**-43, last, 1 / last):  # a power of two changes no digit
+        x = (v * factor).requires_grad_()
+        loss = module(x, target)
+        (slope,) = torch.autograd.grad(loss, x)
+        want = (loss.detach(), slope * factor) if want is None else want
+        torch.testing.assert_close(loss, want[0], rtol=1e-6, atol=0)
+        torch.testing.assert_close((slope.double() * factor).to(slope.dtype), want[1], rtol=1e-5, atol=1e-8)
+        assert slope.abs().max() > 0
+    with torch.no_grad():
+        module.classes.mul_(last)
+    torch.testing.assert_close(module(v, target), want[0], rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("kind", [et.AMSoftmaxLoss, et.ArcFaceLoss, et.SphereFaceLoss])
+def test_an_embedding_of_zeros_has_no_direction(kind):
+    module = kind(4, 3)
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(3))
+    x[1] = 0
+    x.requires_grad_()
+    assert (module.cosines(x)[1] == 0).all()
+    module(x, torch.tensor([0, 1, 2])).backward()
+    assert (x.grad[1] == 0).all() and (x.grad[[0, 2]] != 0).any(1).all()
+    assert module.classes.grad.isfinite().all()
+    double = x.detach().double()
+    module = kind(4, 3, dtype=torch.float64)
+    torch.autograd.gradcheck(lambda a: module(a, torch.tensor([0, 2])), (double[[0, 2]].requires_grad_(),))
+    torch.autograd.gradgradcheck(lambda a: module(a, torch.tensor([0, 2])), (double[[0, 2]].requires_grad_(),))

@@ -63,8 +63,19 @@ def _cosines(module, x, classes):
     # Halves have too few digits for an angle near 0.
     wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
     with without_autocast(x):
-        unit, classes = (torch.nn.functional.normalize(v.to(wide), dim=-1) for v in (x, classes))
-        return unit @ classes.T
+        return _unit(x.to(wide)) @ _unit(classes.to(wide)).T
+
+
+def _unit(v):
+    """Rows over their lengths; 0, with gradient 0, for a row of zeros, which has no direction.
+
+    A row is first divided by its largest number, whose square may be out of range. The result does not depend on this divisor,
+    so no gradient goes through it.
+    """
+    largest = v.detach().abs().amax(-1, keepdim=True)
+    zero = largest == 0
+    scaled = v / torch.where(zero, 1, largest)
+    return torch.where(zero, 0, scaled / torch.where(zero, 1, scaled.square().sum(-1, keepdim=True)).sqrt())
 
 
 @torch.fx.wrap
