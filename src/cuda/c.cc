@@ -90,7 +90,8 @@ void run_of_calibration(Arguments& given, std::span<std::byte> memory, Stream st
   const std::optional<double> at = slopes ? beta : entropy;
   if (!at) fail("{}: {} is required", name, slopes ? "beta" : "entropy");
   if (slopes) return temperature_slopes<T>(*at, x, labels, found, memory, stream);
-  target_entropy_losses<T>(*at, x, labels, found, memory, stream);
+  if (name == "target_entropy_losses") return target_entropy_losses<T>(*at, x, labels, found, memory, stream);
+  fail("{}: there is no kernel for this on the device", name);
 }
 
 // value and clamped are in the host's memory.
@@ -122,6 +123,7 @@ void run_fit(Arguments& given, std::span<std::byte> memory, Stream stream) {
     value = fit_target_entropy<T>(x, labels, memory, stream, weight, ignored);
     return;
   }
+  if (name != "fit_temperature") fail("{}: there is no kernel for this on the device", name);
   std::span<std::int32_t> clamped;
   if (const isentropic_array* const array = given.find("clamped"); array != nullptr) {
     clamped = given.column<std::int32_t>(*array, ISENTROPIC_INT32);
@@ -251,6 +253,7 @@ void run_sampling(Arguments& given, std::span<std::byte> memory, Stream stream) 
     given.check_all_used();
     return sample<T>(given.steps(), x, indices, noise, memory, stream);
   }
+  if (name != Sample::kDescription.name) fail("{}: there is no kernel for this on the device", name);
   const Sample op = std::get<Sample>(given.make<Sampling>(*info_of<Sampling>(name)));
   given.check_all_used();
   sample<T>(op, x, indices, noise, memory, stream);

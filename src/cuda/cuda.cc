@@ -244,10 +244,19 @@ namespace {
 
 // The use of p in a loss that starts from a map.
 template <class Op>
-constexpr FromMap kFromMap = std::is_same_v<Op, SurrogateLoss>        ? FromMap::surrogate
-                             : std::is_same_v<Op, SmoothAccuracyLoss> ? FromMap::smooth_accuracy
-                             : std::is_same_v<Op, TopKSoftmaxLoss> || std::is_same_v<Op, TopPSoftmaxLoss> ? FromMap::cut
-                                                                                                          : FromMap::entmax;
+constexpr FromMap from_map() {
+  if constexpr (std::is_same_v<Op, SurrogateLoss>) {
+    return FromMap::surrogate;
+  } else if constexpr (std::is_same_v<Op, SmoothAccuracyLoss>) {
+    return FromMap::smooth_accuracy;
+  } else if constexpr (std::is_same_v<Op, TopKSoftmaxLoss> || std::is_same_v<Op, TopPSoftmaxLoss>) {
+    return FromMap::cut;
+  } else if constexpr (std::is_same_v<Op, SparsemaxLoss> || std::is_same_v<Op, EntmaxLoss>) {
+    return FromMap::entmax;
+  } else {
+    static_assert(sizeof(Op) == 0, "a loss that the kernels do not know");
+  }
+}
 
 // The call of a loss on the device.
 template <class T>
@@ -288,7 +297,7 @@ void run_from_map(const Op& loss, const LossArguments<T>& given) {
   if constexpr (std::is_same_v<Op, SparsemaxLoss>) entmax.alpha = 2;
   LossCall<EntmaxLoss> call = loss_call(entmax, given);
   const bool gradient = given.dx.data != nullptr || !given.gradients.empty();
-  const bool smooth = kFromMap<Op> == FromMap::smooth_accuracy;
+  const bool smooth = from_map<Op>() == FromMap::smooth_accuracy;
   const bool in_dx = given.dx.data != nullptr && !kIsHalf<T> && given.dx.data != given.x.data && !smooth;
   call.in[2] = in_dx ? call.out : block;
   call.memory = memory;
@@ -302,7 +311,7 @@ void run_from_map(const Op& loss, const LossArguments<T>& given) {
     of_map.in[0] = call.in[0], of_map.out = call.in[2], of_map.memory = memory;
     Kernels<M, W>::map(of_map, given.stream);
     if (smooth) call.out = gradient ? other : Rows{};
-    MappedLossKernels<W>::run(call, kFromMap<Op>, given.stream);
+    MappedLossKernels<W>::run(call, from_map<Op>(), given.stream);
     if (!smooth || !gradient) return;
     of_map.slopes = places_of<M, double>(given.gradients, rows);
     of_map.in[1] = block, of_map.in[2] = other, of_map.out = given.dx.data != nullptr ? rows_of(given.dx) : block;
@@ -471,13 +480,23 @@ ChainStep chain_step(const Step& step) {
   return std::visit(
       []<class Op>(const Op& op) -> ChainStep {
         using Kind = ChainStep::Kind;
-        if constexpr (std::is_same_v<Op, step::Temperature>) return {Kind::temperature, op.temperature, 0, 0};
-        if constexpr (std::is_same_v<Op, step::TopK>) return {Kind::top_k, 0, 0, op.k};
-        if constexpr (std::is_same_v<Op, step::TopP>) return {Kind::top_p, op.p, 0, 0};
-        if constexpr (std::is_same_v<Op, step::MinP>) return {Kind::min_p, op.p, 0, 0};
-        if constexpr (std::is_same_v<Op, step::TypicalP>) return {Kind::typical_p, op.p, 0, 0};
-        if constexpr (std::is_same_v<Op, step::Entropy>) return {Kind::entropy, op.entropy, 0, 0};
-        if constexpr (std::is_same_v<Op, step::EntropyClip>) return {Kind::entropy_clip, op.min_entropy, op.max_entropy, 0};
+        if constexpr (std::is_same_v<Op, step::Temperature>) {
+          return {Kind::temperature, op.temperature, 0, 0};
+        } else if constexpr (std::is_same_v<Op, step::TopK>) {
+          return {Kind::top_k, 0, 0, op.k};
+        } else if constexpr (std::is_same_v<Op, step::TopP>) {
+          return {Kind::top_p, op.p, 0, 0};
+        } else if constexpr (std::is_same_v<Op, step::MinP>) {
+          return {Kind::min_p, op.p, 0, 0};
+        } else if constexpr (std::is_same_v<Op, step::TypicalP>) {
+          return {Kind::typical_p, op.p, 0, 0};
+        } else if constexpr (std::is_same_v<Op, step::Entropy>) {
+          return {Kind::entropy, op.entropy, 0, 0};
+        } else if constexpr (std::is_same_v<Op, step::EntropyClip>) {
+          return {Kind::entropy_clip, op.min_entropy, op.max_entropy, 0};
+        } else {
+          static_assert(sizeof(Op) == 0, "a step that the kernels do not know");
+        }
       },
       step);
 }

@@ -220,8 +220,12 @@ def _entropy_clip(at, v):
     return jnp.where(below, at_low, jnp.where(above, at_high, centred(v, at.p)))
 
 
-# Other maps have the Jacobian of softmax where their result is above 0.
+def _softmax(at, v):
+    return centred(v, at.p)
+
+
 _RULES = {
+    **dict.fromkeys(("softmax", "top_k_softmax", "top_p_softmax", "min_p_softmax"), _softmax),
     "logsumexp": _logsumexp,
     "log_softmax": _log_softmax,
     "perturb_max": _perturb_max,
@@ -236,6 +240,8 @@ _RULES = {
 
 @mapped.defjvp
 def _map_jvp(operation, static, primals, tangents):
+    if operation not in _RULES:
+        raise NotImplementedError(f"isentropic.jax: {operation} has no derivative")
     given, rows = primals
     y = mapped(operation, static, given, rows)
     x, p = wide(given), wide(y)
@@ -254,7 +260,7 @@ def _map_jvp(operation, static, primals, tangents):
         if "temperature" in slopes:
             v = v - from_top(x, finite) / (temperature / 2) * (slopes["temperature"] / temperature)
     at = _Point(x, finite, p, values, slopes, (static, given, y, rows))
-    dy = _RULES[operation](at, v) if operation in _RULES else centred(v, p)
+    dy = _RULES[operation](at, v)
     return y, (dy * lost).astype(given.dtype)
 
 

@@ -263,6 +263,8 @@ def _graded_entries(operation, static, p):
 
 @_graded_entries.defjvp
 def _graded_entries_jvp(operation, static, primals, tangents):
+    if operation not in _TWICE:
+        raise NotImplementedError(f"isentropic.jax: {operation} has no second derivative")
     value, slope = _graded_entries(operation, static, *primals)
     (p,), (v,) = primals, tangents
     (turned,) = _TWICE[operation](dict(static), {"p": p}, [v])

@@ -236,6 +236,8 @@ def decomposition(name):
     count, run = len(_descriptions.rows(description)), _OTHERS.get(name)
 
     def decomposed(x, *arguments):
+        if run is None and name not in MAPS:
+            raise ValueError(f"onnx.export: {name} cannot be exported: it is not written in operators of ONNX")
         rows, values, dim = arguments[:count], arguments[count:-1], arguments[-1]
         params = _descriptions.named(description, rows, values)
         inner = dim != x.dim() - 1

@@ -186,6 +186,8 @@ def _param_slopes(call, given, y, values, g, dx):
             (slope,) = call.sums(masked(dx != 0, -dx * np.where(dx != 0, call.x, 0.0) / value))
         elif param == "alpha":
             slope = _alpha_slope(call, y.astype(np.float64), g, value)
+        elif name not in SOLVES:
+            raise NotImplementedError(f"{name}: there is no gradient in {param} for rows over ranks")
         else:
             slope = _entropy_slope(call, y, values, g)
             if name == "entropy_clip":
@@ -264,7 +266,9 @@ def _map_slopes(call, name, params, y, g):
         weighted, total = call.sums(s * g, s)
         with np.errstate(all="ignore"):
             return np.where(on, s * (g - weighted / total), 0.0) / temperature
-    return _softmax_vjp(call, y, g, temperature)
+    if name in ("softmax", "top_k_softmax", "top_p_softmax", "min_p_softmax", "entmax"):  # entmax of alpha 1
+        return _softmax_vjp(call, y, g, temperature)
+    raise NotImplementedError(f"{name}: there is no gradient for rows over ranks")
 
 
 def _statistics_forward(call):

@@ -40,7 +40,7 @@ class Chain:
         elif step == "entropy":
             self._normalize(*values, np.arange(call.rows))
             self.temperature = 1.0
-        else:
+        elif step == "entropy_clip":
             numbers = values_of(call.statistics(self.x, self.temperature, True), call.rows)
             top, reached = numbers[:, 0:1], numbers[:, 4:5]
             goal = np.clip(reached, *values)
@@ -51,6 +51,8 @@ class Chain:
                 for one in np.unique(goal[outside]):
                     self._normalize(one, np.flatnonzero(outside & (goal == one)))
                 self.temperature = 1.0
+        else:
+            raise NotImplementedError(f"Sampler: there is no step {step!r} for rows over ranks")
 
     def _normalize(self, goal, those):
         """Brings some rows to an entropy, at temperature 1. Neither a temperature nor a factor of the scores has an effect."""

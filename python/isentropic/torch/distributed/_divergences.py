@@ -161,6 +161,8 @@ def _ratios_of_middle(pair):
 def _terms_of_pair(call, pair):
     if call.spec["name"] == "kl_divergence":
         return [_terms(pair.p, pair.q, pair.ratio, pair.has_p & ~pair.has_q)]
+    if call.spec["name"] != "js_divergence":
+        raise NotImplementedError(f"{call.spec['name']}: there is no such divergence for rows over ranks")
     middle, of_p, of_q = _ratios_of_middle(pair)
     return [_terms(pair.p, middle, of_p), _terms(pair.q, middle, of_q)]
 
