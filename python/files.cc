@@ -16,45 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "arrow.h"
 #include "bindings.h"
 #include "files/format.h"
-
-// The Arrow C data and stream interfaces, copied from their specification.
-// Source: https://arrow.apache.org/docs/format/CDataInterface.html
-extern "C" {
-struct ArrowSchema {
-  const char* format;
-  const char* name;
-  const char* metadata;
-  std::int64_t flags;
-  std::int64_t n_children;
-  ArrowSchema** children;
-  ArrowSchema* dictionary;
-  void (*release)(ArrowSchema*);
-  void* private_data;
-};
-
-struct ArrowArray {
-  std::int64_t length;
-  std::int64_t null_count;
-  std::int64_t offset;
-  std::int64_t n_buffers;
-  std::int64_t n_children;
-  const void** buffers;
-  ArrowArray** children;
-  ArrowArray* dictionary;
-  void (*release)(ArrowArray*);
-  void* private_data;
-};
-
-struct ArrowArrayStream {
-  int (*get_schema)(ArrowArrayStream*, ArrowSchema*);
-  int (*get_next)(ArrowArrayStream*, ArrowArray*);
-  const char* (*get_last_error)(ArrowArrayStream*);
-  void (*release)(ArrowArrayStream*);
-  void* private_data;
-};
-}
 
 namespace isentropic {
 namespace {
@@ -144,8 +108,8 @@ std::shared_ptr<Owned<T>> taken_from(nb::handle capsule, const char* name) {
 
 [[noreturn]] void refuse(const std::string& what) { throw nb::value_error(("an Arrow array " + what).c_str()); }
 
-bool has_nulls(const ArrowArray& array) {
-  if (array.null_count == 0 || array.n_buffers == 0 || array.buffers[0] == nullptr) return false;
+bool has_nulls(const arrow::Array& array) {
+  if (array.null_count == 0 || array.buffer_count == 0 || array.buffers[0] == nullptr) return false;
   const auto* valid = static_cast<const std::uint8_t*>(array.buffers[0]);
   for (std::int64_t i = array.offset; i < array.offset + array.length; ++i) {
     if ((valid[i / 8] >> (i % 8) & 1) == 0) return true;
@@ -154,15 +118,15 @@ bool has_nulls(const ArrowArray& array) {
 }
 
 // [(name, bytes, type, shape)] of an array of numbers or of lists of one length, or of each of several columns.
-void append_arrow(nb::list& result, const ArrowSchema& schema, const ArrowArray& array, std::int64_t offset,
-                  std::int64_t length, const std::shared_ptr<Owned<ArrowArray>>& owner, std::vector<std::size_t> shape) {
+void append_arrow(nb::list& result, const arrow::Schema& schema, const arrow::Array& array, std::int64_t offset,
+                  std::int64_t length, const std::shared_ptr<Owned<arrow::Array>>& owner, std::vector<std::size_t> shape) {
   if (has_nulls(array)) refuse("with nulls has no numbers there; fill them first");
   const std::string_view format = schema.format;
   shape.push_back(static_cast<std::size_t>(length));
   if (format.starts_with("+w:")) {
     const std::int64_t width = std::stoll(std::string(format.substr(3)));
     const std::int64_t begin = (array.offset + offset) * width;
-    const ArrowArray& child = *array.children[0];
+    const arrow::Array& child = *array.children[0];
     // The number of rows and their length follow from the child's length.
     std::vector<std::size_t> outer = shape;
     nb::list inner;
@@ -176,7 +140,7 @@ void append_arrow(nb::list& result, const ArrowSchema& schema, const ArrowArray&
     return;
   }
   if (format == "+s") {
-    for (std::int64_t c = 0; c < schema.n_children; ++c) {
+    for (std::int64_t c = 0; c < schema.child_count; ++c) {
       append_arrow(result, *schema.children[c], *array.children[c], array.offset + offset, length, owner, {});
     }
     return;
@@ -197,8 +161,8 @@ void append_arrow(nb::list& result, const ArrowSchema& schema, const ArrowArray&
 }
 
 nb::list from_arrow(nb::handle schema_capsule, nb::handle array_capsule) {
-  const auto schema = taken_from<ArrowSchema>(schema_capsule, "arrow_schema");
-  const auto array = taken_from<ArrowArray>(array_capsule, "arrow_array");
+  const auto schema = taken_from<arrow::Schema>(schema_capsule, "arrow_schema");
+  const auto array = taken_from<arrow::Array>(array_capsule, "arrow_array");
   nb::list result;
   append_arrow(result, schema->value, array->value, 0, array->value.length, array, {});
   return result;
@@ -206,18 +170,18 @@ nb::list from_arrow(nb::handle schema_capsule, nb::handle array_capsule) {
 
 // The list for each part of a stream.
 nb::list from_arrow_stream(nb::handle capsule) {
-  const auto stream = taken_from<ArrowArrayStream>(capsule, "arrow_array_stream");
+  const auto stream = taken_from<arrow::Stream>(capsule, "arrow_array_stream");
   const auto check = [&](int status) {
     if (status == 0) return;
-    const char* why = stream->value.get_last_error(&stream->value);
+    const char* why = stream->value.last_error(&stream->value);
     refuse(std::string("stream failed: ") + (why == nullptr ? std::strerror(status) : why));
   };
-  Owned<ArrowSchema> schema;
-  check(stream->value.get_schema(&stream->value, &schema.value));
+  Owned<arrow::Schema> schema;
+  check(stream->value.schema(&stream->value, &schema.value));
   nb::list parts;
   while (true) {
-    auto array = std::make_shared<Owned<ArrowArray>>();
-    check(stream->value.get_next(&stream->value, &array->value));
+    auto array = std::make_shared<Owned<arrow::Array>>();
+    check(stream->value.next(&stream->value, &array->value));
     if (array->value.release == nullptr) return parts;
     nb::list part;
     append_arrow(part, schema.value, array->value, 0, array->value.length, array, {});
