@@ -120,6 +120,7 @@ bool has_nulls(const arrow::Array& array) {
 // [(name, bytes, type, shape)] of an array of numbers or of lists of one length, or of each of several columns.
 void append_arrow(nb::list& result, const arrow::Schema& schema, const arrow::Array& array, std::int64_t offset,
                   std::int64_t length, const std::shared_ptr<Owned<arrow::Array>>& owner, std::vector<std::size_t> shape) {
+  if (schema.dictionary != nullptr) refuse("of places in a dictionary has no numbers; decode it first");
   if (has_nulls(array)) refuse("with nulls has no numbers there; fill them first");
   const std::string_view format = schema.format;
   shape.push_back(static_cast<std::size_t>(length));
@@ -131,6 +132,7 @@ void append_arrow(nb::list& result, const arrow::Schema& schema, const arrow::Ar
     std::vector<std::size_t> outer = shape;
     nb::list inner;
     append_arrow(inner, *schema.children[0], child, begin, length * width, owner, {});
+    if (nb::len(inner) != 1) refuse("of lists of several columns has no order of numbers; take its columns apart");
     nb::tuple found = nb::cast<nb::tuple>(inner[0]);
     std::vector<std::size_t> all = outer;
     all.push_back(static_cast<std::size_t>(width));

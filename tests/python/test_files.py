@@ -291,3 +291,12 @@ def test_arrow_refusals():
         from_arrow(pa.array([1.0, None]))
     with pytest.raises(ValueError, match="must be of numbers"):
         from_arrow(pa.array(["a"]))
+    for words in (pa.array(["a", "b", "a"]), pa.array([0.5, 2.5, 0.5])):
+        coded = words.dictionary_encode()
+        with pytest.raises(ValueError, match="dictionary"):
+            from_arrow(Producer(coded))
+        with pytest.raises(ValueError, match="dictionary"):
+            isentropic.softmax(pa.table({"x": coded, "y": [1.0, 2.0, 3.0]}))
+    columns = pa.StructArray.from_arrays([pa.array([1.0, 2.0]), pa.array([3.0, 4.0])], ["x", "y"])
+    with pytest.raises(ValueError, match="lists of several columns"):
+        from_arrow(pa.FixedSizeListArray.from_arrays(columns, 2))
