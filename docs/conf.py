@@ -18,7 +18,7 @@ html_title = f"isentropic {release}"
 
 # The root of the sources is that of the repository, so that links between pages are those of the files.
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "bench/RESULTS.md"]
+include_patterns = ["docs/**.md", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "bench/**.md"]
 exclude_patterns = ["build", ".venv", ".cache", "**/__pycache__"]
 
 extensions = ["myst_parser", "sphinx-mathjax-offline"]  # formulas without a network

@@ -24,7 +24,7 @@ void parallel_rows(std::size_t rows, std::size_t, const std::function<void(std::
 extern "C" {
 void* __cxa_allocate_exception(std::size_t size) { return std::malloc(size); }
 [[noreturn]] void __cxa_throw(void* thrown, std::type_info*, void (*)(void*)) {
-  isentropic::by_name::last_error() = static_cast<std::exception*>(thrown)->what();
+  isentropic::last_error() = static_cast<std::exception*>(thrown)->what();
   __builtin_trap();
 }
 int __cxa_thread_atexit(void (*)(void*), void*, void*) { return 0; }

@@ -19,7 +19,8 @@ def sections():
     """The rows of each table, each as its cells."""
     for section in PAGE.read_text().split("\n## ")[1:]:
         lines = [line.strip("|") for line in section.splitlines() if line.startswith("| ") and not line.startswith("| |")]
-        yield section.split("\n")[0], [[cell.strip() for cell in line.split(" | ")] for line in lines]
+        if lines:
+            yield section.split("\n")[0], [[cell.strip() for cell in line.split(" | ")] for line in lines]
 
 
 def test_every_question_has_a_row_and_every_row_its_evidence():
