@@ -1,6 +1,5 @@
 // XLA's calls: one handler for all operations, through the C interface, and one for functions of NumPy arrays. Operation,
-// parameters and names of arrays are attributes. It is compiled against the headers of the oldest supported jaxlib, which later
-// ones accept.
+// parameters and names of arrays are attributes.
 
 #include <isentropic/c.h>
 #include <nanobind/nanobind.h>
@@ -12,82 +11,155 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "bindings.h"
-#include "xla/ffi/api/ffi.h"
+#include "xla_ffi.h"
 
 namespace nb = nanobind;
-namespace ffi = xla::ffi;
 
 namespace isentropic {
 namespace {
 
-int type_of(ffi::DataType type) {
+// What a handler throws.
+struct Refused {
+  xla::ErrorCode code;
+  std::string why;
+};
+
+[[noreturn]] void refuse_argument(const std::string& why) { throw Refused{xla::ErrorCode::invalid_argument, why}; }
+
+// The attribute of that name and kind, or nothing.
+const void* find_attribute(const xla::Frame& frame, std::string_view name, xla::AttributeKind kind) {
+  const xla::Attributes& all = frame.attributes;
+  for (std::int64_t i = 0; i < all.count; ++i) {
+    if (std::string_view(all.names[i]->data, all.names[i]->length) != name) continue;
+    return all.kinds[i] == kind ? all.values[i] : nullptr;
+  }
+  return nullptr;
+}
+
+std::optional<std::string> find_text(const xla::Frame& frame, std::string_view name) {
+  const auto* found = static_cast<const xla::Text*>(find_attribute(frame, name, xla::AttributeKind::text));
+  if (found == nullptr) return std::nullopt;
+  return std::string(found->data, found->length);
+}
+
+std::string text(const xla::Frame& frame, const std::string& name) {
+  const auto found = find_text(frame, name);
+  if (!found.has_value()) refuse_argument("isentropic: the call must have the attribute " + name + ", a string");
+  return *found;
+}
+
+bool truth(const xla::Frame& frame, const std::string& name) {
+  const auto* found = static_cast<const xla::Scalar*>(find_attribute(frame, name, xla::AttributeKind::scalar));
+  if (found == nullptr || found->type != xla::Type::boolean) {
+    refuse_argument("isentropic: the call must have the attribute " + name + ", a bool");
+  }
+  return *static_cast<const bool*>(found->value);
+}
+
+// Arguments or results.
+std::vector<const xla::Buffer*> buffers(const xla::Arrays& arrays) {
+  std::vector<const xla::Buffer*> found;
+  for (std::int64_t i = 0; i < arrays.count; ++i) {
+    if (arrays.kinds[i] != xla::ArrayKind::buffer) refuse_argument("isentropic: the call must be of arrays alone");
+    found.push_back(static_cast<const xla::Buffer*>(arrays.values[i]));
+  }
+  return found;
+}
+
+std::span<const std::int64_t> shape_of(const xla::Buffer& buffer) {
+  return {buffer.dims, static_cast<std::size_t>(buffer.rank)};
+}
+
+// The handler that XLA gets: it calls run on a frame that is to be executed. Nothing is thrown through XLA.
+template <void (*run)(const xla::Frame&)>
+xla::Error* handle(xla::Frame* frame) noexcept {
+  const auto fail = [frame](xla::ErrorCode code, const char* why) {
+    xla::ErrorRequest request = {offsetof(xla::ErrorRequest, code) + sizeof(xla::ErrorCode), nullptr, why, code};
+    return frame->api->make_error(&request);
+  };
+  const auto differs = [&fail] {
+    return fail(xla::ErrorCode::invalid_argument, "isentropic: this jaxlib's calls are unlike those of XLA's FFI 0.1");
+  };
+  if (frame->size != sizeof(xla::Frame)) return differs();
+  for (xla::Extension* one = frame->extensions; one != nullptr; one = one->next) {
+    if (one->kind != xla::ExtensionKind::metadata) continue;
+    if (one->size < sizeof(xla::MetadataExtension)) return differs();
+    xla::Metadata& answer = *reinterpret_cast<xla::MetadataExtension*>(one)->answer;
+    if (answer.size < offsetof(xla::Metadata, traits) + sizeof(answer.traits)) return differs();
+    answer.version = {sizeof(xla::Version), nullptr, xla::kMajorVersion, xla::kMinorVersion};
+    answer.traits = 0;
+    return nullptr;
+  }
+  try {
+    if (frame->stage != xla::Stage::execute) refuse_argument("isentropic: a call has no other stage than to be executed");
+    run(*frame);
+    return nullptr;
+  } catch (const Refused& refused) {
+    return fail(refused.code, refused.why.c_str());
+  } catch (const std::exception& error) {
+    return fail(xla::ErrorCode::internal, error.what());
+  }
+}
+
+int type_of(xla::Type type) {
   switch (type) {
-    case ffi::DataType::F32:
+    case xla::Type::float32:
       return ISENTROPIC_FLOAT32;
-    case ffi::DataType::F64:
+    case xla::Type::float64:
       return ISENTROPIC_FLOAT64;
-    case ffi::DataType::F16:
+    case xla::Type::float16:
       return ISENTROPIC_FLOAT16;
-    case ffi::DataType::BF16:
+    case xla::Type::bfloat16:
       return ISENTROPIC_BFLOAT16;
-    case ffi::DataType::S32:
+    case xla::Type::int32:
       return ISENTROPIC_INT32;
-    case ffi::DataType::S64:
+    case xla::Type::int64:
       return ISENTROPIC_INT64;
     default:
       return 0;
   }
 }
 
-ffi::Error call(ffi::RemainingArgs args, ffi::RemainingRets results, ffi::Dictionary attrs) {
-  const auto operation = attrs.get<std::string_view>("operation");
-  const auto parameters = attrs.get<std::string_view>("parameters");
-  const auto names = attrs.get<std::string_view>("arrays");
-  const auto vjp = attrs.get<bool>("vjp");
-  if (!operation.has_value() || !parameters.has_value() || !names.has_value() || !vjp.has_value()) {
-    return ffi::Error::InvalidArgument("isentropic: an attribute of the call is missing");
-  }
+void call(const xla::Frame& frame) {
+  const std::string operation = text(frame, "operation"), parameters = text(frame, "parameters"), names = text(frame, "arrays");
+  const auto run = truth(frame, "vjp") ? isentropic_apply_vjp : isentropic_apply;
   std::deque<std::string> kept;  // a deque, because addresses must not change
   std::vector<isentropic_array> arrays;
-  std::string_view rest = *names;
-  const auto add = [&](const ffi::AnyBuffer& buffer) {
-    const std::size_t end = rest.find(',');
-    kept.emplace_back(rest.substr(0, end));
-    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
-    const auto dims = buffer.dimensions();
-    const auto cols = static_cast<std::size_t>(dims.back());
-    std::size_t rows = 1;
-    for (std::size_t i = 0; i + 1 < dims.size(); ++i) rows *= static_cast<std::size_t>(dims[i]);
-    arrays.push_back({sizeof(isentropic_array), kept.back().c_str(), buffer.untyped_data(), rows, cols, 0, 0,
-                      type_of(buffer.element_type()), 0});
-  };
-  for (std::size_t i = 0; i < args.size(); ++i) add(*args.get<ffi::AnyBuffer>(i));
-  for (std::size_t i = 0; i < results.size(); ++i) add(**results.get<ffi::AnyBuffer>(i));
-  const auto run = *vjp ? isentropic_apply_vjp : isentropic_apply;
-  const int code = run(std::string(*operation).c_str(), std::string(*parameters).c_str(), arrays.data(), arrays.size());
-  if (code == ISENTROPIC_OK) return ffi::Error::Success();
-  if (code == ISENTROPIC_INVALID_ARGUMENT) return ffi::Error::InvalidArgument(isentropic_last_error());
-  return ffi::Error::Internal(isentropic_last_error());
+  std::string_view rest = names;
+  for (const xla::Arrays* some : {&frame.arguments, &frame.results}) {
+    for (const xla::Buffer* buffer : buffers(*some)) {
+      const std::size_t end = rest.find(',');
+      kept.emplace_back(rest.substr(0, end));
+      rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+      const auto shape = shape_of(*buffer);
+      if (shape.empty()) refuse_argument(operation + ": " + kept.back() + " must have at least one axis, got a single number");
+      std::size_t rows = 1;
+      for (const std::int64_t size : shape.first(shape.size() - 1)) rows *= static_cast<std::size_t>(size);
+      arrays.push_back({sizeof(isentropic_array), kept.back().c_str(), buffer->data, rows,
+                        static_cast<std::size_t>(shape.back()), 0, 0, type_of(buffer->type), 0});
+    }
+  }
+  const int code = run(operation.c_str(), parameters.c_str(), arrays.data(), arrays.size());
+  if (code == ISENTROPIC_OK) return;
+  if (code == ISENTROPIC_INVALID_ARGUMENT) refuse_argument(isentropic_last_error());
+  throw Refused{xla::ErrorCode::internal, isentropic_last_error()};
 }
-
-XLA_FFI_DEFINE_HANDLER_SYMBOL(kCall, call, ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs<ffi::Dictionary>());
 
 // The handler for GPUs.
-ffi::Error refuse(ffi::RemainingArgs, ffi::RemainingRets, ffi::Dictionary attrs) {
-  const auto operation = attrs.get<std::string_view>("operation");
-  return ffi::Error(ffi::ErrorCode::kUnimplemented,
-                    "isentropic.jax: " + std::string(operation.has_value() ? *operation : "this operation") +
-                        " has no kernel for GPUs; move the arrays to jax.devices('cpu'), or set ISENTROPIC_STRICT=0 before the "
-                        "function is traced, which copies them there and back");
+void refuse(const xla::Frame& frame) {
+  throw Refused{xla::ErrorCode::unimplemented,
+                "isentropic.jax: " + find_text(frame, "operation").value_or("this operation") +
+                    " has no kernel for GPUs; move the arrays to jax.devices('cpu'), or set ISENTROPIC_STRICT=0 before the "
+                    "function is traced, which copies them there and back"};
 }
-
-XLA_FFI_DEFINE_HANDLER_SYMBOL(kRefuse, refuse, ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs<ffi::Dictionary>());
 
 // The call on arrays in the processor's memory: (name, address, rows, cols, type) for each.
 void apply_on_host(const std::string& operation, const std::string& parameters, const nb::list& given, bool vjp) {
@@ -105,20 +177,20 @@ void apply_on_host(const std::string& operation, const std::string& parameters, 
   }
 }
 
-nb::object as_numpy(const ffi::AnyBuffer& buffer) {
+nb::object as_numpy(const xla::Buffer& buffer) {
   std::vector<std::size_t> shape;
-  for (const std::int64_t size : buffer.dimensions()) shape.push_back(static_cast<std::size_t>(size));
+  for (const std::int64_t size : shape_of(buffer)) shape.push_back(static_cast<std::size_t>(size));
   const auto view = [&](nb::dlpack::dtype type) {
-    return nb::cast(nb::ndarray<nb::numpy>(buffer.untyped_data(), shape.size(), shape.data(), nb::none(), nullptr, type));
+    return nb::cast(nb::ndarray<nb::numpy>(buffer.data, shape.size(), shape.data(), nb::none(), nullptr, type));
   };
-  switch (buffer.element_type()) {
-    case ffi::DataType::F32:
+  switch (buffer.type) {
+    case xla::Type::float32:
       return view(nb::dtype<float>());
-    case ffi::DataType::F64:
+    case xla::Type::float64:
       return view(nb::dtype<double>());
-    case ffi::DataType::S32:
+    case xla::Type::int32:
       return view(nb::dtype<std::int32_t>());
-    case ffi::DataType::S64:
+    case xla::Type::int64:
       return view(nb::dtype<std::int64_t>());
     default:
       throw nb::type_error("an array's type is none of float32, float64, int32, int64");
@@ -126,35 +198,31 @@ nb::object as_numpy(const ffi::AnyBuffer& buffer) {
 }
 
 // JAX's own callbacks pass JAX arrays, whose numbers may wait for the thread that is running this function.
-ffi::Error call_python(ffi::RemainingArgs args, ffi::RemainingRets results, ffi::Dictionary attrs) {
-  const auto operation = attrs.get<std::string_view>("operation");
-  const auto parameters = attrs.get<std::string_view>("parameters");
-  if (!operation.has_value() || !parameters.has_value()) {
-    return ffi::Error::InvalidArgument("isentropic: an attribute of the call is missing");
-  }
+void call_python(const xla::Frame& frame) {
+  const std::string operation = text(frame, "operation"), parameters = text(frame, "parameters");
+  const auto inputs = buffers(frame.arguments), outputs = buffers(frame.results);
   const nb::gil_scoped_acquire gil;
   try {
-    nb::list inputs, outputs;
-    for (std::size_t i = 0; i < args.size(); ++i) inputs.append(as_numpy(*args.get<ffi::AnyBuffer>(i)));
-    for (std::size_t i = 0; i < results.size(); ++i) outputs.append(as_numpy(**results.get<ffi::AnyBuffer>(i)));
-    const nb::object wrong = nb::module_::import_("isentropic.jax._call")
-                                 .attr("on_host")(std::string(*operation), std::string(*parameters), inputs, outputs);
-    return wrong.is_none() ? ffi::Error::Success() : ffi::Error::InvalidArgument(nb::cast<std::string>(wrong));
+    nb::list given, wanted;
+    for (const xla::Buffer* one : inputs) given.append(as_numpy(*one));
+    for (const xla::Buffer* one : outputs) wanted.append(as_numpy(*one));
+    const nb::object wrong = nb::module_::import_("isentropic.jax._call").attr("on_host")(operation, parameters, given, wanted);
+    if (!wrong.is_none()) refuse_argument(nb::cast<std::string>(wrong));
   } catch (const std::exception& error) {
-    return ffi::Error::Internal(error.what());
+    throw Refused{xla::ErrorCode::internal, error.what()};  // what() of an exception of Python needs its lock
   }
 }
-
-XLA_FFI_DEFINE_HANDLER_SYMBOL(kCallPython, call_python,
-                              ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs<ffi::Dictionary>());
 
 }  // namespace
 
 void bind_jax(nb::module_& m) {
-  m.def("xla_call", [] { return nb::capsule(reinterpret_cast<void*>(kCall)); });
-  m.def("xla_refuse", [] { return nb::capsule(reinterpret_cast<void*>(kRefuse)); });
+  const auto offer = [&m](const char* name, xla::Error* (*handler)(xla::Frame*) noexcept) {
+    m.def(name, [handler] { return nb::capsule(reinterpret_cast<void*>(handler)); });
+  };
+  offer("xla_call", handle<call>);
+  offer("xla_refuse", handle<refuse>);
+  offer("xla_call_python", handle<call_python>);
   m.def("apply_on_host", apply_on_host);
-  m.def("xla_call_python", [] { return nb::capsule(reinterpret_cast<void*>(kCallPython)); });
 }
 
 }  // namespace isentropic

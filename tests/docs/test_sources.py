@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TRACKED = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split("\0")
 pytestmark = pytest.mark.skipif(TRACKED == [""], reason="this is no git checkout")
-SOURCES = [name for name in TRACKED if re.search(r"\.(h|cc|cu|inc)$", name) and not name.startswith("python/xla/")]
+SOURCES = [name for name in TRACKED if re.search(r"\.(h|cc|cu|inc)$", name)]
 # What stands before src/ for kernels for devices, and in WebAssembly, includes what it stands for.
 INSTEAD = ("src/cuda/target/", "wasm/src/")
 
@@ -68,7 +68,7 @@ def test_long_files_are_listed_with_their_reason():
     page = (ROOT / "docs/architecture.md").read_text()
     table = page[page.index("These files have more than 500 lines") :].split("\n## ")[0]
     listed = set(re.findall(r"^\| `([^`]+)`", table, flags=re.MULTILINE))
-    others = ("tests/", "bench/", "docs/", "python/xla/", "include/")
+    others = ("tests/", "bench/", "docs/", "include/")
     kinds = re.compile(r"\.(h|cc|cu|inc|py|js)$|^scripts/[\w-]+$")
     long = {
         name
@@ -98,6 +98,14 @@ def test_every_change_of_the_mutations_can_be_made():
             assert files and all((ROOT / name).is_file() for name in files), one["name"]
         else:
             assert (ROOT / f"tests/{program}.cc").is_file(), one["name"]
+
+
+def test_nothing_has_another_projects_notice():
+    """What others wrote is linked or installed, never copied; their interfaces are declared (tests/python/test_layouts.py)."""
+    notice = re.compile("Copy" + r"right\b|Licensed" + " under|SPDX" + "-License|All rights" + " reserved|[Cc]opied" + " from")
+    ours = {"LICENSE", "packaging/debian/copyright"}
+    found = [name for name in filter(None, TRACKED) if notice.search((ROOT / name).read_text(errors="replace"))]
+    assert set(found) == ours
 
 
 def test_the_old_name_is_gone():
