@@ -2,7 +2,9 @@
 
 #include "isentropic/cuda_c.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,13 +44,9 @@ const OperationInfo* info_of(std::string_view name) {
   return find_operation(family_info<Family>(), name);
 }
 
-bool is_chain(std::string_view name) { return name == "sampler_probs" || name == "sampler_sample"; }
-bool is_of_calibration(std::string_view name) {
-  return name == "calibration_facts" || name == "temperature_slopes" || name == "target_entropy_losses";
-}
-bool is_fit(std::string_view name) {
-  return name == "fit_temperature" || name == "fit_target_entropy" || name == "match_entropy";
-}
+// The operations that this door has under names of its own; those of the registry have theirs.
+constexpr std::string_view kChains[] = {"sampler_probs", "sampler_sample"};
+bool is_chain(std::string_view name) { return std::ranges::find(kChains, name) != std::end(kChains); }
 
 template <class T>
 void run_token_statistics(Arguments& given, bool vjp, std::span<std::byte> memory, Stream stream) {
@@ -76,63 +74,88 @@ void run_token_statistics(Arguments& given, bool vjp, std::span<std::byte> memor
   token_statistics<T>(options, x, target, statistics, top, memory, stream, given.per_row());
 }
 
+// What a search of calibration asks of each row, at a temperature or an entropy.
 template <class T>
-void run_of_calibration(Arguments& given, std::span<std::byte> memory, Stream stream) {
-  const std::string_view name = given.operation();
-  const auto x = given.matrix<const T>("x");
-  const auto labels = given.column<const std::int64_t>(given.at("labels"), ISENTROPIC_INT64);
-  const auto found = given.matrix<double>("found", true, ISENTROPIC_FLOAT64);
-  const std::optional<double> beta = given.number("beta"), entropy = given.number("entropy");
-  given.check_no_more_parameters();
-  given.check_all_used();
-  if (name == "calibration_facts") return calibration_facts<T>(x, labels, found, memory, stream);
-  const bool slopes = name == "temperature_slopes";
-  const std::optional<double> at = slopes ? beta : entropy;
-  if (!at) fail("{}: {} is required", name, slopes ? "beta" : "entropy");
-  if (slopes) return temperature_slopes<T>(*at, x, labels, found, memory, stream);
-  if (name == "target_entropy_losses") return target_entropy_losses<T>(*at, x, labels, found, memory, stream);
-  fail("{}: there is no kernel for this on the device", name);
-}
+struct CalibrationCall {
+  MatrixView<const T> x;
+  std::span<const std::int64_t> labels;
+  MatrixView<double> found;
+  double at = 0;
 
-// value and clamped are in the host's memory.
-template <class T>
-void run_fit(Arguments& given, std::span<std::byte> memory, Stream stream) {
-  const std::string_view name = given.operation();
-  const auto check_one = [&](const isentropic_array& array, std::size_t numbers) {
-    if (numbers != 1) fail("{}: {} must be one number, got {}", name, array.name, numbers);
-  };
-  const isentropic_array* const weights = given.find("sample_weight");
-  std::span<const double> weight;
-  if (weights != nullptr) weight = given.column<const double>(*weights, ISENTROPIC_FLOAT64);
-  const std::span<double> values = given.value();
-  check_one(given.at("value"), values.size());
-  double& value = values[0];
-  if (name == "match_entropy") {
-    const auto x = given.matrix<const T>("x_reference");
+  // `parameter` is the name of `at`; none if there is no such number.
+  CalibrationCall(Arguments& given, std::string_view parameter) : x(given.matrix<const T>("x")) {
+    labels = given.column<const std::int64_t>(given.at("labels"), ISENTROPIC_INT64);
+    found = given.matrix<double>("found", true, ISENTROPIC_FLOAT64);
+    const std::optional<double> number = parameter.empty() ? 0 : given.number(parameter);
     given.check_no_more_parameters();
     given.check_all_used();
-    value = match_entropy<T>(x, memory, stream, weight);
-    return;
+    if (!number) fail("{}: {} is required", given.operation(), parameter);
+    at = *number;
   }
+};
+template <class T>
+void run_calibration_facts(Arguments& given, std::span<std::byte> memory, Stream stream) {
+  const CalibrationCall<T> call(given, "");
+  calibration_facts<T>(call.x, call.labels, call.found, memory, stream);
+}
+template <class T>
+void run_temperature_slopes(Arguments& given, std::span<std::byte> memory, Stream stream) {
+  const CalibrationCall<T> call(given, "beta");
+  temperature_slopes<T>(call.at, call.x, call.labels, call.found, memory, stream);
+}
+template <class T>
+void run_target_entropy_losses(Arguments& given, std::span<std::byte> memory, Stream stream) {
+  const CalibrationCall<T> call(given, "entropy");
+  target_entropy_losses<T>(call.at, call.x, call.labels, call.found, memory, stream);
+}
+
+// Fits. value and clamped are in the host's memory.
+template <class Number>
+Number& one_number(Arguments& given, const isentropic_array& array, std::int32_t type) {
+  const std::span<Number> numbers = given.column<Number>(array, type);
+  if (numbers.size() != 1) fail("{}: {} must be one number, got {}", given.operation(), array.name, numbers.size());
+  return numbers[0];
+}
+inline std::span<const double> weights_of(Arguments& given) {
+  const isentropic_array* const weights = given.find("sample_weight");
+  return weights == nullptr ? std::span<const double>() : given.column<const double>(*weights, ISENTROPIC_FLOAT64);
+}
+template <class T>
+void run_match_entropy(Arguments& given, std::span<std::byte> memory, Stream stream) {
+  const std::span<const double> weights = weights_of(given);
+  auto& value = one_number<double>(given, given.at("value"), ISENTROPIC_FLOAT64);
+  const auto x = given.matrix<const T>("x_reference");
+  given.check_no_more_parameters();
+  given.check_all_used();
+  value = match_entropy<T>(x, memory, stream, weights);
+}
+// The fits to labels.
+template <class T, class Fit>
+void run_fit(Arguments& given, std::int32_t* clamped, const Fit& fit) {
+  const std::span<const double> weights = weights_of(given);
+  auto& value = one_number<double>(given, given.at("value"), ISENTROPIC_FLOAT64);
   const auto x = given.matrix<const T>("x");
   const auto labels = given.column<const std::int64_t>(given.at("labels"), ISENTROPIC_INT64);
   const std::optional<std::int64_t> ignored = given.whole("ignore_index");
   given.check_no_more_parameters();
-  if (name == "fit_target_entropy") {
-    given.check_all_used();
-    value = fit_target_entropy<T>(x, labels, memory, stream, weight, ignored);
-    return;
-  }
-  if (name != "fit_temperature") fail("{}: there is no kernel for this on the device", name);
-  std::span<std::int32_t> clamped;
-  if (const isentropic_array* const array = given.find("clamped"); array != nullptr) {
-    clamped = given.column<std::int32_t>(*array, ISENTROPIC_INT32);
-    check_one(*array, clamped.size());
-  }
   given.check_all_used();
-  const FittedTemperature fitted = fit_temperature<T>(x, labels, memory, stream, weight, ignored);
-  value = fitted.temperature;
-  if (!clamped.empty()) clamped[0] = fitted.clamped ? 1 : 0;
+  value = fit(x, labels, weights, ignored, clamped);
+}
+template <class T>
+void run_fit_target_entropy(Arguments& given, std::span<std::byte> memory, Stream stream) {
+  run_fit<T>(given, nullptr, [&](auto x, auto labels, auto weights, auto ignored, std::int32_t*) {
+    return fit_target_entropy<T>(x, labels, memory, stream, weights, ignored);
+  });
+}
+template <class T>
+void run_fit_temperature(Arguments& given, std::span<std::byte> memory, Stream stream) {
+  const isentropic_array* const array = given.find("clamped");
+  std::int32_t* const held = array == nullptr ? nullptr : &one_number<std::int32_t>(given, *array, ISENTROPIC_INT32);
+  run_fit<T>(given, held, [&](auto x, auto labels, auto weights, auto ignored, std::int32_t* clamped) {
+    const FittedTemperature fitted = fit_temperature<T>(x, labels, memory, stream, weights, ignored);
+    if (clamped != nullptr) *clamped = fitted.clamped ? 1 : 0;
+    return fitted.temperature;
+  });
 }
 
 template <class T>
@@ -220,43 +243,74 @@ void run_gamma(const GammaForEntropy& op, Arguments& given, std::span<std::byte>
 }
 
 template <class T>
-void run_sampling(Arguments& given, std::span<std::byte> memory, Stream stream) {
-  const std::string_view name = given.operation();
-  if (name == "sampler_probs") {
-    given.check_no_more_parameters();
-    const auto x = given.matrix<const T>("x");
-    const auto y = given.matrix<T>("y");
-    given.check_all_used();
-    return probs<T>(given.steps(), x, y, memory, stream);
-  }
-  const DeviceNoise noise = given.noise();
-  if (name == "gumbel_noise") {
-    if constexpr (kIsHalf<T>) {
-      fail("gumbel_noise: type must be float32 or float64");
-    } else {
-      given.check_no_more_parameters();
-      const auto y = given.matrix<T>("y");
-      given.check_all_used();
-      return gumbel_noise<T>(y, noise, memory, stream);
-    }
-  }
+void run_probs(Arguments& given, std::span<std::byte> memory, Stream stream) {
+  given.check_no_more_parameters();
   const auto x = given.matrix<const T>("x");
-  if (name == GumbelSoftmax::kDescription.name) {
-    const GumbelSoftmax op = std::get<GumbelSoftmax>(given.make<Sampling>(*info_of<Sampling>(name)));
+  const auto y = given.matrix<T>("y");
+  given.check_all_used();
+  probs<T>(given.steps(), x, y, memory, stream);
+}
+template <class T>
+void run_chain(Arguments& given, std::span<std::byte> memory, Stream stream) {
+  const DeviceNoise noise = given.noise();
+  const auto x = given.matrix<const T>("x");
+  const auto indices = given.matrix<std::int64_t>("indices", true, ISENTROPIC_INT64);
+  given.check_no_more_parameters();
+  given.check_all_used();
+  sample<T>(given.steps(), x, indices, noise, memory, stream);
+}
+template <class T>
+void run_noise(Arguments& given, std::span<std::byte> memory, Stream stream) {
+  if constexpr (kIsHalf<T>) {
+    fail("{}: type must be float32 or float64", given.operation());
+  } else {
+    const DeviceNoise noise = given.noise();
+    given.check_no_more_parameters();
     const auto y = given.matrix<T>("y");
     given.check_all_used();
-    return gumbel_softmax<T>(op, x, y, noise, memory, stream);
+    gumbel_noise<T>(y, noise, memory, stream);
   }
-  const auto indices = given.matrix<std::int64_t>("indices", true, ISENTROPIC_INT64);
-  if (name == "sampler_sample") {
-    given.check_no_more_parameters();
-    given.check_all_used();
-    return sample<T>(given.steps(), x, indices, noise, memory, stream);
-  }
-  if (name != Sample::kDescription.name) fail("{}: there is no kernel for this on the device", name);
-  const Sample op = std::get<Sample>(given.make<Sampling>(*info_of<Sampling>(name)));
-  given.check_all_used();
-  sample<T>(op, x, indices, noise, memory, stream);
+}
+template <class T>
+void run_sampling(const OperationInfo& info, Arguments& given, std::span<std::byte> memory, Stream stream) {
+  const DeviceNoise noise = given.noise();
+  const auto x = given.matrix<const T>("x");
+  std::visit(
+      [&]<class Op>(const Op& op) {
+        if constexpr (std::is_same_v<Op, GumbelSoftmax>) {
+          const auto y = given.matrix<T>("y");
+          given.check_all_used();
+          gumbel_softmax<T>(op, x, y, noise, memory, stream);
+        } else if constexpr (std::is_same_v<Op, Sample>) {
+          const auto indices = given.matrix<std::int64_t>("indices", true, ISENTROPIC_INT64);
+          given.check_all_used();
+          sample<T>(op, x, indices, noise, memory, stream);
+        } else {
+          static_assert(sizeof(Op) == 0, "a draw that the kernels do not know");
+        }
+      },
+      given.make<Sampling>(info));
+}
+
+// The operations with names of this door alone, with what runs them.
+template <class T>
+struct Own {
+  std::string_view name;
+  void (*run)(Arguments& given, std::span<std::byte> memory, Stream stream);
+};
+constexpr std::string_view kNoise = "gumbel_noise";
+template <class T>
+constexpr Own<T> kCalibration[] = {
+    {"calibration_facts", run_calibration_facts<T>},         {"temperature_slopes", run_temperature_slopes<T>},
+    {"target_entropy_losses", run_target_entropy_losses<T>}, {"fit_temperature", run_fit_temperature<T>},
+    {"fit_target_entropy", run_fit_target_entropy<T>},       {"match_entropy", run_match_entropy<T>}};
+template <class T>
+constexpr Own<T> kDrawn[] = {{kChains[0], run_probs<T>}, {kChains[1], run_chain<T>}, {kNoise, run_noise<T>}};
+
+template <class T>
+const Own<T>* own(std::span<const Own<T>> all, std::string_view name) {
+  const auto found = std::ranges::find(all, name, &Own<T>::name);
+  return found == all.end() ? nullptr : &*found;
 }
 
 template <class T>
@@ -281,9 +335,9 @@ void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream s
       return run_gamma<T>(op, given, memory, stream);
     }
   }
-  if (is_of_calibration(name)) return run_of_calibration<T>(given, memory, stream);
-  if (is_fit(name)) return run_fit<T>(given, memory, stream);
-  if (is_chain(name) || name == "gumbel_noise" || info_of<Sampling>(name)) return run_sampling<T>(given, memory, stream);
+  if (const auto* const info = info_of<Sampling>(name)) return run_sampling<T>(*info, given, memory, stream);
+  if (const auto* const one = own<T>(kCalibration<T>, name)) return one->run(given, memory, stream);
+  if (const auto* const one = own<T>(kDrawn<T>, name)) return one->run(given, memory, stream);
   fail("operation must be one of those in isentropic/cuda_c.h, got '{}'", name);
 }
 
@@ -305,8 +359,8 @@ std::size_t memory_of(std::string_view name, const char* parameters, std::size_t
   }
   if (name == GammaForEntropy::kDescription.name) return memory_for<T>(GammaForEntropy{}, rows, cols);
   if (name == Sample::kDescription.name) return memory_for<T>(Sample{}, rows, cols);
-  if (name == GumbelSoftmax::kDescription.name || name == "gumbel_noise") return memory_for<T>(GumbelSoftmax{}, rows, cols);
-  if (is_of_calibration(name) || is_fit(name)) return memory_for_calibration<T>(rows, cols);
+  if (name == GumbelSoftmax::kDescription.name || name == kNoise) return memory_for<T>(GumbelSoftmax{}, rows, cols);
+  if (own<T>(kCalibration<T>, name) != nullptr) return memory_for_calibration<T>(rows, cols);
   std::optional<std::vector<Step>> steps;
   const std::vector<Argument> given = parse_parameters(name, parameters, is_chain(name) ? &steps : nullptr);
   if (is_chain(name)) {
