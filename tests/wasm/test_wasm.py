@@ -135,7 +135,7 @@ def test_bits_of_maps(library, sse4, dtype, cols):
         p, dx = getattr(isentropic, name)(x, **parameters), None
         mine = library.map(name, parameters, x)
         assert bits(mine) == bits(p), name
-        if hasattr(isentropic, name + "_vjp"):
+        if hasattr(isentropic, name + "_vjp") and dtype == "float64":
             dx = getattr(isentropic, name + "_vjp")(x, p, g, **parameters)
             assert bits(library.map_vjp(name, parameters, x, p, g)) == bits(dx), name
 
@@ -187,6 +187,13 @@ def test_refused(name, parameters, words):
     with pytest.raises(wasmtime.Trap):
         library.apply(name, parameters, x=x, y=x.copy())
     assert words in library.text(library.exports["isentropic_last_error"](library.store))
+
+
+def test_a_gradient_is_of_float64():
+    library, x = Library(), np.zeros((1, 3), np.float32)
+    with pytest.raises(wasmtime.Trap):
+        library.map_vjp("softmax", {}, x, x, x)
+    assert "softmax_vjp: x must be float64" in library.text(library.exports["isentropic_last_error"](library.store))
 
 
 def test_in_chromium(library, browser):
