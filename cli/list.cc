@@ -1,4 +1,4 @@
-// The table of operations as text and as Markdown.
+// The table of operations as text, as Markdown and as JSON.
 #include <memory>
 
 #include "commands.h"
@@ -45,7 +45,7 @@ std::string list_text() {
       add("      {}\n", info.summary);
       add("      {}\n", info.formula);
       for (const ParamInfo& param : info.params) {
-        add("      {}{:<16} {} ({}; default {})\n", is_command(info) ? "--" : "  ", param.name, param.meaning, param.allowed,
+        add("      {}{:<16} {} ({}; default {})\n", !info.command.empty() ? "--" : "  ", param.name, param.meaning, param.allowed,
             default_text(param));
       }
     }
@@ -77,7 +77,7 @@ std::string list_markdown() {
     add("\n## {}: {}\n", family.title, family.meaning);
     for (const OperationInfo& info : family.operations) {
       add("\n### `{}`\n\n{}\n\n", info.name, info.summary);
-      if (!is_command(info)) {
+      if (info.command.empty()) {
         add("- In C++ and Python\n");
       } else if (command_name(info) != info.name) {
         add("- Command: `isentropic {}`\n", command_name(info));
@@ -99,10 +99,13 @@ std::string list_markdown() {
 
 void add_list(CLI::App& app, Program& program) {
   CLI::App& command = *app.add_subcommand("list", "Every operation with its parameters.");
-  const auto markdown = std::make_shared<bool>(false);
+  const auto markdown = std::make_shared<bool>(false), json = std::make_shared<bool>(false);
   add_flag(command, "--markdown", *markdown, "As docs/operations.md has it");
+  add_flag(command, "--json", *json, "All that is known of each, for programs")->excludes("--markdown");
   command.footer("Example: isentropic list");
-  command.callback([markdown, &program] {
-    program.action = [markdown] { files::write_output("", *markdown ? list_markdown() : folded(list_text())); };
+  command.callback([markdown, json, &program] {
+    program.action = [markdown, json] {
+      files::write_output("", *json ? isentropic::operations_json() : *markdown ? list_markdown() : folded(list_text()));
+    };
   });
 }

@@ -120,7 +120,7 @@ class Formatter : public CLI::Formatter {
     for (const isentropic::FamilyInfo& family : isentropic::families()) {
       for (const isentropic::OperationInfo& one : family.operations) {
         if (one.name != rest[0]) continue;
-        if (!is_command(one)) bad_input("there is no command '{}', only a function in C++ and Python", one.name);
+        if (one.command.empty()) bad_input("there is no command '{}', only a function in C++ and Python", one.name);
         bad_input("there is no command '{}'; it is isentropic {}", one.name, command_name(one));
       }
     }

@@ -53,8 +53,6 @@ void check_rows(const Logarithm& op, std::size_t rows, std::span<const PerRow> p
                  per_row);
 }
 
-bool reduces(const OperationInfo& info) { return info.name == LogSumExp::kDescription.name; }
-
 // Calls run(views, first row) with views of the type of x, without the GIL.
 template <class Family, std::size_t N, class Run>
 void on_rows(const GivenRows<N>& given, const ParamValues& params, const Family& op, const Run& run) {
@@ -103,7 +101,6 @@ template <class Family>
 void describe_family(nb::list& all) {
   for (const OperationInfo& info : family_info<Family>().operations) {
     nb::dict d = describe(info);
-    d["reduces"] = reduces(info);
     d["forward"] = nb::cpp_function([&info](nb::handle x, nb::handle y, nb::handle axis,
                                             nb::tuple values) { run_forward<Family>(info, x, y, axis, values); },
                                     nb::arg("x"), nb::arg("y"), nb::arg("axis").none(), nb::arg("params"));

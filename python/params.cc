@@ -132,6 +132,13 @@ nb::dict describe(const OperationInfo& info) {
   d["formula"] = to_str(info.formula);
   d["gradient"] = to_str(info.gradient);
   d["source"] = to_str(info.source);
+  d["reduces"] = reduces(info);
+  d["symmetric"] = info.jacobian.symmetric;
+  d["of_result"] = info.jacobian.of_result;
+  nb::dict absent;
+  static constexpr const char* kDoors[] = {"c", "command_line", "device", "ranks", "web"};
+  for (const Absence& one : info.not_in) absent[kDoors[static_cast<std::size_t>(one.door)]] = to_str(one.why);
+  d["not_in"] = absent;
   nb::list params;
   for (const ParamInfo& param : info.params) params.append(describe_param(param));
   d["params"] = params;

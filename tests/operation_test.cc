@@ -39,6 +39,19 @@ TEST(Operations, TablesSayWhatTheStructsSay) {
       EXPECT_EQ(info->formula, Op::kDescription.formula);
       EXPECT_EQ(info->laws != nullptr, (std::is_same_v<Family, Map>));
       EXPECT_EQ(info->target != nullptr, (std::is_same_v<Family, Loss>));
+      EXPECT_EQ(info->arrays.data(), Op::kDescription.arrays.data());
+      EXPECT_EQ(info->command.empty(), !has(*info, Door::command_line));
+      for (const std::span<const ArrayInfo> arrays : {info->arrays, info->jacobian.arrays}) {
+        if (arrays.empty()) continue;  // there is no call for the gradient
+        EXPECT_TRUE(!arrays.front().output && !arrays.front().optional && arrays.back().output) << info->name;
+        std::set<std::string_view> names;
+        bool output = false;
+        for (const ArrayInfo& array : arrays) {
+          EXPECT_TRUE(names.insert(array.name).second) << info->name << ": " << array.name;
+          EXPECT_TRUE(array.output || !output) << info->name << ": inputs come first";
+          output = array.output;
+        }
+      }
       std::size_t p = 0;
       for_each_param<Op>([&]<class Value>(const Param<Op, Value>& param) {
         const ParamInfo& of_table = info->params[p++];

@@ -5,7 +5,7 @@
 #include <typeinfo>
 
 #include "isentropic/threads.h"
-#include "src/c/call.h"
+#include "src/c/guard.h"
 #include "src/parallel.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {

@@ -82,6 +82,39 @@ struct AttentionDetails {
   std::span<T> entropy = {};  // -sum p log p of each query, in nats: batch x heads x queries
 };
 
+inline constexpr ArrayInfo kAttentionArrays[] = {
+    {.name = "q", .kind = ArrayKind::heads},
+    {.name = "k", .kind = ArrayKind::heads},
+    {.name = "v", .kind = ArrayKind::heads},
+    {.name = "mask", .kind = ArrayKind::mask, .optional = true},
+    {.name = "out", .kind = ArrayKind::heads, .output = true},
+    {.name = "weights", .kind = ArrayKind::heads, .output = true, .optional = true},
+    {.name = "entropy", .kind = ArrayKind::number, .output = true, .optional = true}};
+inline constexpr ArrayInfo kAttentionGradient[] = {{.name = "q", .kind = ArrayKind::heads},
+                                                   {.name = "k", .kind = ArrayKind::heads},
+                                                   {.name = "v", .kind = ArrayKind::heads},
+                                                   {.name = "grad", .kind = ArrayKind::heads},
+                                                   {.name = "mask", .kind = ArrayKind::mask, .optional = true},
+                                                   {.name = "entropy_grad", .kind = ArrayKind::number, .optional = true},
+                                                   {.name = "dq", .kind = ArrayKind::heads, .output = true},
+                                                   {.name = "dk", .kind = ArrayKind::heads, .output = true},
+                                                   {.name = "dv", .kind = ArrayKind::heads, .output = true}};
+inline constexpr ArrayInfo kLinearAttentionArrays[] = {{.name = "q", .kind = ArrayKind::heads},
+                                                       {.name = "k", .kind = ArrayKind::heads},
+                                                       {.name = "v", .kind = ArrayKind::heads},
+                                                       {.name = "out", .kind = ArrayKind::heads, .output = true}};
+inline constexpr ArrayInfo kLinearAttentionGradient[] = {{.name = "q", .kind = ArrayKind::heads},
+                                                         {.name = "k", .kind = ArrayKind::heads},
+                                                         {.name = "v", .kind = ArrayKind::heads},
+                                                         {.name = "grad", .kind = ArrayKind::heads},
+                                                         {.name = "dq", .kind = ArrayKind::heads, .output = true},
+                                                         {.name = "dk", .kind = ArrayKind::heads, .output = true},
+                                                         {.name = "dv", .kind = ArrayKind::heads, .output = true}};
+inline constexpr Absence kAttentionNotIn[] = {{Door::command_line, "its arrays have heads, which a file of rows has not"},
+                                              {Door::device, "on a device it is composed of row kernels and torch's products"},
+                                              {Door::ranks, "heads are split, not rows"},
+                                              {Door::web, "left out, because each page loads the library"}};
+
 struct Attention {
   enum class Scale { sqrt, entropy_invariant, number };
   static constexpr std::string_view kScales[] = {"sqrt", "entropy_invariant", "number"};
@@ -102,6 +135,9 @@ struct Attention {
           "dv_j = sum_i p_ij g_i; with ds_i the map's gradient of p_i for <g_i, v_j>: dq_i = scale_i sum_j ds_ij k_j, "
           "dk_j = sum_i scale_i ds_ij q_i",
       .source = "Vaswani et al., NeurIPS 2017; the scale: Su, kexue.fm 8823, 2021",
+      .arrays = kAttentionArrays,
+      .jacobian = {.arrays = kAttentionGradient},
+      .not_in = kAttentionNotIn,
   };
   static constexpr auto kParams = std::tuple{
       Param<Attention, Map>{.name = "map", .meaning = "what turns a query's scores into weights", .member = &Attention::map},
@@ -159,6 +195,9 @@ struct LinearAttention {
       .formula = "out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2, s_ij = scale <q_i, k_j>",
       .gradient = "as attention with taylor_softmax",
       .source = "Arora et al., ICML 2024 (Based); Katharopoulos et al., ICML 2020",
+      .arrays = kLinearAttentionArrays,
+      .jacobian = {.arrays = kLinearAttentionGradient},
+      .not_in = kAttentionNotIn,
   };
   static constexpr auto kParams = std::tuple{
       Param<LinearAttention, std::optional<double>>{

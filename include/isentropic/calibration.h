@@ -21,6 +21,20 @@ namespace isentropic::inline ISENTROPIC_ABI {
 // all rows weigh the same. Weights must be at least 0, finite and not all 0, otherwise std::invalid_argument. A row of weight 0
 // is left out, and may hold anything.
 
+inline constexpr ArrayInfo kCalibrationErrorArrays[] = {{.name = "p"},
+                                                        {.name = "labels", .kind = ArrayKind::integer},
+                                                        {.name = "sample_weight", .kind = ArrayKind::number, .optional = true},
+                                                        {.name = "value", .kind = ArrayKind::scalar, .output = true}};
+inline constexpr ArrayInfo kScaleArrays[] = {{.name = "n", .kind = ArrayKind::integer},
+                                             {.name = "value", .kind = ArrayKind::number, .output = true}};
+inline constexpr Absence kCalibrationErrorNotIn[] = {{Door::c, "bins are counted where the labels are"},
+                                                     {Door::device, "bins are counted on the host"},
+                                                     {Door::ranks, "it is not written in sums over parts of a row"}};
+inline constexpr Absence kScaleNotIn[] = {{Door::c, "it is one number, without an array"},
+                                          {Door::command_line, "it is one number, without a file"},
+                                          {Door::device, "it is one number, without an array"},
+                                          {Door::ranks, "it is one number, without an array"}};
+
 inline constexpr double kLeastTemperature = 1e-3, kLargestTemperature = 1e3;
 
 struct FittedTemperature {
@@ -72,6 +86,8 @@ struct ExpectedCalibrationError {
       .formula = "sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows",
       .gradient = "none: a sum over bins",
       .source = "Naeini, Cooper, Hauskrecht, AAAI 2015; Guo, Pleiss, Sun, Weinberger, ICML 2017",
+      .arrays = kCalibrationErrorArrays,
+      .not_in = kCalibrationErrorNotIn,
   };
   static constexpr auto kParams =
       std::tuple{Param<ExpectedCalibrationError, std::int64_t>{.name = "bins",
@@ -135,6 +151,8 @@ struct EntropyInvariantScale {
       .formula = "log n / (log(train_length) sqrt(d)), or where kappa is given kappa log n / d",
       .gradient = "1 / (n log(train_length) sqrt(d)), or kappa / (n d)",
       .source = "Su, kexue.fm 8823, 2021, and 9034, 2022",
+      .arrays = kScaleArrays,
+      .not_in = kScaleNotIn,
   };
   static constexpr auto kParams =
       std::tuple{Param<EntropyInvariantScale>{.name = "train_length",

@@ -23,6 +23,56 @@
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
+// What an array of an operation holds.
+enum class ArrayKind {
+  row,      // a row of entries, for each row of the call
+  entry,    // one number for each row, of the type of the rows
+  number,   // one number for each row
+  integer,  // one integer for each row
+  indices,  // a row of integers for each row, of any length
+  target,   // a row of entries like that of the first array, or the class of each row
+  table,    // one table
+  vector,   // numbers for the whole call, in one row or in one column
+  scalar,   // one number for the whole call
+  count,    // one integer for the whole call
+  points,   // rows that belong together: points, costs, a plan, directions
+  heads,    // rows of batch x heads x rows of a head
+  mask,     // of queries x keys, or of all heads
+};
+
+// One array of an operation.
+struct ArrayInfo {
+  std::string_view name;
+  ArrayKind kind = ArrayKind::row;
+  bool output = false;
+  bool optional = false;
+  bool one_for_all = false;  // a single row may stand for all
+};
+
+// A way to an operation that some operations do not have. C++ and Python have all.
+enum class Door {
+  c,             // isentropic/c.h, and so JAX
+  command_line,  // a command of its own
+  device,        // kernels for a GPU, isentropic/cuda.h
+  ranks,         // rows that are split, isentropic/parts.h
+  web,           // the library in WebAssembly, which each page loads
+};
+
+// A door that has not the operation, and why.
+struct Absence {
+  Door door;
+  std::string_view why;
+};
+
+inline constexpr Absence kNotSplit[] = {{Door::ranks, "it is not written in sums over parts of a row"}};
+
+// The arrays of a call for a gradient, and which derivatives follow from which numbers.
+struct GradientInfo {
+  std::span<const ArrayInfo> arrays = {};  // of the call for J^T g; none: there is no such call, or its results are outputs
+  bool symmetric = false;                  // J is symmetric, but where `input` is probs
+  bool of_result = false;                  // J is a function of the result and the parameters; rows with +inf excepted
+};
+
 struct Description {
   std::string_view name;     // the name in C++, in Python and on the command line
   std::string_view summary;  // one sentence
@@ -31,6 +81,12 @@ struct Description {
   std::string_view source;    // the paper to read
 
   std::size_t cost = 1;  // rough cost of an entry in units of softmax's; it decides when another thread pays
+
+  std::span<const ArrayInfo> arrays = {};  // inputs, then outputs; an operation without any does not compile
+  GradientInfo jacobian = {};
+  bool drawn = false;                    // it takes a seed, a stream and a position
+  std::string_view command = {};         // the command's name, if it is another one
+  std::span<const Absence> not_in = {};  // doors that have not the operation
 };
 
 // The laws of a map, in its member kLaws.

@@ -31,6 +31,26 @@ enum class GammaStatus {
 inline constexpr std::array<std::string_view, 5> kGammaStatusNames = {"ok", "clamped_low", "clamped_high", "constant",
                                                                       "invalid"};
 
+inline constexpr ArrayInfo kGammaArrays[] = {{.name = "x"},
+                                             {.name = "gamma", .kind = ArrayKind::number, .output = true},
+                                             {.name = "reached", .kind = ArrayKind::number, .output = true},
+                                             {.name = "status", .kind = ArrayKind::integer, .output = true}};
+inline constexpr ArrayInfo kPowerArrays[] = {{.name = "p"}, {.name = "q", .output = true}};
+inline constexpr ArrayInfo kDensityArrays[] = {{.name = "density"}, {.name = "result", .output = true}};
+inline constexpr ArrayInfo kJointArrays[] = {{.name = "pxy", .kind = ArrayKind::table},
+                                             {.name = "result", .kind = ArrayKind::table, .output = true}};
+inline constexpr ArrayInfo kEstimateArrays[] = {{.name = "x"}, {.name = "value", .kind = ArrayKind::number, .output = true}};
+inline constexpr Absence kPowerNotIn[] = {{Door::device, "there is no kernel for it"},
+                                          {Door::web, "left out, because each page loads the library"},
+                                          {Door::ranks, "it is not written in sums over parts of a row"}};
+inline constexpr Absence kDensityNotIn[] = {{Door::c, "its arrays are not rows of one type"},
+                                            {Door::command_line, "it is a step of a program"},
+                                            {Door::device, "there is no kernel for it"},
+                                            {Door::ranks, "it is not written in sums over parts of a row"}};
+inline constexpr Absence kEstimateNotIn[] = {{Door::command_line, "gamma gives the exact entropy as fast"},
+                                             {Door::device, "there is no kernel for it"},
+                                             {Door::ranks, "it is not written in sums over parts of a row"}};
+
 struct GammaForEntropy {
   std::optional<double> entropy = {}, perplexity = {};  // exactly one
   double min_gamma = 0;
@@ -44,6 +64,8 @@ struct GammaForEntropy {
       .formula = "gamma > 0 such that -sum p log p, p = softmax(gamma x), is the entropy, or exp of it the perplexity",
       .gradient = "d gamma / dx = -gamma u / Var x, d gamma / d entropy = -1 / (gamma Var x), u = p (x - <x,p>)",
       .source = "see entropy_normalize",
+      .arrays = kGammaArrays,
+      .command = "gamma",
   };
   static constexpr auto kParams = std::tuple{
       Param<GammaForEntropy, std::optional<double>>{.name = "entropy",
@@ -113,6 +135,8 @@ struct PowerTransform {
       .formula = "q_i = p_i^gamma / sum_j p_j^gamma",
       .gradient = "gamma q / p (g - <g,q>)",
       .source = "Su, kexue.fm 8829, 2021",
+      .arrays = kPowerArrays,
+      .not_in = kPowerNotIn,
   };
   static constexpr auto kParams =
       std::tuple{Param<PowerTransform>{.name = "gamma",
@@ -156,6 +180,8 @@ struct NormalizeDensity {
       .formula = "q_i = p_i^gamma / sum_j w_j p_j^gamma, gamma > 0 such that -sum w q log q is the entropy",
       .gradient = "with u = w q (log p - sum w q log p): d gamma / d entropy = -1 / (gamma sum u log p)",
       .source = "Su, kexue.fm 8829, 2021, for a sum in place of the integral",
+      .arrays = kDensityArrays,
+      .not_in = kDensityNotIn,
   };
   static constexpr auto kParams = std::tuple{Param<NormalizeDensity>{.name = "entropy",
                                                                      .meaning = "in nats; of a density it may be negative",
@@ -193,6 +219,8 @@ struct NormalizeJoint {
       .formula = "joint: p(x,y)^gamma / Z; marginal: p(x)^gamma / Z p(y|x); conditional: p(x) p(y|x)^gamma / Z(x), one gamma",
       .gradient = "joint and marginal: power_transform's; conditional: that for each p(y|x)",
       .source = "Su, kexue.fm 8829, 2021; the entropies of Shannon 1948",
+      .arrays = kJointArrays,
+      .not_in = kDensityNotIn,
   };
   static constexpr auto kParams = std::tuple{
       Param<NormalizeJoint, std::optional<double>>{
@@ -230,6 +258,8 @@ struct MeanFieldEntropy {
       .formula = "H = log n - gamma (max x - mean x), over the n finite scores",
       .gradient = "gamma (1 / n - 1[i = argmax])",
       .source = "Su, kexue.fm 9034, 2022",
+      .arrays = kEstimateArrays,
+      .not_in = kEstimateNotIn,
   };
   static constexpr auto kParams = std::tuple{Param<MeanFieldEntropy>{
       .name = "gamma", .meaning = "scale of the scores, 1/T", .member = &MeanFieldEntropy::gamma, .at_least = 0}};

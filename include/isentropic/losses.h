@@ -40,6 +40,11 @@ enum class TargetKind {
   scores,                    // a row of a teacher's scores
 };
 
+inline constexpr ArrayInfo kLossArrays[] = {{.name = "x"},
+                                            {.name = "target", .kind = ArrayKind::target},
+                                            {.name = "value", .kind = ArrayKind::number, .output = true},
+                                            {.name = "dx", .output = true, .optional = true}};
+
 struct SoftmaxLoss {
   double label_smoothing = 0;
 
@@ -50,6 +55,7 @@ struct SoftmaxLoss {
       .formula = "log sum_j exp(x_j) - x_t; of a distribution q: log sum_j exp(x_j) - <q,x>",
       .gradient = "p - q; in label_smoothing: <q,x> less the mean of x",
       .source = "Bridle, NATO ASI F68, 1990; label smoothing: Szegedy et al., CVPR 2016",
+      .arrays = kLossArrays,
   };
   static constexpr auto kParams = std::tuple{
       Param<SoftmaxLoss>{.name = "label_smoothing",
@@ -68,6 +74,7 @@ struct SparsemaxLoss {
       .formula = "|q|^2/2 - <q,x> + sum_{p > 0} (x_i^2 - tau^2)/2, p = sparsemax(x); q = e_t for a class",
       .gradient = "p - q",
       .source = "Martins, Astudillo, ICML 2016",
+      .arrays = kLossArrays,
   };
   static constexpr auto kParams = std::tuple{};
 };
@@ -83,6 +90,7 @@ struct EntmaxLoss {
       .formula = "max_p (<x,p> + H(p)) - <x,q> - H(q), H(p) = (1 - sum p^alpha) / (alpha (alpha - 1))",
       .gradient = "p - q, p = entmax(x); in alpha: d H(p) / d alpha - d H(q) / d alpha at fixed p and q",
       .source = "Peters, Niculae, Martins, ACL 2019; Blondel, Martins, Niculae, JMLR 2020",
+      .arrays = kLossArrays,
   };
   static constexpr auto kParams =
       std::tuple{Param<EntmaxLoss>{.name = "alpha",
@@ -104,6 +112,8 @@ struct TopKSoftmaxLoss {
       .formula = "log sum_{j in K} exp(x_j) - <q,x>, K the k largest; q = e_t for a class",
       .gradient = "p - q, p = top_k_softmax(x)",
       .source = "Su, kexue.fm 10145, 2024",
+      .arrays = kLossArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams = std::tuple{Param<TopKSoftmaxLoss, std::int64_t>{
       .name = "k",
@@ -126,6 +136,8 @@ struct TopPSoftmaxLoss {
       .formula = "log sum_{j in K} exp(x_j) - <q,x>, K the fewest largest with softmax mass >= p; q = e_t for a class",
       .gradient = "p - q, p = top_p_softmax(x)",
       .source = "Su, kexue.fm 10145, 2024",
+      .arrays = kLossArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams = std::tuple{Param<TopPSoftmaxLoss>{.name = "p",
                                                                     .meaning = "sum of probabilities to reach; 1 keeps all",
@@ -147,6 +159,8 @@ struct SmoothAccuracyLoss {
       .formula = "-<q,p>, p = map(x); -p_t for a class",
       .gradient = "-J^T q; of softmax -p_t (1[i = t] - p_i)",
       .source = "Su, kexue.fm 6620, 2019",
+      .arrays = kLossArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams = std::tuple{Param<SmoothAccuracyLoss, Map>{
       .name = "map", .meaning = "the map whose probability of the target is the accuracy", .member = &SmoothAccuracyLoss::map}};
@@ -176,6 +190,8 @@ struct MarginSoftmaxLoss {
           "scale p_i; of the target scale psi'(c) (p_t - 1); in scale: <p,x'> - psi(c), x' the x with psi(c); in margin: "
           "scale (p_t - 1) d psi / d m, none of sphere",
       .source = "Wang et al., SPL 2018 (am); Deng et al., CVPR 2019 (arc); Liu et al., CVPR 2017 (sphere)",
+      .arrays = kLossArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams =
       std::tuple{Param<MarginSoftmaxLoss, Kind>{.name = "kind",
@@ -212,6 +228,8 @@ struct MultilabelSoftmaxLoss {
       .formula = "log(1 + sum_{no label} exp(x)) + log(1 + sum_{label} exp(-x))",
       .gradient = "exp(x) / (1 + sum_{no label} exp(x)); of a label -exp(-x) / (1 + sum_{label} exp(-x))",
       .source = "Su, kexue.fm 7359, 2020; Su et al., arXiv 2208.02955, 2022",
+      .arrays = kLossArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams = std::tuple{};
 };
@@ -227,6 +245,8 @@ struct SurrogateLoss {
       .formula = "<p - q, x> with x held fixed, p = map(x); q = e_t for a class",
       .gradient = "p - q",
       .source = "Su, kexue.fm 10145, 2024",
+      .arrays = kLossArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams = std::tuple{
       Param<SurrogateLoss, Map>{.name = "map", .meaning = "the map whose p makes the gradient", .member = &SurrogateLoss::map}};
@@ -242,6 +262,8 @@ struct DistillationLoss {
       .formula = "T^2 KL(softmax(teacher/T), softmax(student/T))",
       .gradient = "T (p_student - p_teacher), in the student; in T: 2 loss/T - <t (log(t/s) - KL), teacher> - <s - t, student>",
       .source = "Hinton, Vinyals, Dean, arXiv 1503.02531, 2015",
+      .arrays = kLossArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams = std::tuple{Param<DistillationLoss>{.name = "temperature",
                                                                      .meaning = "T, divides both scores",
@@ -260,6 +282,8 @@ struct JsdLoss {
       .formula = "beta KL(t, m) + (1 - beta) KL(s, m), m = beta t + (1 - beta) s, t and s the softmax of teacher and student",
       .gradient = "(1 - beta) s (log(s/m) - KL(s, m)), in the student; in beta: KL(t, m) - KL(s, m)",
       .source = "Lin, IEEE TIT 1991; Agarwal et al., ICLR 2024",
+      .arrays = kLossArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams =
       std::tuple{Param<JsdLoss>{.name = "beta",

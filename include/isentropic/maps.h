@@ -30,6 +30,15 @@
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
+// Of a map, and of its gradient.
+inline constexpr ArrayInfo kMapArrays[] = {{.name = "x"}, {.name = "y", .output = true}};
+inline constexpr ArrayInfo kMapGradient[] = {{.name = "x"}, {.name = "y"}, {.name = "grad"}, {.name = "dx", .output = true}};
+inline constexpr ArrayInfo kLogSumExpArrays[] = {{.name = "x"}, {.name = "y", .kind = ArrayKind::entry, .output = true}};
+inline constexpr ArrayInfo kLogSumExpGradient[] = {{.name = "x"},
+                                                   {.name = "y", .kind = ArrayKind::entry},
+                                                   {.name = "grad", .kind = ArrayKind::entry},
+                                                   {.name = "dx", .output = true}};
+
 struct Softmax {
   double temperature = 1;
 
@@ -39,6 +48,8 @@ struct Softmax {
       .formula = "p_i = exp(x_i/T) / sum_j exp(x_j/T)",
       .gradient = "p (g - <g,p>) / T",
       .source = "Boltzmann 1868; Bridle, NATO ASI F68, 1990",
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient, .symmetric = true, .of_result = true},
   };
   static constexpr Laws kLaws = {};
   static constexpr auto kParams = std::tuple{Param<Softmax>{
@@ -54,6 +65,8 @@ struct Sparsemax {
       .formula = "p = argmin_p |p - x/T|^2 = max(x/T - tau, 0), tau such that sum p = 1",
       .gradient = "(g - mean of g over the support) / T on the support, 0 elsewhere",
       .source = "Martins, Astudillo, ICML 2016",
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient, .symmetric = true, .of_result = true},
   };
   static constexpr Laws kLaws = {.sparse = true, .absolute_error = 4};
   static constexpr auto kParams = std::tuple{Param<Sparsemax>{.name = "temperature",
@@ -76,6 +89,8 @@ struct Entmax {
           "p = argmax_p <p, x/T> + (1 - sum p^alpha) / (alpha (alpha - 1)) = max((alpha - 1) x/T - tau, 0)^(1/(alpha - 1))",
       .gradient = "s (g - <s,g> / sum s) / T, s = p^(2 - alpha) on the support",
       .source = "Peters, Niculae, Martins, ACL 2019; alpha's gradient: Correia, Niculae, Martins, EMNLP 2019",
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient, .symmetric = true, .of_result = true},
   };
   static constexpr Laws kLaws = {.sparse = true, .absolute_error = 8};
   static constexpr auto kParams =
@@ -102,6 +117,9 @@ struct TaylorSoftmax {
       .formula = "p_i = f(x_i) / sum_j f(x_j), f(x) = sum_{m <= order} x^m / m!",
       .gradient = "r p (g - <g,p>), r = f'(x) / f(x)",
       .source = "de Brebisson, Vincent, ICLR 2016",
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient},
+      .not_in = kNotSplit,
   };
   static constexpr Laws kLaws = {.shift = false, .order = false};
   static constexpr auto kParams = std::tuple{Param<TaylorSoftmax, std::int64_t>{.name = "order",
@@ -120,6 +138,9 @@ struct SigSoftmax {
       .formula = "p_i = exp(x_i) s(x_i) / sum_j exp(x_j) s(x_j), s(x) = 1 / (1 + exp(-x))",
       .gradient = "(2 - s(x)) p (g - <g,p>)",
       .source = "Kanai, Fujiwara, Yamanaka, Adachi, NeurIPS 2018",
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient},
+      .not_in = kNotSplit,
   };
   static constexpr Laws kLaws = {.shift = false};
   static constexpr auto kParams = std::tuple{};
@@ -135,6 +156,8 @@ struct TopKSoftmax {
       .formula = "p_i = exp(x_i/T) / sum_{j in K} exp(x_j/T) for i in K, K the k largest",
       .gradient = "p (g - <g,p>) / T",
       .source = "Fan, Lewis, Dauphin, ACL 2018",
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient, .symmetric = true, .of_result = true},
   };
   static constexpr Laws kLaws = {.ties_by_index = true, .sparse = true};
   static constexpr auto kParams = std::tuple{
@@ -164,6 +187,8 @@ struct TopPSoftmax {
       .formula = "p_i = exp(x_i/T) / sum_{j in K} exp(x_j/T) for i in K, K the fewest largest with softmax mass >= p",
       .gradient = "p (g - <g,p>) / T",
       .source = "Holtzman et al., ICLR 2020",
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient, .symmetric = true, .of_result = true},
   };
   static constexpr Laws kLaws = {.ties_by_index = true, .sparse = true};
   static constexpr auto kParams = std::tuple{Param<TopPSoftmax>{.name = "p",
@@ -190,6 +215,8 @@ struct MinPSoftmax {
       .formula = "p_i = exp(x_i/T) / sum_{j in K} exp(x_j/T) for i in K = {x_i/T >= max x/T + log p}",
       .gradient = "p (g - <g,p>) / T",
       .source = "Nguyen et al., ICLR 2025",
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient, .symmetric = true, .of_result = true},
   };
   static constexpr Laws kLaws = {.sparse = true};
   static constexpr auto kParams =
@@ -224,6 +251,9 @@ struct PerturbMax {
       .gradient = "(1/scale) int h_j (g_j sum h - <g,h>) prod F du, h = f/F at u - x/scale",
       .source = "McFadden 1974; Papandreou, Yuille, ICCV 2011",
       .cost = 100,
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient, .symmetric = true},
+      .not_in = kNotSplit,
   };
   static constexpr Laws kLaws = {.sparse = true, .float_error = 1e-6, .double_error = 1e-10};
   static constexpr auto kParams = std::tuple{
@@ -246,6 +276,8 @@ struct EntropyNormalize {
       .formula = "p = softmax(gamma x), gamma > 0 such that -sum p log p is the entropy, or exp of it the perplexity",
       .gradient = "gamma (p (g - <g,p>) - u <g,u> / <u,x>), u = p (x - <x,p>)",
       .source = "Su, kexue.fm 8829, 2021; the perplexity of Hinton, Roweis, NIPS 2002",
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient, .symmetric = true},
   };
   static constexpr Laws kLaws = {.entropy_target = true};
   static constexpr auto kParams = std::tuple{
@@ -281,6 +313,8 @@ struct EntropyClip {
       .formula = "p = softmax(gamma x), gamma = 1 where min_entropy <= -sum p log p <= max_entropy for that p",
       .gradient = "softmax's inside the interval, entropy_normalize's outside",
       .source = "see entropy_normalize",
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient, .symmetric = true},
   };
   static constexpr Laws kLaws = {.entropy_target = true};
   static constexpr auto kParams = std::tuple{
@@ -349,6 +383,8 @@ struct LogSoftmax {
       .formula = "y_i = x_i/T - log sum_j exp(x_j/T)",
       .gradient = "(g - exp(y) sum g) / T",
       .source = "see softmax",
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient, .of_result = true},
   };
   static constexpr auto kParams = std::tuple{Param<LogSoftmax>{.name = "temperature",
                                                                .meaning = "T, divides the scores",
@@ -366,6 +402,8 @@ struct LogSumExp {
       .formula = "y = T log sum_i exp(x_i/T)",
       .gradient = "g softmax(x/T)",
       .source = "see softmax",
+      .arrays = kLogSumExpArrays,
+      .jacobian = {.arrays = kLogSumExpGradient},
   };
   static constexpr auto kParams = std::tuple{Param<LogSumExp>{.name = "temperature",
                                                               .meaning = "T, divides the scores",

@@ -58,6 +58,24 @@ constexpr auto measure_params(std::optional<double> Op::*base, Input Op::*input,
 
 // Measures of one distribution.
 
+// Of a measure of rows, of two rows, of a table, of entries. Gradients are outputs.
+inline constexpr ArrayInfo kMeasureArrays[] = {{.name = "p"},
+                                               {.name = "value", .kind = ArrayKind::number, .output = true},
+                                               {.name = "dp", .output = true, .optional = true}};
+inline constexpr ArrayInfo kDivergenceArrays[] = {{.name = "p"},
+                                                  {.name = "q", .one_for_all = true},
+                                                  {.name = "value", .kind = ArrayKind::number, .output = true},
+                                                  {.name = "dp", .output = true, .optional = true},
+                                                  {.name = "dq", .output = true, .optional = true}};
+inline constexpr ArrayInfo kTableArrays[] = {{.name = "pxy", .kind = ArrayKind::table},
+                                             {.name = "value", .kind = ArrayKind::scalar, .output = true},
+                                             {.name = "dp", .kind = ArrayKind::table, .output = true, .optional = true}};
+inline constexpr ArrayInfo kEntryArrays[] = {
+    {.name = "p"}, {.name = "value", .output = true}, {.name = "dp", .output = true, .optional = true}};
+inline constexpr Absence kRowsOnly[] = {{Door::device, "there are kernels for rows alone"},
+                                        {Door::ranks, "only rows are split"},
+                                        {Door::web, "left out, because each page loads the library"}};
+
 struct Entropy {
   std::optional<double> base = {};
   Input input = Input::probs;
@@ -69,6 +87,7 @@ struct Entropy {
       .formula = "H = -sum p log p",
       .gradient = "-log p - 1; in scores -p (log p + H)",
       .source = "Shannon, 1948",
+      .arrays = kMeasureArrays,
   };
   static constexpr auto kParams = measure_params(&Entropy::base, &Entropy::input, &Entropy::normalize);
 };
@@ -90,6 +109,8 @@ struct RenyiEntropy {
           "log(sum p^alpha - sum p + 1) / (1 - alpha), which is H where sum p = 1"
           "; in alpha: -KL(p^alpha / sum p^alpha, p) / (1 - alpha)^2, at 1 -Var log p / 2",
       .source = "Renyi, Berkeley Symposium, 1961",
+      .arrays = kMeasureArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams =
       std::tuple_cat(std::tuple{Param<RenyiEntropy>{.name = "alpha",
@@ -119,6 +140,8 @@ struct TsallisEntropy {
           "(sum p - sum p^alpha) / (alpha - 1), which is H where sum p = 1"
           "; in alpha: -sum (p^alpha ((alpha - 1) log p - 1) + p) / (alpha - 1)^2, at 1 -sum p log^2 p / 2",
       .source = "Tsallis, J. Stat. Phys. 52, 1988; Havrda, Charvat, 1967",
+      .arrays = kMeasureArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams =
       std::tuple_cat(std::tuple{Param<TsallisEntropy>{.name = "alpha",
@@ -145,6 +168,8 @@ struct Perplexity {
       .formula = "exp(-sum p log p)",
       .gradient = "-(log p + 1) perplexity; in scores -p (log p + H) perplexity",
       .source = "Jelinek, Mercer, Bahl, Baker, J. Acoust. Soc. Am. 62, 1977",
+      .arrays = kMeasureArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams = measure_params(&Perplexity::base, &Perplexity::input, &Perplexity::normalize);
 };
@@ -164,6 +189,8 @@ struct CrossEntropy {
       .formula = "-sum p log q",
       .gradient = "dp: -log q; dq: -p / q, in scores q - p",
       .source = "Shannon, 1948; Kerridge, J. R. Stat. Soc. B 23, 1961",
+      .arrays = kDivergenceArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams = measure_params(&CrossEntropy::base, &CrossEntropy::input, &CrossEntropy::normalize);
 };
@@ -179,6 +206,7 @@ struct KlDivergence {
       .formula = "KL(p, q) = sum (p log(p/q) - p + q), each term at least 0",
       .gradient = "dp: log(p/q), in scores p (log(p/q) - KL); dq: 1 - p/q, in scores q - p",
       .source = "Kullback, Leibler, Ann. Math. Stat. 22, 1951",
+      .arrays = kDivergenceArrays,
   };
   static constexpr auto kParams = measure_params(&KlDivergence::base, &KlDivergence::input, &KlDivergence::normalize);
 };
@@ -194,6 +222,7 @@ struct JsDivergence {
       .formula = "(KL(p, m) + KL(q, m)) / 2, m = (p + q) / 2",
       .gradient = "dp: log(p/m) / 2; dq: log(q/m) / 2",
       .source = "Lin, IEEE Trans. Inf. Theory 37, 1991",
+      .arrays = kDivergenceArrays,
   };
   static constexpr auto kParams = measure_params(&JsDivergence::base, &JsDivergence::input, &JsDivergence::normalize);
 };
@@ -209,6 +238,8 @@ struct JsDistance {
       .formula = "sqrt((KL(p, m) + KL(q, m)) / 2), m = (p + q) / 2",
       .gradient = "dp: log(p/m) / (4 distance); dq: log(q/m) / (4 distance); 0 at p = q, where there is none",
       .source = "Endres, Schindelin, IEEE Trans. Inf. Theory 49, 2003",
+      .arrays = kDivergenceArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams = measure_params(&JsDistance::base, &JsDistance::input, &JsDistance::normalize);
 };
@@ -231,6 +262,8 @@ struct JointEntropy {
       .formula = "H(X, Y) = -sum p(x,y) log p(x,y)",
       .gradient = "-log p(x,y) - 1; in scores -p (log p + H)",
       .source = "Shannon, 1948",
+      .arrays = kTableArrays,
+      .not_in = kRowsOnly,
   };
   static constexpr auto kParams = measure_params(&JointEntropy::base, &JointEntropy::input, &JointEntropy::normalize);
 };
@@ -247,6 +280,8 @@ struct ConditionalEntropy {
       .formula = "given x: H(Y|X) = -sum p(x,y) log(p(x,y) / p(x)); given y: H(X|Y)",
       .gradient = "-log(p(x,y) / p(x)); in scores p (that - H(Y|X))",
       .source = "Shannon, 1948",
+      .arrays = kTableArrays,
+      .not_in = kRowsOnly,
   };
   static constexpr auto kParams = std::tuple_cat(
       std::tuple{Param<ConditionalEntropy, Given>{
@@ -265,6 +300,8 @@ struct MutualInformation {
       .formula = "I(X; Y) = KL(p(x,y), p(x) p(y)) = H(X) - H(X|Y) = H(Y) - H(Y|X)",
       .gradient = "log(p(x,y) / (p(x) p(y))); in scores p (that - I)",
       .source = "Shannon, 1948",
+      .arrays = kTableArrays,
+      .not_in = kRowsOnly,
   };
   static constexpr auto kParams =
       measure_params(&MutualInformation::base, &MutualInformation::input, &MutualInformation::normalize);
@@ -285,6 +322,8 @@ struct SelfInformation {
       .formula = "-log p",
       .gradient = "-1 / p",
       .source = "Shannon, 1948",
+      .arrays = kEntryArrays,
+      .not_in = kRowsOnly,
   };
   static constexpr auto kParams = measure_params(&SelfInformation::base, &SelfInformation::input, &SelfInformation::normalize);
 };
@@ -299,6 +338,8 @@ struct BinaryEntropy {
       .formula = "-p log p - (1 - p) log(1 - p)",
       .gradient = "log((1 - p) / p); in a score -x p (1 - p)",
       .source = "Shannon, 1948",
+      .arrays = kEntryArrays,
+      .not_in = kRowsOnly,
   };
   static constexpr auto kParams = std::tuple{base_param(&BinaryEntropy::base), input_param(&BinaryEntropy::input)};
 };

@@ -65,11 +65,32 @@ ISENTROPIC_API std::string to_text(const ParamValue& value);
 
 struct OperationInfo {
   std::string_view family, name, summary, formula, gradient, source;
-  const Laws* laws;          // of a map; otherwise null
-  const TargetKind* target;  // of a loss; otherwise null
+  std::span<const ArrayInfo> arrays;
+  GradientInfo jacobian;
+  bool drawn;                       // it takes a seed, a stream and a position
+  std::string_view command;         // its command; empty if it has none
+  std::span<const Absence> not_in;  // doors that have not the operation
+  const Laws* laws;                 // of a map; otherwise null
+  const TargetKind* target;         // of a loss; otherwise null
   std::span<const ParamInfo> params;
   std::size_t index;  // index in its family
 };
+
+// Whether a door has the operation.
+inline bool has(const OperationInfo& info, Door door) {
+  for (const Absence& one : info.not_in) {
+    if (one.door == door) return false;
+  }
+  return true;
+}
+
+// Whether the result is one number for each row, where that of others is a row.
+inline bool reduces(const OperationInfo& info) {
+  for (const ArrayInfo& array : info.arrays) {
+    if (array.output) return array.kind != ArrayKind::row;
+  }
+  return false;
+}
 
 struct FamilyInfo {
   std::string_view name;     // "map", "table"
@@ -79,6 +100,9 @@ struct FamilyInfo {
 };
 
 ISENTROPIC_API std::span<const FamilyInfo> families();
+
+// All that is known of every operation, as JSON: a list of objects. docs/howto/other_languages.md says what they hold.
+ISENTROPIC_API std::string operations_json();
 
 // One family of Families.
 template <class Family>

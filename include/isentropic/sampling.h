@@ -31,6 +31,14 @@
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
+inline constexpr ArrayInfo kStepArrays[] = {{.name = "x"}, {.name = "y", .output = true}};
+inline constexpr Absence kStepNotIn[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
+                                         {Door::command_line, "a chain of steps is an option: sample --steps"}};
+inline constexpr ArrayInfo kSampleArrays[] = {{.name = "x"}, {.name = "indices", .kind = ArrayKind::indices, .output = true}};
+inline constexpr ArrayInfo kRelaxedArrays[] = {{.name = "x"}, {.name = "y", .output = true}};
+inline constexpr Absence kRelaxedNotIn[] = {{Door::command_line, "a relaxed draw is for training"},
+                                            {Door::ranks, "it is not written in sums over parts of a row"}};
+
 // The steps of a chain. The first acts on softmax(x), each other on the renormalised result of the steps before it.
 namespace step {
 
@@ -43,6 +51,8 @@ struct Temperature {
       .formula = "q_i = p_i^(1/T) / sum_j p_j^(1/T)",
       .gradient = "none: it is for drawing",
       .source = "Ackley, Hinton, Sejnowski, Cognitive Science 9, 1985",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
   };
   static constexpr auto kParams = std::tuple{Param<Temperature>{.name = "temperature",
                                                                 .meaning = "T, divides the scores",
@@ -61,6 +71,8 @@ struct TopK {
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the k largest",
       .gradient = "none: it is for drawing",
       .source = "Fan, Lewis, Dauphin, ACL 2018",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
   };
   static constexpr auto kParams =
       std::tuple{Param<TopK, std::int64_t>{.name = "k",
@@ -81,6 +93,8 @@ struct TopP {
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the fewest largest with mass >= p",
       .gradient = "none: it is for drawing",
       .source = "Holtzman et al., ICLR 2020",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
   };
   static constexpr auto kParams = std::tuple{Param<TopP>{.name = "p",
                                                          .meaning = "sum of probabilities to reach; 1 keeps all",
@@ -100,6 +114,8 @@ struct MinP {
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= p max p}",
       .gradient = "none: it is for drawing",
       .source = "Nguyen et al., ICLR 2025",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
   };
   static constexpr auto kParams = std::tuple{Param<MinP>{.name = "p",
                                                          .meaning = "least share of the largest probability that stays",
@@ -119,6 +135,8 @@ struct TypicalP {
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the fewest by |-log p - H| with mass >= p",
       .gradient = "none: it is for drawing",
       .source = "Meister, Pimentel, Wiher, Cotterell, TACL 2023",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
   };
   static constexpr auto kParams = std::tuple{Param<TypicalP>{.name = "p",
                                                              .meaning = "sum of probabilities to reach; 1 keeps all",
@@ -139,6 +157,8 @@ struct Entropy {
       .formula = "q_i = p_i^gamma / sum_j p_j^gamma, gamma > 0 such that -sum q log q is the entropy",
       .gradient = "none: it is for drawing",
       .source = "Su, kexue.fm 8829, 2021",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
   };
   static constexpr auto kParams = std::tuple{Param<Entropy>{
       .name = "entropy", .meaning = "in nats", .member = &Entropy::entropy, .at_least = 0, .required = true, .typical = 2}};
@@ -154,6 +174,8 @@ struct EntropyClip {
       .formula = "as entropy where -sum p log p is outside [min_entropy, max_entropy]",
       .gradient = "none: it is for drawing",
       .source = "see entropy",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
   };
   static constexpr auto kParams = std::tuple{
       Param<EntropyClip>{
@@ -193,6 +215,8 @@ struct Sample {
       .formula = "argmax_i x_i/T + G_i, G_i = -log(-log u_i) the noise of (seed, stream, position, index)",
       .gradient = "none: it is for drawing",
       .source = "Gumbel 1954; Yellott 1977",
+      .arrays = kSampleArrays,
+      .drawn = true,
   };
   static constexpr auto kParams = std::tuple{
       Param<Sample>{.name = "temperature", .meaning = "T, divides the scores", .member = &Sample::temperature, .above = 0}};
@@ -261,6 +285,9 @@ struct GumbelSoftmax {
       .formula = "p = softmax((x + G) / T), G the noise of sample",
       .gradient = "softmax's at (x + G) / T; hard: the same, straight through",
       .source = "Jang, Gu, Poole, ICLR 2017; Maddison, Mnih, Teh, ICLR 2017",
+      .arrays = kRelaxedArrays,
+      .drawn = true,
+      .not_in = kRelaxedNotIn,
   };
   static constexpr auto kParams = std::tuple{
       Param<GumbelSoftmax>{

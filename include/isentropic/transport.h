@@ -18,6 +18,91 @@
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
+inline constexpr Absence kTransportNotIn[] = {{Door::device, "on a device it is composed of row kernels and torch's products"},
+                                              {Door::ranks, "masses are not split"},
+                                              {Door::web, "left out, because each page loads the library"}};
+// Those that the page shows.
+inline constexpr std::span<const Absence> kShownTransportNotIn = std::span(kTransportNotIn).first(2);
+inline constexpr ArrayInfo kLineArrays[] = {{.name = "u"},
+                                            {.name = "v"},
+                                            {.name = "u_weights", .optional = true},
+                                            {.name = "v_weights", .optional = true},
+                                            {.name = "value", .kind = ArrayKind::number, .output = true},
+                                            {.name = "du", .output = true, .optional = true},
+                                            {.name = "dv", .output = true, .optional = true}};
+inline constexpr ArrayInfo kHistogramArrays[] = {{.name = "p"},
+                                                 {.name = "q"},
+                                                 {.name = "support", .kind = ArrayKind::vector, .optional = true},
+                                                 {.name = "value", .kind = ArrayKind::number, .output = true},
+                                                 {.name = "dp", .output = true, .optional = true},
+                                                 {.name = "dq", .output = true, .optional = true}};
+inline constexpr ArrayInfo kSlicedArrays[] = {{.name = "x", .kind = ArrayKind::points},
+                                              {.name = "y", .kind = ArrayKind::points},
+                                              {.name = "a", .kind = ArrayKind::vector, .optional = true},
+                                              {.name = "b", .kind = ArrayKind::vector, .optional = true},
+                                              {.name = "directions", .kind = ArrayKind::points},
+                                              {.name = "value", .kind = ArrayKind::scalar, .output = true},
+                                              {.name = "error", .kind = ArrayKind::scalar, .output = true, .optional = true}};
+inline constexpr ArrayInfo kPointsArrays[] = {{.name = "x", .kind = ArrayKind::points},
+                                              {.name = "y", .kind = ArrayKind::points},
+                                              {.name = "a", .kind = ArrayKind::vector, .optional = true},
+                                              {.name = "b", .kind = ArrayKind::vector, .optional = true},
+                                              {.name = "value", .kind = ArrayKind::scalar, .output = true},
+                                              {.name = "plan", .kind = ArrayKind::points, .output = true, .optional = true}};
+inline constexpr std::span<const ArrayInfo> kPointsWithoutPlan = std::span(kPointsArrays).first(5);
+inline constexpr ArrayInfo kBarycenterArrays[] = {
+    {.name = "p"},
+    {.name = "weights", .kind = ArrayKind::vector, .optional = true},
+    {.name = "cost", .kind = ArrayKind::points},
+    {.name = "q", .kind = ArrayKind::points, .output = true},
+    {.name = "marginal_error", .kind = ArrayKind::scalar, .output = true, .optional = true},
+    {.name = "iterations", .kind = ArrayKind::count, .output = true, .optional = true},
+    {.name = "converged", .kind = ArrayKind::count, .output = true, .optional = true}};
+inline constexpr ArrayInfo kExactArrays[] = {{.name = "a"},
+                                             {.name = "b"},
+                                             {.name = "cost", .kind = ArrayKind::points},
+                                             {.name = "value", .kind = ArrayKind::number, .output = true},
+                                             {.name = "plan", .kind = ArrayKind::points, .output = true, .optional = true},
+                                             {.name = "f", .output = true, .optional = true},
+                                             {.name = "g", .output = true, .optional = true},
+                                             {.name = "gap", .kind = ArrayKind::number, .output = true, .optional = true},
+                                             {.name = "status", .kind = ArrayKind::integer, .output = true, .optional = true}};
+inline constexpr ArrayInfo kPartialArrays[] = {
+    {.name = "a"},
+    {.name = "b"},
+    {.name = "cost", .kind = ArrayKind::points},
+    {.name = "value", .kind = ArrayKind::number, .output = true},
+    {.name = "plan", .kind = ArrayKind::points, .output = true, .optional = true},
+    {.name = "f", .output = true, .optional = true},
+    {.name = "g", .output = true, .optional = true},
+    {.name = "multiplier", .kind = ArrayKind::number, .output = true, .optional = true},
+    {.name = "gap", .kind = ArrayKind::number, .output = true, .optional = true},
+    {.name = "status", .kind = ArrayKind::integer, .output = true, .optional = true}};
+inline constexpr ArrayInfo kSinkhornArrays[] = {
+    {.name = "a"},
+    {.name = "b"},
+    {.name = "cost", .kind = ArrayKind::points},
+    {.name = "value", .kind = ArrayKind::number, .output = true},
+    {.name = "plan", .kind = ArrayKind::points, .output = true, .optional = true},
+    {.name = "f", .output = true, .optional = true},
+    {.name = "g", .output = true, .optional = true},
+    {.name = "marginal_error", .kind = ArrayKind::number, .output = true, .optional = true},
+    {.name = "lower_bound", .kind = ArrayKind::number, .output = true, .optional = true},
+    {.name = "upper_bound", .kind = ArrayKind::number, .output = true, .optional = true},
+    {.name = "iterations", .kind = ArrayKind::integer, .output = true, .optional = true},
+    {.name = "converged", .kind = ArrayKind::integer, .output = true, .optional = true}};
+inline constexpr ArrayInfo kUnbalancedArrays[] = {
+    {.name = "a"},
+    {.name = "b"},
+    {.name = "cost", .kind = ArrayKind::points},
+    {.name = "value", .kind = ArrayKind::number, .output = true},
+    {.name = "plan", .kind = ArrayKind::points, .output = true, .optional = true},
+    {.name = "f", .output = true, .optional = true},
+    {.name = "g", .output = true, .optional = true},
+    {.name = "gap", .kind = ArrayKind::number, .output = true, .optional = true},
+    {.name = "iterations", .kind = ArrayKind::integer, .output = true, .optional = true},
+    {.name = "converged", .kind = ArrayKind::integer, .output = true, .optional = true}};
+
 struct Wasserstein1d {
   double order = 1;
 
@@ -27,6 +112,8 @@ struct Wasserstein1d {
       .formula = "(int_0^1 |F_u^-1(t) - F_v^-1(t)|^order dt)^(1/order)",
       .gradient = "in u_i: W^(1-order) times the sum over what sample i is moved of mass |u_i - v_j|^(order-1) sign(u_i - v_j)",
       .source = "Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1",
+      .arrays = kLineArrays,
+      .not_in = kShownTransportNotIn,
   };
   static constexpr auto kParams = std::tuple{Param<Wasserstein1d>{.name = "order",
                                                                   .meaning = "the power of distances; inf is their maximum",
@@ -68,6 +155,8 @@ struct WassersteinHistogram {
       .formula = "(int_0^1 |F_p^-1(t) - F_q^-1(t)|^order dt)^(1/order); order 1: int |F_p - F_q|",
       .gradient = "W^(1-order) / order times the Kantorovich potentials, less their mean under p and q",
       .source = "as wasserstein_1d",
+      .arrays = kHistogramArrays,
+      .not_in = kShownTransportNotIn,
   };
   static constexpr auto kParams =
       std::tuple{Param<WassersteinHistogram>{.name = "order",
@@ -97,6 +186,8 @@ struct Wasserstein {
       .formula = "(min <P, |x_i - y_j|^order> over plans P from a to b)^(1/order)",
       .gradient = "in x_i: W^(1-order) sum_j P_ij |x_i - y_j|^(order-2) (x_i - y_j)",
       .source = "Villani, Optimal Transport, 2009",
+      .arrays = kPointsArrays,
+      .not_in = kTransportNotIn,
   };
   static constexpr auto kParams = std::tuple{
       Param<Wasserstein>{.name = "order", .meaning = "the power of distances", .member = &Wasserstein::order, .at_least = 1}};
@@ -123,6 +214,8 @@ struct SlicedWasserstein {
       .formula = "(mean_theta W_order(<theta, x>, <theta, y>)^order)^(1/order)",
       .gradient = "that of the distances on the line, along their directions",
       .source = "Bonneel, Rabin, Peyre, Pfister, J. Math. Imaging Vis. 2015",
+      .arrays = kSlicedArrays,
+      .not_in = kTransportNotIn,
   };
   static constexpr auto kParams = std::tuple{Param<SlicedWasserstein>{
       .name = "order", .meaning = "the power of distances", .member = &SlicedWasserstein::order, .at_least = 1}};
@@ -164,6 +257,9 @@ struct OptimalTransport {
       .formula = "min <P, C> over P >= 0 with row sums a and column sums b = max <a, f> + <b, g> over f_i + g_j <= C_ij",
       .gradient = "d cost / d C = P, d cost / d a = f and d cost / d b = g up to constants",
       .source = "Dantzig 1951; Cunningham, Math. Programming 11, 1976",
+      .arrays = kExactArrays,
+      .command = "transport",
+      .not_in = kShownTransportNotIn,
   };
   static constexpr auto kParams = std::tuple{Param<OptimalTransport, std::optional<double>>{
       .name = "mass_tolerance",
@@ -206,6 +302,8 @@ struct PartialTransport {
       .formula = "min <P, C> over P >= 0 with row sums <= a, column sums <= b and sum P = mass",
       .gradient = "d cost / d C = P, d cost / d a = f, d cost / d b = g and d cost / d mass = multiplier",
       .source = "Caffarelli, McCann, Annals of Mathematics 2010; Chapel, Alaya, Gasso, NeurIPS 2020",
+      .arrays = kPartialArrays,
+      .not_in = kTransportNotIn,
   };
   static constexpr auto kParams = std::tuple{Param<PartialTransport>{.name = "mass",
                                                                      .meaning = "how much is moved",
@@ -247,6 +345,9 @@ struct Sinkhorn {
       .gradient = "of the minimum: P in C, f and g in a and b up to constants",
       .source =
           "Cuturi, NeurIPS 2013; Altschuler, Weed, Rigollet, NeurIPS 2017, for the rounding; Schmitzer 2019 for the scaling",
+      .arrays = kSinkhornArrays,
+      .command = "transport --epsilon",
+      .not_in = kTransportNotIn,
   };
   static constexpr auto kParams = std::tuple{
       Param<Sinkhorn>{.name = "epsilon",
@@ -306,6 +407,8 @@ struct UnbalancedSinkhorn {
           "min <P, C> + epsilon KL(P | a b^T) + penalty (KL(P 1 | a) + KL(P^T 1 | b)), KL(p | q) = sum p log(p / q) - p + q",
       .gradient = "of the minimum: P in C, penalty (1 - s) + epsilon (sum b - s) in a_i, s = exp(-f_i / penalty), and so in b",
       .source = "Chizat, Peyre, Schmitzer, Vialard, Math. Comp. 2018; Sejourne, Vialard, Peyre, AISTATS 2022, for the shift",
+      .arrays = kUnbalancedArrays,
+      .not_in = kTransportNotIn,
   };
   static constexpr auto kParams =
       std::tuple{Param<UnbalancedSinkhorn>{.name = "epsilon",
@@ -362,6 +465,8 @@ struct SinkhornBarycenter {
       .formula = "argmin_q sum_k weights_k min_P <P, C> - epsilon H(P) over plans P from p_k to q",
       .gradient = "of q by the implicit function theorem",
       .source = "Benamou, Carlier, Cuturi, Nenna, Peyre, SIAM J. Sci. Comput. 2015",
+      .arrays = kBarycenterArrays,
+      .not_in = kTransportNotIn,
   };
   static constexpr auto kParams = std::tuple{
       Param<SinkhornBarycenter>{.name = "epsilon",
@@ -412,6 +517,8 @@ struct SinkhornDivergence {
       .formula = "S(x, y) - (S(x, x) + S(y, y)) / 2, S(x, y) = min <P, |x_i - y_j|^order> + epsilon KL(P, a b^T)",
       .gradient = "by the envelope theorem that of the costs under the three plans",
       .source = "Genevay, Peyre, Cuturi, AISTATS 2018; Feydy et al., AISTATS 2019",
+      .arrays = kPointsWithoutPlan,
+      .not_in = kTransportNotIn,
   };
   static constexpr auto kParams =
       std::tuple{Param<SinkhornDivergence>{.name = "epsilon",

@@ -12,102 +12,16 @@
 #include "isentropic/isentropic.h"
 #include "src/c/call.h"
 #include "src/c/guard.h"
+#include "src/registry/json.h"
 
 namespace isentropic::inline ISENTROPIC_ABI::by_name {
 
-std::vector<ArrayRole> roles_of(const OperationInfo& info, bool vjp) {
-  const std::string_view family = info.family;
-  if (kSmall) {
-    if (family == "attention" || family == "table" || family == "entry" || info.name == "power_transform") return {};
-    if (family == "transport" && info.name != "optimal_transport" && !info.name.starts_with("wasserstein_")) return {};
-  }
-  if (family == "attention") {
-    std::vector<ArrayRole> roles = {{"q"}, {"k"}, {"v"}};
-    if (vjp) roles.push_back({"grad"});
-    if (info.name == "attention") roles.push_back({"mask", false, true});
-    if (info.name == "attention" && vjp) roles.push_back({"entropy_grad", false, true});
-    if (vjp) {
-      for (const std::string_view name : {"dq", "dk", "dv"}) roles.push_back({name, true});
-    } else {
-      roles.push_back({"out", true});
-      if (info.name == "attention") roles.insert(roles.end(), {{"weights", true, true}, {"entropy", true, true}});
-    }
-    return roles;
-  }
-  if (vjp) return {{"x"}, {"y"}, {"grad"}, {"dx", true}};
-  if (family == "map" || family == "logarithm" || info.name == "gumbel_softmax" || info.name == "sampler_probs") {
-    return {{"x"}, {"y", true}};
-  }
-  if (family == "measure" || family == "entry") return {{"p"}, {"value", true}, {"dp", true, true}};
-  if (family == "table") return {{"pxy"}, {"value", true}, {"dp", true, true}};
-  if (family == "divergence") return {{"p"}, {"q"}, {"value", true}, {"dp", true, true}, {"dq", true, true}};
-  if (family == "loss") return {{"x"}, {"target"}, {"value", true}, {"dx", true, true}};
-  if (info.name == "gamma_for_entropy") return {{"x"}, {"gamma", true}, {"reached", true}, {"status", true}};
-  if (info.name == "power_transform") return {{"p"}, {"q", true}};
-  if (info.name == "mean_field_entropy") return {{"x"}, {"value", true}};
-  if (info.name == "sample" || info.name == "sampler_sample") return {{"x"}, {"indices", true}};
-  if (info.name == "wasserstein_1d") {
-    return {{"u"},
-            {"v"},
-            {"u_weights", false, true},
-            {"v_weights", false, true},
-            {"value", true},
-            {"du", true, true},
-            {"dv", true, true}};
-  }
-  if (info.name == "wasserstein_histogram") {
-    return {{"p"}, {"q"}, {"support", false, true}, {"value", true}, {"dp", true, true}, {"dq", true, true}};
-  }
-  if (info.name == "sliced_wasserstein") {
-    return {{"x"}, {"y"}, {"a", false, true}, {"b", false, true}, {"directions"}, {"value", true}, {"error", true, true}};
-  }
-  if (info.name == "sinkhorn_barycenter") {
-    return {{"p"},
-            {"weights", false, true},
-            {"cost"},
-            {"q", true},
-            {"marginal_error", true, true},
-            {"iterations", true, true},
-            {"converged", true, true}};
-  }
-  if (info.name == "unbalanced_sinkhorn") {
-    return {{"a"},
-            {"b"},
-            {"cost"},
-            {"value", true},
-            {"plan", true, true},
-            {"f", true, true},
-            {"g", true, true},
-            {"gap", true, true},
-            {"iterations", true, true},
-            {"converged", true, true}};
-  }
-  if (info.name == "wasserstein" || info.name == "sinkhorn_divergence") {
-    std::vector<ArrayRole> roles = {{"x"}, {"y"}, {"a", false, true}, {"b", false, true}, {"value", true}};
-    if (info.name == "wasserstein") roles.push_back({"plan", true, true});
-    return roles;
-  }
-  if (info.name == "optimal_transport" || info.name == "partial_transport" || info.name == "sinkhorn") {
-    std::vector<ArrayRole> roles = {
-        {"a"}, {"b"}, {"cost"}, {"value", true}, {"plan", true, true}, {"f", true, true}, {"g", true, true}};
-    if (info.name == "partial_transport") roles.push_back({"multiplier", true, true});
-    if (info.name != "sinkhorn") {
-      roles.insert(roles.end(), {{"gap", true, true}, {"status", true, true}});
-    } else {
-      for (const std::string_view name : {"marginal_error", "lower_bound", "upper_bound", "iterations", "converged"}) {
-        roles.push_back({name, true, true});
-      }
-    }
-    return roles;
-  }
-  return {};
+std::span<const ArrayInfo> arrays_of(const OperationInfo& info, bool vjp) {
+  if (!has(info, Door::c) || (kSmall && !has(info, Door::web))) return {};
+  return vjp ? info.jacobian.arrays : info.arrays;
 }
 
 namespace {
-
-bool has_vjp(const OperationInfo& info) {
-  return info.family == "map" || info.family == "logarithm" || info.family == "attention";
-}
 
 // Checks the parameters of all rows before any row is written, because rows may be copied in blocks.
 void check_rows(const Map& map, std::size_t rows, std::span<const PerRow> per_row) {
@@ -146,34 +60,26 @@ void backward(const Logarithm& op, const RowBlock* b, std::span<const PerRow> pe
 template <class Family>
 void run_map(Call& call, bool vjp) {
   const Family op = make<Family>(call.info(), call.values());
-  const bool reduces = std::is_same_v<Family, Logarithm> && call.info().name == LogSumExp::kDescription.name;
   const std::size_t all = call["x"].rows();
   check_rows(op, all, call.per_row(0, all));
   if (vjp) {
-    on_rows(
-        call, {{"x"}, {"y"}, {"grad"}, {"dx", true}},
-        [&]<class T>(std::type_identity<T>, const RowBlock* blocks, std::size_t first) {
-          backward<T>(op, blocks, call.per_row(first, blocks[0].rows), call.gradients(first, blocks[0].rows));
-        },
-        reduces);
+    on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* blocks, std::size_t first) {
+      backward<T>(op, blocks, call.per_row(first, blocks[0].rows), call.gradients(first, blocks[0].rows));
+    });
     return call.store_gradients();
   }
-  on_rows(
-      call, {{"x"}, {"y", true}},
-      [&]<class T>(std::type_identity<T>, const RowBlock* blocks, std::size_t first) {
-        forward<T>(op, blocks[0].matrix<const T>(), blocks[1].matrix<T>(), call.per_row(first, blocks[0].rows));
-      },
-      reduces);
+  on_rows(call, [&]<class T>(std::type_identity<T>, const RowBlock* blocks, std::size_t first) {
+    forward<T>(op, blocks[0].matrix<const T>(), blocks[1].matrix<T>(), call.per_row(first, blocks[0].rows));
+  });
 }
 
 void run_measure(Call& call) {
   const Measure op = make<Measure>(call.info(), call.values());
   Column<double> value(call.where(), call["value"], call["p"].rows());
-  on_rows<!kSmall>(call, {{"p"}, {"dp", true, true}},
-                   [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
-                     measure<T>(op, b[0].matrix<const T>(), value.part(first, b[0].rows), b[1].matrix<T>(),
-                                call.per_row(first, b[0].rows), call.gradients(first, b[0].rows));
-                   });
+  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+    measure<T>(op, b[0].matrix<const T>(), value.part(first, b[0].rows), b[1].matrix<T>(), call.per_row(first, b[0].rows),
+               call.gradients(first, b[0].rows));
+  });
   value.store();
   call.store_gradients();
 }
@@ -181,22 +87,18 @@ void run_measure(Call& call) {
 void run_divergence(Call& call) {
   const Divergence op = make<Divergence>(call.info(), call.values());
   Column<double> value(call.where(), call["value"], call["p"].rows());
-  on_rows<!kSmall>(
-      call, {{"p"}, {"q"}, {"dp", true, true}, {"dq", true, true}},
-      [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
-        measure<T>(op, b[0].matrix<const T>(), b[1].matrix<const T>(), value.part(first, b[0].rows), b[2].matrix<T>(),
-                   b[3].matrix<T>());
-      },
-      false, true);
+  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+    measure<T>(op, b[0].matrix<const T>(), b[1].matrix<const T>(), value.part(first, b[0].rows), b[2].matrix<T>(),
+               b[3].matrix<T>());
+  });
   value.store();
 }
 
 void run_entry(Call& call) {
   const EntryMeasure op = make<EntryMeasure>(call.info(), call.values());
-  on_rows<!kSmall>(call, {{"p"}, {"value", true}, {"dp", true, true}},
-                   [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
-                     measure<T>(op, b[0].matrix<const T>(), b[1].matrix<T>(), b[2].matrix<T>());
-                   });
+  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
+    measure<T>(op, b[0].matrix<const T>(), b[1].matrix<T>(), b[2].matrix<T>());
+  });
 }
 
 void run_table(Call& call) {
@@ -217,20 +119,17 @@ void run_loss(Call& call) {
   if (target.type == ISENTROPIC_INT32 || target.type == ISENTROPIC_INT64) {
     Column<std::int64_t> classes(call.where(), target, rows);
     classes.load();
-    on_rows<!kSmall>(call, {{"x"}, {"dx", true, true}},
-                     [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
-                       const std::size_t count = b[0].rows;
-                       loss<T>(op, b[0].matrix<const T>(), std::span<const std::int64_t>(classes.part(first, count)),
-                               value.part(first, count), b[1].matrix<T>(), call.per_row(first, count),
-                               call.gradients(first, count), call.ignored());
-                     });
+    on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+      const std::size_t count = b[0].rows;
+      loss<T>(op, b[0].matrix<const T>(), std::span<const std::int64_t>(classes.part(first, count)), value.part(first, count),
+              b[1].matrix<T>(), call.per_row(first, count), call.gradients(first, count), call.ignored());
+    });
   } else {
-    on_rows<!kSmall>(call, {{"x"}, {"target"}, {"dx", true, true}},
-                     [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
-                       const std::size_t count = b[0].rows;
-                       loss<T>(op, b[0].matrix<const T>(), b[1].matrix<const T>(), value.part(first, count), b[2].matrix<T>(),
-                               call.per_row(first, count), call.gradients(first, count));
-                     });
+    on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+      const std::size_t count = b[0].rows;
+      loss<T>(op, b[0].matrix<const T>(), b[1].matrix<const T>(), value.part(first, count), b[2].matrix<T>(),
+              call.per_row(first, count), call.gradients(first, count));
+    });
   }
   value.store();
   call.store_gradients();
@@ -240,23 +139,22 @@ void run_control(Call& call) {
   const EntropyControl op = make<EntropyControl>(call.info(), call.values());
   if constexpr (!kSmall) {
     if (const auto* const power = std::get_if<PowerTransform>(&op)) {
-      return on_wide_rows(
-          call, {{"p"}, {"q", true}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
-            power_transform<T>(*power, b[0].matrix<const T>(), b[1].matrix<T>(), call.per_row(first, b[0].rows));
-          });
+      return on_wide_rows(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+        power_transform<T>(*power, b[0].matrix<const T>(), b[1].matrix<T>(), call.per_row(first, b[0].rows));
+      });
     }
   }
   const std::size_t rows = call["x"].rows();
   if (const auto* const estimate = std::get_if<MeanFieldEntropy>(&op)) {
     Column<double> value(call.where(), call["value"], rows);
-    on_wide_rows(call, {{"x"}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+    on_wide_rows(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
       mean_field_entropy<T>(*estimate, b[0].matrix<const T>(), value.part(first, b[0].rows));
     });
     return value.store();
   }
   Column<double> gamma(call.where(), call["gamma"], rows), reached(call.where(), call["reached"], rows);
   Column<std::int64_t> status(call.where(), call["status"], rows);
-  on_wide_rows(call, {{"x"}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+  on_wide_rows(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
     const std::size_t count = b[0].rows;
     std::vector<GammaStatus> codes(count);
     gamma_for_entropy<T>(std::get<GammaForEntropy>(op), b[0].matrix<const T>(), gamma.part(first, count),
@@ -270,14 +168,13 @@ void run_sampling(Call& call) {
   const Sampling op = make<Sampling>(call.info(), call.values());
   std::vector<std::uint64_t> streams;
   if (const auto* const relaxed = std::get_if<GumbelSoftmax>(&op)) {
-    return on_rows<!kSmall>(
-        call, {{"x"}, {"y", true}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
-          gumbel_softmax<T>(*relaxed, b[0].matrix<const T>(), b[1].matrix<T>(), call.noise(first, b[0].rows, streams));
-        });
+    return on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+      gumbel_softmax<T>(*relaxed, b[0].matrix<const T>(), b[1].matrix<T>(), call.noise(first, b[0].rows, streams));
+    });
   }
   const Given& indices = checked_indices(call);
   std::vector<std::int64_t> drawn(indices.rows() * indices.cols());
-  on_rows<!kSmall>(call, {{"x"}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
     sample<T>(std::get<Sample>(op), b[0].matrix<const T>(),
               MatrixView(drawn.data() + first * indices.cols(), b[0].rows, indices.cols()),
               call.noise(first, b[0].rows, streams));
@@ -294,6 +191,11 @@ const FamilyInfo& sampler_family() {
        .formula = "the first step acts on softmax(x), each other step on the result of the one before",
        .gradient = "none: it is for drawing",
        .source = "see the steps",
+       .arrays = kStepArrays,
+       .jacobian = {},
+       .drawn = false,
+       .command = {},
+       .not_in = {},
        .laws = nullptr,
        .target = nullptr,
        .params = {},
@@ -304,6 +206,11 @@ const FamilyInfo& sampler_family() {
        .formula = "as sample, from sampler_probs",
        .gradient = "none: it is for drawing",
        .source = "see the steps",
+       .arrays = kSampleArrays,
+       .jacobian = {},
+       .drawn = true,
+       .command = {},
+       .not_in = {},
        .laws = nullptr,
        .target = nullptr,
        .params = {},
@@ -341,7 +248,7 @@ int run(const char* operation, const char* parameters, const isentropic_array* a
     if (operation == nullptr) fail("operation must not be null");
     for (const Runner& runner : runners()) {
       const OperationInfo* const info = find_operation(runner.family, operation);
-      if (info == nullptr || roles_of(*info, false).empty() || (vjp && !has_vjp(*info))) continue;
+      if (info == nullptr || arrays_of(*info, vjp).empty()) continue;
       Call call(*info, parameters, arrays, count, vjp);
       return runner.run(call, vjp);
     }
@@ -349,71 +256,11 @@ int run(const char* operation, const char* parameters, const isentropic_array* a
   });
 }
 
-// Writing JSON.
-std::string quoted(std::string_view text) {
-  std::string all = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') all += '\\';
-    all += c;
-  }
-  return all + '"';
-}
-std::string_view boolean(bool value) { return value ? "true" : "false"; }
-std::string json(const ParamValue& value) {
-  if (std::holds_alternative<std::monostate>(value)) return "null";
-  if (const auto* const number = std::get_if<double>(&value))
-    return std::isfinite(*number) ? fmt::format("{}", *number) : "null";
-  if (std::holds_alternative<std::string>(value) || std::holds_alternative<Map>(value)) return quoted(to_text(value));
-  return to_text(value);
-}
-template <class Range, class Write>
-std::string list(const Range& range, const Write& write) {
-  std::string all;
-  for (const auto& one : range) all += (all.empty() ? "" : ", ") + write(one);
-  return "[" + all + "]";
-}
-std::string_view kind_name(ParamKind kind) {
-  static constexpr std::string_view kNames[] = {"number", "optional_number", "integer", "flag", "choice", "map"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-std::string json(const ParamInfo& param) {
-  return fmt::format(
-      R"({{"name": {}, "meaning": {}, "kind": "{}", "required": {}, "per_row": {}, "allowed": {}, "default": {}, "choices": {}}})",
-      quoted(param.name), quoted(param.meaning), kind_name(param.kind), boolean(param.required), boolean(param.per_row),
-      quoted(param.allowed), json(param.initial), list(param.choices, quoted));
-}
-std::string json(const std::vector<ArrayRole>& roles) {
-  return list(roles, [](const ArrayRole& role) {
-    return fmt::format(R"({{"name": {}, "output": {}, "optional": {}}})", quoted(role.name), boolean(role.output),
-                       boolean(role.optional));
-  });
-}
-// The description of the parameter `steps`: a list of objects, each with a step's name and parameters.
-std::string steps_json() {
-  const auto step = [](const OperationInfo& info) {
-    return fmt::format(R"({{"name": {}, "summary": {}, "parameters": {}}})", quoted(info.name), quoted(info.summary),
-                       list(info.params, [](const ParamInfo& one) { return json(one); }));
-  };
-  const std::span<const OperationInfo> all = family_info<Step>().operations;
-  return fmt::format(
-      R"([{{"name": "steps", "meaning": "in the order applied", "kind": "steps", "required": true, "per_row": false, )"
-      R"("allowed": "a list of objects with a name", "default": null, "choices": {}, "steps": {}}}])",
-      list(all, [](const OperationInfo& info) { return quoted(info.name); }), list(all, step));
-}
-
-std::string json(const OperationInfo& info) {
-  return fmt::format(
-      R"({{"family": {}, "name": {}, "summary": {}, "formula": {}, "arrays": {}, "vjp": {}, "parameters": {}}})",
-      quoted(info.family), quoted(info.name), quoted(info.summary), quoted(info.formula), json(roles_of(info, false)),
-      has_vjp(info) ? json(roles_of(info, true)) : "null",
-      info.family == "sampler" ? steps_json() : list(info.params, [](const ParamInfo& one) { return json(one); }));
-}
-
 std::string registry() {
   std::vector<std::string> all;
   for (const Runner& runner : runners()) {
     for (const OperationInfo& info : runner.family.operations) {
-      if (!roles_of(info, false).empty()) all.push_back(json(info));
+      if (!arrays_of(info, false).empty()) all.push_back(operation_json(info));
     }
   }
   return fmt::format("[{}]", fmt::join(all, ",\n"));

@@ -19,23 +19,17 @@
 
 namespace isentropic::inline ISENTROPIC_ABI::by_name {
 
-// Each page loads the WebAssembly, so it is small. It has maps, gamma_for_entropy and draws in float32 and float64; and losses,
-// measures of rows, transport on a line and between histograms in float64.
+// Each page loads the WebAssembly, so it is small. It has maps and gamma_for_entropy in float32 and float64; and gradients of
+// maps, losses, measures of rows, draws, transport on a line and between histograms in float64.
 #ifdef __wasm__
 constexpr bool kSmall = true;
 #else
 constexpr bool kSmall = false;
 #endif
 
-struct ArrayRole {
-  std::string_view name;
-  bool output = false;
-  bool optional = false;
-};
-
 // The arrays of an operation, or of its gradient, without those for parameters; none if the interface does not have the
 // operation.
-std::vector<ArrayRole> roles_of(const OperationInfo& info, bool vjp);
+std::span<const ArrayInfo> arrays_of(const OperationInfo& info, bool vjp);
 
 inline std::size_t size_of(std::int32_t type) {
   switch (type) {
@@ -121,18 +115,21 @@ class Column {
 class Call {
  public:
   Call(const OperationInfo& info, const char* parameters, const isentropic_array* arrays, std::size_t count, bool vjp)
-      : info_(info), where_(std::string(info.name) + (vjp ? "_vjp" : "")), values_(info.params.size()) {
+      : info_(info),
+        arrays_(arrays_of(info, vjp)),
+        where_(std::string(info.name) + (vjp ? "_vjp" : "")),
+        values_(info.params.size()) {
     read_arrays(arrays, count);
-    for (const ArrayRole& role : roles_of(info, vjp)) {
-      const Given* const given = find(role.name);
-      if (given == nullptr && !role.optional) fail("{}: the array '{}' is missing", where_, role.name);
-      known_.push_back(role.name);
+    for (const ArrayInfo& array : arrays_) {
+      const Given* const given = find(array.name);
+      if (given == nullptr && !array.optional) fail("{}: the array '{}' is missing", where_, array.name);
+      known_.push_back(array.name);
     }
     if (parameters != nullptr) {
       for (const Argument& one : parse_parameters(where_, parameters, is_chain() ? &steps_ : nullptr)) set(one);
       if (is_chain() && !steps_) fail("{}: steps is required", where_);
     }
-    const std::size_t rows = find(roles_of(info, vjp)[0].name)->rows();
+    const std::size_t rows = first().rows();
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const ParamInfo& param = info.params[i];
       if (!param.per_row) continue;
@@ -157,7 +154,7 @@ class Call {
       for (const PerRow& one : per_row_) given |= one.parameter == param.name;
       if (param.required && !given) fail("{}: {} is required", where_, param.name);
     }
-    if (is_drawn()) {
+    if (info_.drawn) {
       if (const Given* const streams = find("stream"); streams != nullptr) {
         streams_.emplace(where_, *streams, rows).load();
         known_.emplace_back("stream");
@@ -173,6 +170,9 @@ class Call {
   Call& operator=(const Call&) = delete;
 
   const OperationInfo& info() const { return info_; }
+  std::span<const ArrayInfo> arrays() const { return arrays_; }
+  // The first array, whose type is that of the call.
+  const Given& first() const { return *find(arrays_[0].name); }
   std::string_view where() const { return where_; }
   std::span<const ParamValue> values() const { return values_; }
   const Given& operator[](std::string_view name) const { return *find(name); }
@@ -190,10 +190,8 @@ class Call {
   }
   // The noise of rows from `first` on.
   Noise noise(std::size_t first, std::size_t count, std::vector<std::uint64_t>& streams) {
-    Noise noise = {static_cast<std::uint64_t>(seed_),
-                   static_cast<std::uint64_t>(stream_) + first,
-                   static_cast<std::uint64_t>(position_),
-                   {}};
+    Noise noise = {
+        seed(), static_cast<std::uint64_t>(noise_[1].second) + first, static_cast<std::uint64_t>(noise_[2].second), {}};
     if (streams_) {
       const auto given = streams_->part(first, count);
       streams.assign(given.begin(), given.end());
@@ -204,11 +202,11 @@ class Call {
   const std::optional<std::int64_t>& ignored() const { return ignored_; }
   // The steps of a chain.
   const std::vector<Step>& steps() const { return *steps_; }
-  std::uint64_t seed() const { return static_cast<std::uint64_t>(seed_); }
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(noise_[0].second); }
   // The numbers of heads in the rows of q, and of k and v.
-  std::size_t batch() const { return static_cast<std::size_t>(batch_); }
-  std::size_t heads() const { return static_cast<std::size_t>(heads_); }
-  std::size_t kv_heads() const { return static_cast<std::size_t>(kv_heads_.value_or(heads_)); }
+  std::size_t batch() const { return static_cast<std::size_t>(counts_[0].second.value_or(1)); }
+  std::size_t heads() const { return static_cast<std::size_t>(counts_[1].second.value_or(1)); }
+  std::size_t kv_heads() const { return counts_[2].second ? static_cast<std::size_t>(*counts_[2].second) : heads(); }
 
  private:
   template <class Entry>
@@ -218,8 +216,8 @@ class Call {
     return some;
   }
 
+  // A chain of steps is not of a family of the registry: it has no parameters but a list of steps.
   bool is_chain() const { return info_.family == "sampler"; }
-  bool is_drawn() const { return info_.family == "sampling" || info_.name == "sampler_sample"; }
 
   void read_arrays(const isentropic_array* arrays, std::size_t count) {
     if (count > 0 && arrays == nullptr) fail("{}: arrays must not be null where count is {}", where_, count);
@@ -258,21 +256,20 @@ class Call {
       if (number == nullptr) fail("{}: {} must be an integer, got {}", where_, one.name, to_text(one.value));
       to = *number;
     };
-    if (is_drawn()) {
-      if (one.name == "seed") return whole(seed_);
-      if (one.name == "stream") return whole(stream_);
-      if (one.name == "position") return whole(position_);
+    if (info_.drawn) {
+      for (auto& [name, number] : noise_) {
+        if (one.name == name) return whole(number);
+      }
     }
-    if (info_.family == "attention") {
-      const auto count = [&](std::int64_t& to) {
-        whole(to);
-        if (to < 1) fail("{}: {} must be above 0, got {}", where_, one.name, to);
-      };
-      if (one.name == "batch") return count(batch_);
-      if (one.name == "heads") return count(heads_);
-      if (one.name == "kv_heads") return count(kv_heads_.emplace());
+    if (arrays_[0].kind == ArrayKind::heads) {
+      for (auto& [name, number] : counts_) {
+        if (one.name != name) continue;
+        whole(number.emplace());
+        if (*number < 1) fail("{}: {} must be above 0, got {}", where_, one.name, *number);
+        return;
+      }
     }
-    if (info_.family == "loss" && one.name == "ignore_index") return whole(ignored_.emplace());
+    if (info_.target != nullptr && one.name == kIgnoreIndex) return whole(ignored_.emplace());
     std::string names;
     for (std::size_t i = 0; i < values_.size(); ++i) {
       names += (names.empty() ? "" : ", ") + std::string(info_.params[i].name);
@@ -284,6 +281,7 @@ class Call {
   }
 
   const OperationInfo& info_;
+  std::span<const ArrayInfo> arrays_;
   std::string where_;
   std::vector<ParamValue> values_;
   std::vector<Given> given_;
@@ -292,9 +290,10 @@ class Call {
   std::vector<PerRow> per_row_;
   std::vector<ParamGradient> gradients_;
   std::optional<Column<std::int64_t>> streams_;
-  std::int64_t seed_ = 0, stream_ = 0, position_ = 0;
-  std::int64_t batch_ = 1, heads_ = 1;
-  std::optional<std::int64_t> kv_heads_;
+  // Further integers that a call may have by name.
+  static constexpr std::string_view kIgnoreIndex = "ignore_index";
+  std::pair<std::string_view, std::int64_t> noise_[3] = {{"seed", 0}, {"stream", 0}, {"position", 0}};
+  std::pair<std::string_view, std::optional<std::int64_t>> counts_[3] = {{"batch", {}}, {"heads", {}}, {"kv_heads", {}}};
   std::optional<std::int64_t> ignored_;
   std::optional<std::vector<Step>> steps_;
 };
@@ -320,22 +319,28 @@ void on_type(const Call& call, const Given& first, const Run& run) {
        kFloat32 ? "float32 or " : "");
 }
 
-// Calls run(type, blocks, first row) with the rows of these arrays, which must all have the type of the first. An array that
-// was left out has blocks without data.
-template <bool kFloat32 = true, std::size_t N, class Run>
-void on_rows(const Call& call, const ArrayRole (&roles)[N], const Run& run, bool one_per_row = false,
-             bool one_for_all = false) {
-  const Given& first = call[roles[0].name];
+// Whether an array has rows of the call's type: a target is classes if it has integers.
+inline bool has_rows(const ArrayInfo& array, const Given* given) {
+  if (array.kind == ArrayKind::target) return given->type != ISENTROPIC_INT32 && given->type != ISENTROPIC_INT64;
+  return array.kind == ArrayKind::row || array.kind == ArrayKind::entry;
+}
+
+// Calls run(type, blocks, first row) with the rows of the arrays that have rows, in the order of the description, which must
+// all have the type of the first. An array that was left out has blocks without data.
+template <bool kFloat32 = true, class Run>
+void on_rows(const Call& call, const Run& run) {
+  const Given& first = call.first();
   std::vector<RowArgument> arguments;
   std::ptrdiff_t repeated_shape[2], repeated_strides[2];  // of a single row that stands for all
-  for (std::size_t k = 0; k < N; ++k) {
-    const Given* const given = call.find(roles[k].name);
-    RowArgument argument = {.name = roles[k].name, .array = {}, .output = roles[k].output, .absent = given == nullptr};
+  for (const ArrayInfo& array : call.arrays()) {
+    const Given* const given = call.find(array.name);
+    if (!has_rows(array, given)) continue;
+    RowArgument argument = {.name = array.name, .array = {}, .output = array.output, .absent = given == nullptr};
     if (given != nullptr) {
       if (given->type != first.type) fail("{}: {} must be of the type of {}", call.where(), given->name, first.name);
       argument.array = given->strided();
-      argument.one_per_row = one_per_row && roles[k].name != "x" && roles[k].name != "dx";
-      argument.one_for_all = one_for_all && roles[k].name == "q";
+      argument.one_per_row = array.kind == ArrayKind::entry;
+      argument.one_for_all = array.one_for_all;
       if (argument.one_for_all && given->rows() == 1) {
         repeated_shape[0] = first.shape[0], repeated_shape[1] = given->shape[1];
         repeated_strides[0] = 0, repeated_strides[1] = given->strides[1];
@@ -357,10 +362,10 @@ inline void refuse_halves(const Call& call, const Given& first) {
     fail("{}: {} must be float32 or float64", call.where(), first.name);
   }
 }
-template <std::size_t N, class Run>
-void on_wide_rows(const Call& call, const ArrayRole (&roles)[N], const Run& run) {
-  refuse_halves(call, call[roles[0].name]);
-  on_rows(call, roles, [&]<class T>(std::type_identity<T> type, const RowBlock* blocks, std::size_t begin) {
+template <class Run>
+void on_wide_rows(const Call& call, const Run& run) {
+  refuse_halves(call, call.first());
+  on_rows(call, [&]<class T>(std::type_identity<T> type, const RowBlock* blocks, std::size_t begin) {
     if constexpr (!kIsHalf<T>) run(type, blocks, begin);
   });
 }

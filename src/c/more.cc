@@ -35,15 +35,15 @@ const Given& checked_indices(const Call& call) {
 
 void run_sampler(Call& call) {
   const Sampler sampler(call.steps(), call.seed());
-  if (call.info().name == "sampler_probs") {
-    return on_rows<!kSmall>(call, {{"x"}, {"y", true}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
+  if (!call.info().drawn) {
+    return on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
       sampler.probs<T>(b[0].matrix<const T>(), b[1].matrix<T>());
     });
   }
   const Given& indices = checked_indices(call);
   std::vector<std::int64_t> drawn(indices.rows() * indices.cols());
   std::vector<std::uint64_t> streams;
-  on_rows<!kSmall>(call, {{"x"}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
     sampler.sample<T>(b[0].matrix<const T>(), MatrixView(drawn.data() + first * indices.cols(), b[0].rows, indices.cols()),
                       call.noise(first, b[0].rows, streams));
   });
@@ -283,7 +283,7 @@ void run_attention(Call& call, bool vjp) {
 }
 
 void run_transport(Call& call) {
-  const Given& first = call[roles_of(call.info(), false)[0].name];
+  const Given& first = call.first();
   refuse_halves(call, first);
   on_type<!kSmall>(call, first, [&]<class T>(std::type_identity<T>) {
     if constexpr (!kIsHalf<T>) transport<T>(call);

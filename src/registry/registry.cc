@@ -128,8 +128,23 @@ FamilyInfo make_family() {
     std::vector<ParamInfo> params;
     for_each_param<Op>([&](const auto& param) { params.push_back(info_of(param)); });
     constexpr const Description& kText = Op::kDescription;
-    OperationInfo info = {kTitle<Family>.name, kText.name, kText.summary, kText.formula,           kText.gradient,
-                          kText.source,        nullptr,    nullptr,       keep(std::move(params)), operations.size()};
+    static_assert(!kText.arrays.empty(), "an operation says in its description which arrays it has");
+    OperationInfo info = {.family = kTitle<Family>.name,
+                          .name = kText.name,
+                          .summary = kText.summary,
+                          .formula = kText.formula,
+                          .gradient = kText.gradient,
+                          .source = kText.source,
+                          .arrays = kText.arrays,
+                          .jacobian = kText.jacobian,
+                          .drawn = kText.drawn,
+                          .command = {},
+                          .not_in = kText.not_in,
+                          .laws = nullptr,
+                          .target = nullptr,
+                          .params = keep(std::move(params)),
+                          .index = operations.size()};
+    if (has(info, Door::command_line)) info.command = kText.command.empty() ? kText.name : kText.command;
     if constexpr (requires { Op::kLaws; }) info.laws = &Op::kLaws;
     if constexpr (requires { Op::kTarget; }) info.target = &Op::kTarget;
     operations.push_back(info);

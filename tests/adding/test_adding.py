@@ -44,6 +44,9 @@ MAP = """struct SharpSoftmax {
       .formula = "p = softmax(s x)",
       .gradient = "s p (g - <g,p>)",
       .source = "this test",
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient, .symmetric = true},
+      .not_in = kNotSplit,
   };
   static constexpr Laws kLaws = {};
   static constexpr auto kParams = std::tuple{Param<SharpSoftmax>{
@@ -92,6 +95,8 @@ LOSS = """struct TwiceSoftmaxLoss {
       .formula = "2 (log sum exp(x) - <q,x>)",
       .gradient = "2 (softmax(x) - q)",
       .source = "this test",
+      .arrays = kLossArrays,
+      .not_in = kNotSplit,
   };
   static constexpr auto kParams = std::tuple{};
 };

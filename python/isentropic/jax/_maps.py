@@ -14,7 +14,7 @@ from isentropic.jax._parameters import MAPS, split
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def mapped(operation, static, x, rows):
-    return call(operation, static, {"x": x, **rows}, {"y": like(x, 1 if operation == "logsumexp" else None)})[0]
+    return call(operation, static, {"x": x, **rows}, {"y": like(x, 1 if MAPS[operation]["reduces"] else None)})[0]
 
 
 def undefined(x):
@@ -248,13 +248,13 @@ def _map_jvp(operation, static, primals, tangents):
     values = {param["name"]: param["default"] for param in MAPS[operation]["params"]} | dict(static) | rows
     # Infinite scores, and rows with +inf, do not change anything. Rows without a distribution have no derivative; logarithms
     # have one, 0, where all scores are -inf.
-    lost = undefined(x if operation in ("log_softmax", "logsumexp") else p)
+    lost = undefined(p if "laws" in MAPS[operation] else x)  # maps have laws, logarithms none
     finite = jnp.isfinite(x)
     free = ~(x == jnp.inf).any(-1, keepdims=True)
     v = jnp.where(finite & free, wide(tangents[0]) * lost, 0)
     slopes = {name: jnp.where(free, slope * lost, 0) for name, slope in tangents[1].items()}
     x = jnp.where(finite, x, 0)
-    if "temperature" in values and operation != "logsumexp":
+    if "temperature" in values and not MAPS[operation]["reduces"]:
         temperature = values["temperature"]
         v = v / temperature
         if "temperature" in slopes:
@@ -268,7 +268,7 @@ def make_map(info):
     name = info["name"]
 
     def function(x, /, *, axis=-1, **parameters):
-        keepdims = parameters.pop("keepdims", False) if name == "logsumexp" else True
+        keepdims = parameters.pop("keepdims", False) if info["reduces"] else True
         x = array(name, "x", x)
         axis = normalized(name, axis, x.ndim)
         moved = jnp.moveaxis(x, axis, -1)

@@ -21,10 +21,7 @@ _empty_like = torch.empty_like
 _code = CODES.get
 
 
-# The maps whose J^T g is a function of p and g, except for scores of +inf.
-_OF_P = ("softmax", "log_softmax", "sparsemax", "entmax", "top_k_softmax", "top_p_softmax", "min_p_softmax")
-
-
+# Whether J^T g needs no x: that of a map that is `of_result`, except for scores of +inf.
 def _suffices(logarithm, tensors, params, y):
     (x, *rows), dim = tensors, params[-1]
     if x.dtype in HALVES:  # y was rounded to a half
@@ -58,7 +55,7 @@ def _spec(description):
         keeps=(*names, "y"),
         derivative="operator",
         symmetric=functools.partial(symmetric, description),
-        suffices=functools.partial(_suffices, name == "log_softmax") if name in _OF_P else None,
+        suffices=functools.partial(_suffices, name == "log_softmax") if description["of_result"] else None,
     )
 
 

@@ -44,7 +44,7 @@ def of_dtensor(name, x, values, dim):
     """A map of a DTensor: by parts if its mesh shards dim, otherwise of each rank's own rows."""
     from torch.distributed.tensor import Replicate
 
-    dim = dim % x.dim()
+    dim, reduces = dim % x.dim(), MAPS[name]["reduces"]
     x, placements, sharded = _laid_out(name, x, dim)
     if sharded is None:
         y = on_rows(name, x.to_local(), values, dim)
@@ -53,12 +53,12 @@ def of_dtensor(name, x, values, dim):
         given = {one["name"]: value for one, value in zip(MAPS[name]["params"], values, strict=True)}
         if given.pop("input", "scores") != "scores":
             raise ValueError(f"{name}: input must be scores if dim is sharded")
-        keep = {"keepdim": True} if name == "logsumexp" else {}
+        keep = {"keepdim": True} if reduces else {}
         y = of_parts(x.to_local(), dim=dim, group=x.device_mesh.get_group(sharded), **given, **keep)
-        if name == "logsumexp":
+        if reduces:
             placements = tuple(Replicate() if i == sharded else one for i, one in enumerate(placements))
     shape = list(x.shape)
-    if name == "logsumexp":
+    if reduces:
         shape[dim] = 1
     return _as_dtensor(y, x.device_mesh, placements, shape)
 

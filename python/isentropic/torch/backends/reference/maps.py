@@ -483,16 +483,10 @@ SLOPES = {
     ("perturb_max", "scale"): functools.partial(_divisor, "scale"),
 }
 
-# Maps of scores whose Jacobian is symmetric.
-SYMMETRIC = {
-    *("softmax", "top_k_softmax", "top_p_softmax", "min_p_softmax", "sparsemax", "entmax", "perturb_max"),
-    *("entropy_normalize", "entropy_clip"),
-}
-
 
 def symmetric(description, *arguments):
     """Whether the Jacobian is symmetric with these parameters of the operator."""
-    return description["name"] in SYMMETRIC and "probs" not in arguments
+    return description["symmetric"] and "probs" not in arguments
 
 
 # As operators.
@@ -511,10 +505,10 @@ def _map(description, x, *arguments):
     return FORWARD[description["name"]](working(x), arguments[-1], params).to(x.dtype).contiguous()
 
 
-def _moving(name, x, y, grad, dim):
+def _moving(description, x, y, grad, dim):
     """(x, y, grad) with harmless numbers, and no gradient, in rows that do not change: all their derivatives are 0."""
     still = (x == INF).any(dim, keepdim=True) & ~(x.isnan() | y.isnan()).any(dim, keepdim=True)
-    if name in ("log_softmax", "logsumexp"):  # other maps are NaN if every score is -inf
+    if "laws" not in description:  # of a logarithm; maps are NaN if every score is -inf
         still = still | (x == -INF).all(dim, keepdim=True)
     return torch.where(still, 1.0, x), torch.where(still, 1.0, y), torch.where(still, 0.0, grad)
 
@@ -523,7 +517,7 @@ def _vjp(description, x, *arguments):
     name, per_row = description["name"], _descriptions.per_row(description)
     rows, (y, grad, *values, dim) = arguments[: len(per_row)], arguments[len(per_row) :]
     params = _descriptions.named(description, rows, values)
-    wide, y, grad = _moving(name, working(x), working(y), working(grad), dim)
+    wide, y, grad = _moving(description, working(x), working(y), working(grad), dim)
     if name in VJP:
         dx = VJP[name](wide, y, grad, dim, params)
     else:
