@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "compare.h"
+#include "files/formatted.h"
 #include "terminal.h"
 
 namespace {
@@ -18,7 +19,7 @@ constexpr std::size_t kNumber = 6;  // columns of a probability
 constexpr std::size_t kGap = 2;
 
 std::string probability_text(double p) {
-  if (p == 0 || p == 1 || std::isnan(p)) return fmt::format("{}", std::isnan(p) ? std::abs(p) : p);
+  if (p == 0 || p == 1 || std::isnan(p)) return files::formatted("{}", p);
   return p < 0.00005 ? fmt::format("{:.0e}", p) : fmt::format("{:.4f}", p);
 }
 
@@ -73,7 +74,7 @@ class Layout {
 
   std::string score_text(std::size_t i) const {
     const double x = comparison_.x[i];
-    return fmt::format("{:.4g}", std::isnan(x) ? std::abs(x) : x);
+    return files::formatted("{:.4g}", x);
   }
 
   // One line: `left` and, for each column of the block, cell(column).
@@ -102,9 +103,9 @@ class Layout {
            [&](const Column& c) { return fmt::format("{:>{}} together", probability_text(rest_of(c, shown_)), kNumber); });
     }
     text_ += '\n';
-    line(begin, end, "entropy (nats)", [](const Column& c) { return fmt::format("{:>{}.4f}", c.entropy, kNumber); });
+    line(begin, end, "entropy (nats)", [](const Column& c) { return files::formatted("{:>{}.4f}", c.entropy, kNumber); });
     line(begin, end, "effective support", [](const Column& c) {
-      return fmt::format("{:>{}.{}f}", c.effective_support, kNumber, c.effective_support < 100 ? 2 : 0);
+      return files::formatted("{:>{}.{}f}", c.effective_support, kNumber, c.effective_support < 100 ? 2 : 0);
     });
     line(begin, end, "zeros", [](const Column& c) { return fmt::format("{:>{}}", c.zeros, kNumber); });
     line(begin, end, "maximum", [](const Column& c) { return fmt::format("{:>{}}", probability_text(c.maximum), kNumber); });

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "commands.h"
+#include "files/formatted.h"
 #include "files/packed.h"
 #include "files/text.h"
 #include "operation.h"
@@ -73,7 +74,7 @@ std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, cons
     const double number = targets.numbers[scores.first_row + r];
     if (!(std::abs(number) < 0x1p53) || number != std::floor(number)) {
       Origin(targets.file.all(), targets.file.path)
-          .refuse(fmt::format("a class must be a whole number, got {} in row {}", number, scores.first_row + r));
+          .refuse(files::formatted("a class must be a whole number, got {} in row {}", number, scores.first_row + r));
     }
     classes[r] = static_cast<std::int64_t>(number);
   }
@@ -260,7 +261,7 @@ void add_fit(CLI::App& app, Program& program, const std::string& name, const std
       const auto reported = [&](auto x, const std::vector<std::int64_t>& classes) {
         const double value = evaluate(x, classes);
         if (report->empty()) return value;
-        const std::string said = fmt::format("{} {:.4g}", result, value);
+        const std::string said = files::formatted("{} {:.4g}", result, value);
         page = reliability_html(fmt::format("{} of {}", name, files::input_name(files.in)),
                                 fmt::format("{} rows of {} scores; {}", x.rows, x.cols, said),
                                 before_and_after(fitted(value), said, x, classes));
@@ -317,11 +318,11 @@ void add_calibration(CLI::App& app, Program& program) {
       [&files = program.files](auto x, Classes labels) {
         const isentropic::FittedTemperature fitted = isentropic::fit_temperature(x, labels);
         if (fitted.clamped) {
-          note(files,
-               fmt::format("fit_temperature: T = {} is an end of the allowed range, and the loss still falls beyond it: {}",
-                           fitted.temperature,
-                           fitted.temperature < 1 ? "(nearly) every label has the largest score of its row"
-                                                  : "the scores do not favour the labels"));
+          note(files, files::formatted(
+                          "fit_temperature: T = {} is an end of the allowed range, and the loss still falls beyond it: {}",
+                          fitted.temperature,
+                          fitted.temperature < 1 ? "(nearly) every label has the largest score of its row"
+                                                 : "the scores do not favour the labels"));
         }
         return fitted.temperature;
       });

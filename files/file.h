@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "formatted.h"
 #include "packed.h"
 
 namespace files {
@@ -33,7 +34,7 @@ struct SystemFailure : BadInput {
 
 template <class... Args>
 [[noreturn]] void bad_input(fmt::format_string<Args...> message, Args&&... args) {
-  throw BadInput(fmt::format(message, std::forward<Args>(args)...));
+  throw BadInput(formatted(message, std::forward<Args>(args)...));
 }
 
 // Whether `path` is "-" or nothing: standard input, or standard output.

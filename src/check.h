@@ -12,20 +12,21 @@
 #include "isentropic/maps.h"
 #include "isentropic/matrix_view.h"
 #include "isentropic/row_error.h"
+#include "src/formatted.h"
 #include "src/per_row.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
-  throw std::invalid_argument(fmt::format(text, std::forward<Args>(args)...));
+  throw std::invalid_argument(formatted(text, std::forward<Args>(args)...));
 }
 
 // Refuses a row of an argument; the message ends with the row.
 template <class... Args>
 [[noreturn]] void fail_in_row(std::string_view operation, std::string_view argument, std::size_t row,
                               fmt::format_string<Args...> text, Args&&... args) {
-  throw RowError(operation, argument, fmt::format(text, std::forward<Args>(args)...), row);
+  throw RowError(operation, argument, formatted(text, std::forward<Args>(args)...), row);
 }
 
 // The values of the parameters that a rule names, as the end of its message.
@@ -34,9 +35,7 @@ std::string values_in(const Op& op, std::string_view rule) {
   std::string all;
   for_each_param<Op>([&]<class Value>(const Param<Op, Value>& param) {
     if (rule.find(param.name) == std::string_view::npos) return;
-    const auto add = [&](const auto& value) {
-      all += fmt::format("{}{} {}", all.empty() ? ", got " : ", ", param.name, value);
-    };
+    const auto add = [&](const auto& value) { all += formatted("{}{} {}", all.empty() ? ", got " : ", ", param.name, value); };
     const Value value = op.*param.member;
     if constexpr (std::is_enum_v<Value>) {
       add(param.names[static_cast<std::size_t>(value)]);

@@ -267,10 +267,10 @@ void find_wrong_entry(Input input, const T* row, std::size_t n, const Refuse& re
   for (std::size_t i = 0; i < n; ++i) {
     const double entry = to_double(row[i]);
     if (input == Input::probs && !(entry >= 0 && entry <= std::numeric_limits<double>::max())) {
-      refuse(i, fmt::format("must be at least 0 and finite, got {}", entry));
+      refuse(i, formatted("must be at least 0 and finite, got {}", entry));
     }
     if (input == Input::log_probs && !(entry <= std::numeric_limits<double>::max())) {
-      refuse(i, fmt::format("must be a logarithm below inf, got {}", entry));
+      refuse(i, formatted("must be a logarithm below inf, got {}", entry));
     }
   }
 }
@@ -280,7 +280,7 @@ std::string wrong_sum(Input input, std::string_view name, bool normalize, double
   if (normalize ? sum > 0 : std::abs(sum - 1) <= tolerance) return {};
   const bool logs = input == Input::log_probs;
   if (normalize) return fmt::format("{} must have an entry above {}, got none", name, logs ? "-inf" : "0");
-  return fmt::format("{}{} must sum to 1 within {}, got {}", logs ? "exp of " : "", name, tolerance, sum);
+  return formatted("{}{} must sum to 1 within {}, got {}", logs ? "exp of " : "", name, tolerance, sum);
 }
 constexpr std::string_view advice_on_sum(bool normalize) { return normalize ? "" : " (normalize divides by the sum)"; }
 

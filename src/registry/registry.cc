@@ -248,7 +248,7 @@ std::string to_text(const ParamValue& value) {
         } else if constexpr (std::is_same_v<Value, Map>) {
           return std::string(description_of(one).name);
         } else {
-          return fmt::format("{}", one);
+          return formatted("{}", one);
         }
       },
       value);

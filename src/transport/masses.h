@@ -26,12 +26,12 @@ double sum_of_masses(const T* masses, std::size_t n, const Refuse& refuse) {
   for (std::size_t i = 0; i < n; ++i) {
     const double mass = masses[i];
     if (!(mass >= 0 && mass <= std::numeric_limits<T>::max())) {
-      refuse(fmt::format("must be at least 0 and finite, got {} at entry {}", mass, i));
+      refuse(formatted("must be at least 0 and finite, got {} at entry {}", mass, i));
     }
     sum.add(mass);
   }
   if (!(sum.value() > 0 && sum.value() <= std::numeric_limits<double>::max())) {
-    refuse(fmt::format("must have a finite sum above 0, got {}", sum.value()));
+    refuse(formatted("must have a finite sum above 0, got {}", sum.value()));
   }
   return sum.value();
 }

@@ -320,3 +320,34 @@ def test_messages_do_not_speak_to_the_terminal(cli):
     ]:
         assert cli.error("softmax", name) == f"{shown}: No such file or directory"
     assert cli.error("softmax", "ü 東.csv") == "ü 東.csv: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content"),
+    [
+        (["softmax", "--temperature", "-nan"], "1,2\n"),
+        (["entmax", "--alpha", "-nan"], "1,2\n"),
+        (["entropy"], "-nan,1\n"),
+        (["entropy", "--input", "log_probs"], "-nan,0\n"),
+        (["joint_entropy"], "-nan,1\n"),
+        (["kl_divergence", "x.csv"], "-nan,1\n"),
+        (["wasserstein_histogram", "x.csv"], "-nan,1\n"),
+        (["wasserstein", "x.csv"], "-nan,1\n"),
+        (["softmax_loss", "x.csv"], "-nan\n1\n"),
+        (["expected_calibration_error", "t.csv"], "-nan,1\n"),
+    ],
+)
+def test_a_nan_has_no_sign_in_a_message(cli, arguments, content):
+    cli.write("x.csv", content)
+    cli.write("t.csv", "0\n")
+    done = cli(arguments[0], "x.csv", *arguments[1:])
+    said = (done.stdout + done.stderr).decode()
+    assert done.returncode == 2 and "nan" in said and "-nan" not in said, said
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "text", "json"])
+def test_a_nan_has_no_sign_in_a_result(cli, form):
+    cli.write("x.csv", "-nan,1\n1,2\n")
+    command = ["compare", "--format", form] if form in ("text", "json") else ["softmax", "--format-out", form]
+    said = cli.output(command[0], "x.csv", *command[1:])
+    assert "nan" in said and "-nan" not in said

@@ -15,7 +15,7 @@ def test_parameter_out_of_range(operation):
     for param in operation["params"]:
         if param["kind"] != "float":
             continue
-        wrong = [np.nan] + ([] if param["above"] is None else [param["above"], param["above"] - 1])
+        wrong = [np.nan, np.copysign(np.nan, -1)] + ([] if param["above"] is None else [param["above"], param["above"] - 1])
         wrong += [np.inf, 10**400] if param["up_to"] is None else [np.nextafter(param["up_to"], np.inf)]
         for value in wrong:
             got = "inf" if isinstance(value, int) and value > 10**300 else str(float(value)).removesuffix(".0")
