@@ -1,9 +1,11 @@
 // isentropic describe: several measures of each row in one pass, beside the columns of the file.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,10 +18,12 @@ namespace {
 using isentropic::Input;
 using isentropic::Measure;
 
-// A statistic that is no measure of the registry, calculated from the probabilities, which may have any sum.
+// A statistic that is no measure of the registry, calculated from the probabilities, which may have any sum, or, `given`, from
+// those that FILE holds, which are not divided by their sum.
 struct Statistic {
   std::string_view name, meaning;
   double (*of)(std::span<const double> p);
+  bool given = false;
 };
 
 double largest(std::span<const double> p) { return *std::max_element(p.begin(), p.end()); }
@@ -39,11 +43,12 @@ double support(std::span<const double> p) {
 
 double argmax(std::span<const double> p) { return static_cast<double>(std::max_element(p.begin(), p.end()) - p.begin()); }
 
+double mass(std::span<const double> p) { return std::accumulate(p.begin(), p.end(), 0.0); }
+
 constexpr Statistic kStatistics[] = {
-    {"max_probability", "the largest probability", largest},
-    {"margin", "the difference of the two largest", margin},
-    {"support", "the number of those above 0", support},
-    {"argmax", "the index of the largest, from 0", argmax},
+    {"max_probability", "the largest probability", largest},     {"margin", "the difference of the two largest", margin},
+    {"support", "the number of those above 0", support},         {"argmax", "the index of the largest, from 0", argmax},
+    {"mass", "the sum, before it is divided by it", mass, true},
 };
 
 // The measures without --measures.
@@ -53,7 +58,11 @@ struct Options {
   std::string measures = fmt::format("{}", fmt::join(kUsual, ","));
   std::string input;
   bool normalize = false;
+  bool replies = false;  // the rows are log-probabilities of candidates, which need not sum to 1
 };
+
+// Below this mass of a token's candidates, the measures say little of its distribution.
+constexpr double kMostOfIt = 0.9;
 
 // A column of the result.
 struct Column {
@@ -102,12 +111,24 @@ std::vector<Column> columns_of(const Options& options) {
         std::find_if(std::begin(kStatistics), std::end(kStatistics), [&](const Statistic& one) { return one.name == name; });
     if (statistic != std::end(kStatistics)) {
       if (name != item) bad_input("describe: --measures: {} takes no value", name);
+      if (statistic->given && options.input == "scores" && !options.replies) {
+        bad_input("describe: --measures: {} is of probabilities, and --input scores has none", name);
+      }
       columns.push_back({item, statistic, {}});
     } else {
       columns.push_back({item, nullptr, measure_of(item, name, options)});
     }
   }
   return columns;
+}
+
+// The probabilities that FILE holds.
+std::vector<double> given_probabilities(const Options& options, const Table& table) {
+  std::vector<double> p = as_doubles(table);
+  if (options.input != "probs") {
+    for (double& one : p) one = std::exp(one);
+  }
+  return p;
 }
 
 // The rows as probabilities. The entropy checks them and refuses a row that is no distribution.
@@ -129,10 +150,11 @@ std::vector<double> probabilities(const Options& options, const Table& table) {
   return p;
 }
 
-Table described(const Options& options, const std::vector<Column>& columns, Table table) {
+// `sparse` counts rows that hold little of a distribution.
+Table described(const Options& options, const std::vector<Column>& columns, std::atomic<std::size_t>& sparse, Table table) {
   const std::size_t n = table.rows;
   std::vector<double> result(n * columns.size()), value(n);
-  std::vector<double> p;
+  std::vector<double> p, given;
   const bool statistics = std::ranges::any_of(columns, [](const Column& column) { return column.statistic != nullptr; });
   const auto measured = [&](const Measure& op) {
     std::visit(
@@ -145,13 +167,18 @@ Table described(const Options& options, const std::vector<Column>& columns, Tabl
     measured(measure_of("entropy", "entropy", options));
     p = probabilities(options, table);
   }
+  if (statistics || options.replies) given = given_probabilities(options, table);
+  for (std::size_t r = 0; r < n && options.replies; ++r) {
+    sparse += mass({given.data() + r * table.cols, table.cols}) < kMostOfIt;
+  }
   for (std::size_t c = 0; c < columns.size(); ++c) {
     if (columns[c].statistic == nullptr) measured(columns[c].measure);
     for (std::size_t r = 0; r < n; ++r) {
       double& to = result[r * columns.size() + c];
       to = value[r];
       if (columns[c].statistic == nullptr) continue;
-      const std::span<const double> row(p.data() + r * table.cols, table.cols);
+      const std::vector<double>& of = columns[c].statistic->given ? given : p;
+      const std::span<const double> row(of.data() + r * table.cols, table.cols);
       const bool undefined = row.empty() || std::ranges::any_of(row, [](double one) { return std::isnan(one); });
       to = undefined ? std::numeric_limits<double>::quiet_NaN() : columns[c].statistic->of(row);
     }
@@ -199,13 +226,20 @@ void add_describe(CLI::App& app, Program& program) {
   command.callback([options, &program] {
     program.action = [options, &files = program.files] {
       Options chosen = *options;
-      const bool replies = files.in_format == "logprobs";
       if (chosen.input.empty()) {
-        chosen.input = replies ? "log_probs" : "probs";
-        chosen.normalize = chosen.normalize || replies;
+        chosen.replies = files.in_format == "logprobs";
+        chosen.input = chosen.replies ? "scores" : "probs";  // log_probs, normalized, where NaN is a missing row
       }
       const std::vector<Column> columns = columns_of(chosen);
-      stream_rows(files, [&](Table table) { return described(chosen, columns, std::move(table)); });
+      std::atomic<std::size_t> sparse = 0;
+      stream_rows(
+          files, [&](Table table) { return described(chosen, columns, sparse, std::move(table)); },
+          [&](std::size_t rows) {
+            if (sparse == 0) return;
+            note(files, fmt::format("of {} of {} tokens the candidates have less than {} of the probability; the measures "
+                                    "are of the candidates alone (--measures mass is their probability)",
+                                    sparse.load(), rows, kMostOfIt));
+          });
     };
   });
 }

@@ -1,12 +1,14 @@
 // Replies of language model servers with log-probabilities: OpenAI's chat, completions and responses, vLLM, llama.cpp's server.
 // Each generated token is a row: its candidates, the most probable first, with the token as the label. Rows with fewer
-// candidates end in -inf for absent scores.
+// candidates end in -inf for absent scores. A token whose alternatives are not there, only its own probability or less, has no
+// distribution: it is a missing row.
 //
 // The reader finds these objects anywhere in a reply:
 //   {"token": "a", "top_logprobs": [{"token": "a", "logprob": -0.1}, ...]}       a list; llama.cpp has top_probs with prob too
 //   {"tokens": ["a", ...], "top_logprobs": [{"a": -0.1, "b": -2.4}, ...]}        dictionaries; also {"logprob": -0.1} for a
 //   number
 //   {"content": "a", "probs": [{"tok_str": "a", "prob": 0.9}, ...]}              llama.cpp before 2025
+// Beside "tokens", "token_logprobs" has the log-probability of each token. -9999 stands for -inf, which JSON lacks.
 // A file holds one reply, several one after the other or a line each, or an array of them.
 
 #include <simdjson.h>
@@ -28,6 +30,9 @@ namespace {
 namespace dom = simdjson::dom;
 
 constexpr double kAbsent = -std::numeric_limits<double>::infinity();
+
+// What the probabilities of servers are rounded by, at most.
+constexpr double kRounding = 1e-3;
 
 struct Row {
   std::string token;
@@ -152,7 +157,7 @@ class Replies {
   [[noreturn]] void wrong(std::size_t at, fmt::format_string<Args...> what, Args&&... args) {
     const Place place = place_of(at);
     bad_input("{}:{}:{}: token {}: {}", name_, place.line, place.cell, rows.size() + 1,
-              fmt::format(what, std::forward<Args>(args)...));
+              formatted(what, std::forward<Args>(args)...));
   }
 
   // The log-probability in a number or an object.
@@ -177,9 +182,8 @@ class Replies {
   }
 
   double checked(double logprob, std::size_t at) {
-    // The float of a server may be rounded to a little more than 0.
-    if (logprob > 1e-3) wrong(at, "{} is not a log-probability", logprob);
-    return logprob;
+    if (logprob > kRounding) wrong(at, "{} is not a log-probability", logprob);
+    return logprob <= -9999 ? kAbsent : logprob;
   }
 
   void add(std::string token, std::vector<double> logprobs, const Place& place) {
@@ -187,41 +191,67 @@ class Replies {
     rows.push_back({std::move(token), std::move(logprobs), place});
   }
 
-  // Adds candidates from a list. The drawn token may not be among the most probable ones.
-  void add_list(const dom::object& object, std::size_t at, const dom::array& candidates, std::size_t at_candidates) {
+  // Adds candidates from a list, if there is one. The drawn token may not be among the most probable ones.
+  void add_list(const dom::object& object, std::size_t at, const std::optional<dom::array>& candidates = {},
+                std::size_t at_candidates = 0) {
     const Place place = place_of(at);
     const std::string token(text_of(object, "token").value_or(text_of(object, "content").value_or("")));
     std::vector<double> logprobs;
     bool found = false;
-    each_of(candidates, at_candidates, [&](const dom::element& candidate, std::size_t at_candidate) {
+    const auto add_candidate = [&](const dom::element& candidate, std::size_t at_candidate) {
       logprobs.push_back(logprob_of(candidate, at_candidate));
       dom::object fields;
       if (candidate.get(fields) != simdjson::SUCCESS) return;
       found = found || text_of(fields, "token") == token || text_of(fields, "tok_str") == token;
-    });
+    };
+    if (candidates) each_of(*candidates, at_candidates, add_candidate);
     const bool has_own = object["logprob"].error() == simdjson::SUCCESS || object["prob"].error() == simdjson::SUCCESS;
     if (!found && has_own) logprobs.push_back(logprob_in(object, at));
     add(token, std::move(logprobs), place);
   }
 
-  // Adds a dictionary of candidates for each token. null stands for the first token of the prompt, which nothing precedes.
+  // Adds a dictionary of candidates for each token. null stands for the first token of the prompt, which nothing precedes, or
+  // for candidates that are not there.
   void add_dictionaries(const dom::object& object, const dom::array& positions, std::size_t at_positions) {
-    dom::array tokens;
+    dom::array tokens, drawn;
     const bool named = object["tokens"].get(tokens) == simdjson::SUCCESS;
+    const bool known = object["token_logprobs"].get(drawn) == simdjson::SUCCESS;
     std::size_t position = 0;
     each_of(positions, at_positions, [&](const dom::element& one, std::size_t at) {
       std::string_view token;
       if (named && tokens.at(position).get(token) != simdjson::SUCCESS) token = "";
+      double own = 0;
+      const bool owned = known && drawn.at(position).get(own) == simdjson::SUCCESS;
       ++position;
-      dom::object candidates;
-      if (one.is_null()) return;
+      if (one.is_null() && !owned) return;
       const Place place = place_of(at);
-      if (one.get(candidates) != simdjson::SUCCESS) wrong(at, "the candidates are not a dictionary");
+      if (owned) own = checked(own, at);
       std::vector<double> logprobs;
-      each_of(candidates, at, [&](const dom::key_value_pair& candidate, std::size_t at_candidate) {
-        logprobs.push_back(logprob_of(candidate.value, at_candidate));
-      });
+      dom::object candidates;
+      bool found = false;
+      if (one.get(candidates) == simdjson::SUCCESS) {
+        each_of(candidates, at, [&](const dom::key_value_pair& candidate, std::size_t at_candidate) {
+          logprobs.push_back(logprob_of(candidate.value, at_candidate));
+          found = found || candidate.key == token || logprobs.back() == own;  // a token may be written in two ways
+        });
+      } else if (!one.is_null()) {
+        wrong(at, "the candidates are not a dictionary");
+      }
+      if (owned && !found) logprobs.push_back(own);
       add(std::string(token), std::move(logprobs), place);
+    });
+  }
+
+  // Adds the tokens of a reply that has nothing but their own probabilities.
+  void add_drawn(const dom::object& object, const dom::array& drawn, std::size_t at_drawn) {
+    dom::array tokens;
+    const bool named = object["tokens"].get(tokens) == simdjson::SUCCESS;
+    std::size_t position = 0;
+    each_of(drawn, at_drawn, [&](const dom::element& one, std::size_t at) {
+      std::string_view token;
+      if (named && tokens.at(position).get(token) != simdjson::SUCCESS) token = "";
+      ++position;
+      if (!one.is_null()) add(std::string(token), {checked(one, at)}, place_of(at));
     });
   }
 
@@ -231,17 +261,23 @@ class Replies {
     const auto visit_each = [&](const dom::element& one, std::size_t at_one) { visit(one, at_one); };
     if (element.get(array) == simdjson::SUCCESS) return each_of(array, at, visit_each);
     if (element.get(object) != simdjson::SUCCESS) return;
-    for (const std::string_view key : {"top_logprobs", "top_probs", "probs"}) {
-      if (object[key].get(array) != simdjson::SUCCESS) continue;
+    const auto place_in = [&](std::string_view key) {
       std::optional<std::size_t> at_array;
       each_of(object, at, [&](const dom::key_value_pair& field, std::size_t at_field) {
         if (field.key == key && !at_array) at_array = at_field;
       });
+      return at_array.value_or(at);
+    };
+    for (const std::string_view key : {"top_logprobs", "top_probs", "probs"}) {
+      if (object[key].get(array) != simdjson::SUCCESS) continue;
       if (object["tokens"].error() == simdjson::SUCCESS || object["token_logprobs"].error() == simdjson::SUCCESS) {
-        return add_dictionaries(object, array, at_array.value_or(at));
+        return add_dictionaries(object, array, place_in(key));
       }
-      return add_list(object, at, array, at_array.value_or(at));
+      return add_list(object, at, array, place_in(key));
     }
+    if (object["token_logprobs"].get(array) == simdjson::SUCCESS) return add_drawn(object, array, place_in("token_logprobs"));
+    const bool own = object["logprob"].error() == simdjson::SUCCESS || object["prob"].error() == simdjson::SUCCESS;
+    if (own && text_of(object, "token")) return add_list(object, at);
     each_of(object, at, [&](const dom::key_value_pair& field, std::size_t at_field) { visit(field.value, at_field); });
   }
 
@@ -278,15 +314,33 @@ Reader open_logprobs(std::shared_ptr<Input> input, const ReadOptions& options) {
     bad_input("{}: there are no log-probabilities in the reply; ask the server for logprobs and top_logprobs", name);
   }
   const auto table = std::make_shared<Table>();
-  table->rows = rows.size();
   for (const Row& row : rows) table->cols = std::max(table->cols, row.logprobs.size());
   if (table->cols == 0) bad_input("{}: no token has candidates; ask the server for top_logprobs", name);
+  // What is known of the distribution of a token without alternatives is this token's probability. Unless that is 1, measures
+  // of it would be certain from nothing.
+  const auto is_known = [](const Row& row) {
+    const auto above_zero = std::ranges::count_if(row.logprobs, [](double one) { return one > kAbsent; });
+    return above_zero > 1 || (above_zero == 1 && row.logprobs[0] >= std::log1p(-kRounding));
+  };
+  for (std::size_t r = 0; r < rows.size() && options.missing == Missing::error; ++r) {
+    if (is_known(rows[r])) continue;
+    bad_input("{}:{}:{}: token {}: no alternatives are known, so its distribution is not; ask the server for top_logprobs{}",
+              name, rows[r].place.line, rows[r].place.cell, r + 1, options.advised.missing ? kOnMissing : "");
+  }
+  if (options.missing == Missing::skip) std::erase_if(rows, [&](const Row& row) { return !is_known(row); });
+  table->rows = rows.size();
+  if (table->rows == 0) bad_input("{}: no alternatives of any token are known; ask the server for top_logprobs", name);
   if (table->cols > std::vector<double>().max_size() / table->rows) throw std::bad_alloc();
   std::vector<double> values(table->rows * table->cols, kAbsent);
   const auto places = std::make_shared<Places>();
   places->columns = true;
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    std::copy(rows[r].logprobs.begin(), rows[r].logprobs.end(), values.begin() + static_cast<std::ptrdiff_t>(r * table->cols));
+    const auto to = values.begin() + static_cast<std::ptrdiff_t>(r * table->cols);
+    if (is_known(rows[r])) {
+      std::ranges::copy(rows[r].logprobs, to);
+    } else {
+      std::fill_n(to, table->cols, std::numeric_limits<double>::quiet_NaN());
+    }
     table->labels.push_back(std::move(rows[r].token));
     places->rows.push_back(rows[r].place);
   }

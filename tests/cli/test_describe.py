@@ -202,3 +202,85 @@ def test_values_of_measures_without_parameters(cli):
     cli.write("x.csv", "0.5,0.5\n")
     for name in ("entropy", "perplexity", "effective_support", "margin"):
         assert cli.error("describe", "x.csv", "--measures", f"{name}=2") == f"describe: --measures: {name} takes no value"
+
+
+ALONE = {
+    "chat": {"choices": [{"logprobs": {"content": [{"token": " cat", "logprob": -0.9, "top_logprobs": []}]}}]},
+    "itself": {"token": " cat", "logprob": -0.9, "top_logprobs": [{"token": " cat", "logprob": -0.9}]},
+    "null": {"token": " cat", "logprob": -0.9, "top_logprobs": None},
+    "without": {"choices": [{"logprobs": {"content": [{"token": " cat", "logprob": -0.9}]}}]},
+    "one": {"token": " cat", "top_logprobs": [{"token": " cat", "logprob": -0.9}]},
+    "absent": {"token": " cat", "logprob": -0.9, "top_logprobs": [{"token": "a", "logprob": -9999.0}]},
+    "nothing": {"token": " cat", "logprob": -9999.0, "top_logprobs": [{"token": "a", "logprob": -9999.0}]},
+    "completions": {"tokens": [" cat"], "token_logprobs": [-0.9], "top_logprobs": None},
+    "completions, none": {"tokens": [" cat"], "token_logprobs": [-0.9], "top_logprobs": [None]},
+    "completions, empty": {"tokens": [" cat"], "token_logprobs": [-0.9], "top_logprobs": [{}]},
+    "completions, itself": {"tokens": [" cat"], "token_logprobs": [-0.9], "top_logprobs": [{" cat": -0.9}]},
+    "completions, without": {"tokens": ["<s>", " cat"], "token_logprobs": [None, -0.9]},
+    "vllm": {"tokens": [" cat"], "token_logprobs": [-0.9], "top_logprobs": [{"token_id:7": -0.9}]},
+    "vllm, ranks": {"tokens": [" cat"], "top_logprobs": [{" cat": {"logprob": -0.9, "rank": 1}}]},
+    "llama.cpp": {"completion_probabilities": [{"token": " cat", "prob": 0.4, "top_probs": [{"token": " cat", "prob": 0.4}]}]},
+    "llama.cpp, old": {"completion_probabilities": [{"content": " cat", "probs": [{"tok_str": " cat", "prob": 0.4}]}]},
+    "responses": {"output": [{"content": [{"logprobs": [{"token": " cat", "logprob": -0.9, "top_logprobs": []}]}]}]},
+}
+UNKNOWN = "no alternatives are known, so its distribution is not; ask the server for top_logprobs"
+OPTIONS = " (--missing nan reads it as NaN, --missing skip leaves out the row)"
+
+
+@pytest.mark.parametrize("form", ALONE)
+def test_a_token_without_alternatives_has_no_distribution(cli, form):
+    """Its probability alone would be a certainty from nothing."""
+    cli.write("reply.json", json.dumps(ALONE[form]))
+    cli.write("pair.json", json.dumps([*lists(TOKENS), ALONE[form]]))
+    for command in (["describe"], ["softmax"], ["sample", "--seed", 1], ["entropy", "--input", "log_probs", "--normalize"]):
+        message = cli.error(*command, "reply.json", "--format-in", "logprobs")
+        assert message.startswith("reply.json:1:") and message.endswith(f": token 1: {UNKNOWN}{OPTIONS}")
+        assert f": token 3: {UNKNOWN}" in cli.error(*command, "pair.json", "--format-in", "logprobs")
+    lines = lines_of(cli.output("describe", "pair.json", "--format-in", "logprobs", "--missing", "nan"))
+    assert lines[3] == ['" cat"', *["nan"] * 5] and "nan" not in lines[1] + lines[2]
+    left = cli.output("describe", "pair.json", "--format-in", "logprobs", "--missing", "skip")
+    cli.write("two.json", json.dumps(lists(TOKENS)))
+    assert left == cli.output("describe", "two.json", "--format-in", "logprobs")
+    assert cli.error("describe", "reply.json", "--format-in", "logprobs", "--missing", "skip") == (
+        "reply.json: no alternatives of any token are known; ask the server for top_logprobs"
+    )
+
+
+def test_a_certain_token_needs_no_alternatives(cli):
+    for logprob in (0, 0.0, -1e-7, 1e-6):
+        cli.write("reply.json", json.dumps({"token": "a", "top_logprobs": [{"token": "a", "logprob": logprob}]}))
+        line = lines_of(cli.output("describe", "reply.json", "--format-in", "logprobs"))[1]
+        assert line[:2] == ["a", "0"]
+    # -9999 stands for -inf, which JSON lacks.
+    top = [{"token": "a", "logprob": 0}, {"token": "b", "logprob": -9999.0}]
+    cli.write("reply.json", json.dumps({"token": "a", "logprob": 0, "top_logprobs": top}))
+    assert cli.output("log_softmax", "reply.json", "--format-in", "logprobs").splitlines()[1] == "a,0,-inf"
+
+
+def test_the_drawn_token_of_completions_counts(cli):
+    cli.write("reply.json", json.dumps({"tokens": ["x"], "token_logprobs": [-5], "top_logprobs": [{"a": -0.5, "b": -2}]}))
+    lines = lines_of(cli.output("softmax", "reply.json", "--format-in", "logprobs"))
+    np.testing.assert_allclose(np.array(lines[1][1:], float), softmax(np.array([-0.5, -2.0, -5.0])))
+
+
+def test_candidates_with_little_of_the_probability(cli):
+    """The result says that it is of the candidates alone."""
+    few = [("a", [("a", -3), ("b", -3.5)]), *TOKENS]
+    cli.write("reply.json", json.dumps(chat(few)))
+    done = cli("describe", "reply.json", "--format-in", "logprobs", "--measures", "mass,entropy")
+    assert done.returncode == 0 and done.stderr.decode() == (
+        "isentropic: of 1 of 3 tokens the candidates have less than 0.9 of the probability; the measures are of the candidates "
+        "alone (--measures mass is their probability)\n"
+    )
+    masses = [float(line[1]) for line in lines_of(done.stdout.decode())[1:]]
+    np.testing.assert_allclose(masses, [np.exp([lp for _, lp in top]).sum() for _, top in few], rtol=1e-12)
+    assert cli("describe", "reply.json", "--format-in", "logprobs", "--quiet").stderr == b""
+    cli.write("p.csv", "a,b\n0.5,0.25\n")
+    assert (
+        cli.output("describe", "p.csv", "--normalize", "--measures", "mass,max_probability")
+        .splitlines()[1]
+        .startswith("0.75,0.6")
+    )
+    assert cli.error("describe", "p.csv", "--input", "scores", "--measures", "mass") == (
+        "describe: --measures: mass is of probabilities, and --input scores has none"
+    )
