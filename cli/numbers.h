@@ -23,7 +23,9 @@ struct Numbers {
 };
 
 inline Numbers doubles(const Files& files, const std::string& path, Holds holds = Holds::other, std::size_t width = 0) {
-  Table table = read_other(files, path, holds, width);
+  Files numbers = files;
+  numbers.reading.scores = false;
+  Table table = read_other(numbers, path, holds, width);
   const double tolerance = sum_tolerance(table);
   table.values = as_doubles(table);
   const Origin origin(table, path);

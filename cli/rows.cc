@@ -118,6 +118,7 @@ Table read_other(const Files& files, const std::string& path, Holds holds, std::
   other.quiet = files.quiet;
   const files::ReadOptions& given = files.reading;
   files::ReadOptions& reading = other.reading;
+  reading.scores = given.scores;
   reading.advised = {.header = true, .delimiter = false, .columns = false, .missing = false, .key = false, .format = false};
   if (holds == Holds::alone) {
     const std::string_view format = files::input_format(path, "", false).name;

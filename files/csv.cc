@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "columns.h"
 #include "csv_lines.h"
 #include "format.h"
 #include "src/from_chars.h"
@@ -41,8 +42,12 @@ class CsvReader {
   }
 
   bool take(Piece& piece, std::size_t numbers) {
-    if (!text_.next(piece, text_size(numbers))) return false;
+    if (!text_.next(piece, text_size(numbers))) {
+      refuse_whole_columns();
+      return false;
+    }
     if (!std::exchange(begun_, true)) begin(piece);
+    look_at_whole_columns(piece);
     Table& table = piece.table;
     table.first_row = rows_;
     rows_ += table.rows;
@@ -217,6 +222,7 @@ class CsvReader {
     if (has_header) {
       for (const Cell& cell : first) names.emplace_back(cell.text());
     }
+    names_ = names;
     const std::vector<Cell>& first_data = has_header ? second : first;
     choose_columns(names, first_data, corner, !has_header || has_second, has_second);
     const auto is_quoted_number = [&](const Cell& cell) { return cell.quoted && is_number(cell.text()); };
@@ -286,7 +292,6 @@ class CsvReader {
         first_label_ = first_data[*label_column_].text();
         label_hint_ = names.empty() ? "; a header holds no numbers" : "";
       }
-      if (!names.empty() && chosen.empty() && width > 1) check_numbered_names(names, first_data);
     }
     if (label_column_) {
       roles_[*label_column_] = Role::label;
@@ -304,30 +309,100 @@ class CsvReader {
     if (!numbers) bad_input("{}: no column of scores is left", name_);
     const auto is_plain = [](Role role) { return role == Role::number || role == Role::label; };
     plain_ = separator_ != ';' && std::all_of(roles_.begin(), roles_.end(), is_plain);
+    if (!chosen.empty() || width == 1) return;
+    if (!names.empty() && has_data && first_data.size() == width) check_names(names, first_data);
+    if (options_.advised.columns && options_.scores) whole_columns_.emplace();
   }
 
-  // A column of row numbers or classes holds no scores.
-  void check_numbered_names(const std::vector<std::string>& names, const std::vector<Cell>& first_data) const {
-    for (std::size_t c = 0; c < names.size(); ++c) {
-      if (roles_[c] != Role::number || c == label_column_ || !is_number(first_data[c].text())) continue;
-      const bool labels = names_labels(names[c]) && options_.advised.columns;  // a file of targets may be of classes
-      if (!labels && !(c == 0 && names_rows(names[c]))) continue;
-      if (!options_.advised.columns) {
-        bad_input("{}:1:{}: column {} may be numbers or the rows' names; leave it out of the file", name_, c + 1,
-                  in_quotes(names[c]));
+  // The columns of numbers.
+  std::vector<std::size_t> score_columns() const {
+    std::vector<std::size_t> columns;
+    for (std::size_t c = 0; c < roles_.size(); ++c) {
+      if (roles_[c] == Role::number) columns.push_back(c);
+    }
+    return columns;
+  }
+
+  // How the numbers of a row are written.
+  std::vector<Written> written(const std::vector<Cell>& row, std::vector<double>& values) const {
+    std::vector<Written> all;
+    values.clear();
+    for (const std::size_t c : score_columns()) {
+      double& number = values.emplace_back(0);
+      const bool read = number_of(row[c].text(), number) == Reading::number;
+      all.push_back(read ? written_as(row[c].text(), number) : Written::other);
+    }
+    return all;
+  }
+
+  // Refuses to take labels and names of rows for scores.
+  void refuse(const Doubt& doubt, const std::vector<std::string>& names) const {
+    if (doubt.columns.empty()) return;
+    const std::vector<std::size_t> scores = score_columns();
+    std::vector<std::size_t> columns;
+    std::vector<std::string> called;
+    for (const std::size_t i : doubt.columns) {
+      columns.push_back(scores[i]);
+      if (!names.empty()) called.push_back(names[scores[i]]);
+    }
+    const bool one = columns.size() == 1;
+    const std::string which = fmt::format("{}:1:{}: column{} {}", name_, columns[0] + 1, one ? "" : "s",
+                                          names.empty() ? as_ranges(columns) : in_words(called));
+    if (!options_.advised.columns) bad_input("{} may be numbers or the rows' names; leave it out of the file", which);
+    bad_input(
+        "{} may be scores or the rows' names{}: --labels {} takes {} as names, --exclude {} leaves {} out, --columns {} takes "
+        "{} as scores",
+        which, doubt.reason, columns[0] + 1, one ? "it" : "the first", as_ranges(columns), one ? "it" : "them",
+        as_ranges(scores), one ? "it" : "them");
+  }
+
+  void check_names(const std::vector<std::string>& names, const std::vector<Cell>& first_data) const {
+    const std::vector<std::size_t> scores = score_columns();
+    std::vector<std::string> called;
+    for (const std::size_t c : scores) called.push_back(names[c]);
+    std::vector<double> values;
+    // A file of targets may be of classes.
+    refuse(doubt_by_names(called, written(first_data, values), scores[0] == 0 ? 0 : called.size(), !options_.advised.columns),
+           names);
+  }
+
+  void look_at_whole_columns(Piece& piece) {
+    std::size_t row = 0;
+    const auto look = [&] {
+      Lines lines(piece.text, piece.line, separator_, name_);
+      std::vector<Cell> cells;
+      std::vector<double> values;
+      for (std::size_t r = 0; r < piece.table.rows && !whole_columns_->done(); ++r) {
+        try {
+          lines.next(cells);
+        } catch (const BadInput&) {  // it is thrown again if the row is wanted
+          break;
+        }
+        if (r < row || cells.size() != roles_.size()) continue;
+        const std::vector<Written> row_written = written(cells, values);
+        whole_columns_->add(row_written, values);
       }
-      bad_input(
-          "{}:1:{}: column {} may be scores or the rows' names: --labels {} takes it as names, --exclude {} leaves it out, "
-          "--columns 1-{} takes it as scores",
-          name_, c + 1, in_quotes(names[c]), c + 1, c + 1, names.size());
+      row = piece.table.rows;
+    };
+    if (whole_columns_) look();
+    // More rows may settle it, and none is to come out before. But a table without names may be one whose writer waits for the
+    // reply to each row.
+    Piece more;
+    while (whole_columns_ && !whole_columns_->done() && !header_.empty() && piece.mistake.empty() &&
+           !whole_columns_->doubt(!names_.empty()).columns.empty() && text_.next(more, 1)) {
+      piece.text += more.text;
+      piece.table.rows += more.table.rows;
+      piece.mistake = more.mistake;
+      look();
     }
+    if (whole_columns_ && (whole_columns_->done() || text_.ended())) refuse_whole_columns();
   }
 
-  static bool names_labels(std::string_view header) {
-    for (const std::string_view known : {"label", "labels", "class", "target", "token"}) {
-      if (header == known) return true;
-    }
-    return false;
+  void refuse_whole_columns() {
+    if (!whole_columns_) return;
+    const Doubt doubt = whole_columns_->doubt(!names_.empty());
+    whole_columns_.reset();
+    refuse(doubt, names_);
   }
 
   std::vector<std::size_t> without_number(const std::vector<Cell>& cells) const {
@@ -557,9 +632,11 @@ class CsvReader {
   char separator_;
   ReadOptions options_;
   bool begun_ = false;
-  bool plain_ = false;      // nothing but numbers and labels
-  bool comment_ = false;    // the first line begins with #
-  bool no_corner_ = false;  // the header has no cell above the labels, which are the reader's guess
+  bool plain_ = false;                         // nothing but numbers and labels
+  bool comment_ = false;                       // the first line begins with #
+  bool no_corner_ = false;                     // the header has no cell above the labels, which are the reader's guess
+  std::vector<std::string> names_;             // of all columns, or none
+  std::optional<WholeColumns> whole_columns_;  // until the first rows have been seen
   std::size_t rows_ = 0;
   std::vector<Role> roles_;                  // the role of each column
   std::optional<std::size_t> label_column_;  // among all columns
@@ -641,13 +718,18 @@ std::string_view encode_separated(const Table& table, char separator, fmt::memor
   out.clear();
   if (table.cols == 0) return "";
   const bool labelled = table.label_column.has_value(), noted = !table.note_header.empty();
+  const std::size_t to_point = rows_to_point(table);
   std::visit(
       [&](const auto& values) {
         for (std::size_t r = 0; r < table.rows; ++r) {
           append_line(
               out, table, labelled ? &table.labels[r] : nullptr, noted ? &table.notes[r] : nullptr, separator,
               [&](const Table::Kept& column) -> std::string_view { return column.cells[r]; },
-              [&](std::size_t c) { append_number(out, values[r * table.cols + c], table.digits); });
+              [&](std::size_t c) {
+                const std::size_t begin = out.size();
+                append_number(out, values[r * table.cols + c], table.digits);
+                if (r < to_point) add_point(out, begin);
+              });
         }
       },
       table.values);

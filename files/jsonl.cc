@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "columns.h"
 #include "format.h"
 #include "jsonl_lines.h"
 #include "text.h"
@@ -33,15 +34,22 @@ class JsonlReader {
   }
 
   bool take(Piece& piece, std::size_t numbers) {
-    if (!text_.next(piece, text_size(numbers))) return false;
+    if (!text_.next(piece, text_size(numbers))) {
+      refuse_whole_columns();
+      return false;
+    }
     if (!layout_) {
       std::size_t at = 0, line = piece.line;
       for (; is_blank_line(line_at(piece.text, at)); ++line) at += line_at(piece.text, at).size() + 1;
       if (options_.shared || !options_.first_label.empty()) {
         fit(options_, Lines(text_.name(), line, options_).names_of(line_at(piece.text, at)), 0);
       }
+      first_line_ = line;
       layout_ = Lines(text_.name(), line, options_).layout_of(line_at(piece.text, at));
+      const bool named = layout_->form == Form::named && options_.columns.empty();
+      if (named && options_.advised.columns && options_.scores) whole_columns_.emplace();
     }
+    look_at_whole_columns(piece);
     Table& table = piece.table;
     table.first_row = rows_;
     table.shape = {table.rows};
@@ -87,6 +95,36 @@ class JsonlReader {
   }
 
  private:
+  void look_at_whole_columns(Piece& piece) {
+    std::size_t at = 0;
+    const auto look = [&] {
+      for (; at < piece.text.size() && !whole_columns_->done(); at += line_at(piece.text, at).size() + 1) {
+        const std::string_view line = line_at(piece.text, at);
+        if (is_blank_line(line)) continue;
+        try {
+          Lines(text_.name(), piece.line, options_).look(line, *layout_, *whole_columns_);
+        } catch (const BadInput&) {  // it is thrown again if the line is wanted
+        }
+      }
+    };
+    if (whole_columns_) look();
+    // More lines may settle it, and none is to come out before.
+    Piece more;
+    while (whole_columns_ && !whole_columns_->done() && !whole_columns_->doubt(true).columns.empty() && text_.next(more, 1)) {
+      piece.text += more.text;
+      piece.table.rows += more.table.rows;
+      look();
+    }
+    if (whole_columns_ && (whole_columns_->done() || text_.ended())) refuse_whole_columns();
+  }
+
+  void refuse_whole_columns() {
+    if (!whole_columns_) return;
+    const Doubt doubt = whole_columns_->doubt(true);
+    whole_columns_.reset();
+    Lines(text_.name(), first_line_, options_).refuse(doubt, layout_->header);
+  }
+
   // The line that begins at `at`. simdjson may read bytes behind it.
   static std::string_view line_at(std::string& text, std::size_t at) {
     text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
@@ -96,6 +134,8 @@ class JsonlReader {
   RowText text_;
   ReadOptions options_;
   std::optional<Layout> layout_;
+  std::optional<WholeColumns> whole_columns_;  // until the first lines have been seen
+  std::size_t first_line_ = 1;
   std::size_t rows_ = 0;
 };
 
@@ -172,6 +212,7 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
   const std::size_t together = nested ? rows_of_line(table.nested) : 1;
   const std::string key = json_string(key_of_array(table)) + ": ";
   const std::vector<std::string> taken = result_keys(table);
+  const std::size_t to_point = rows_to_point(table);
   std::visit(
       [&](const auto& values) {
         for (std::size_t r = 0; r < table.rows; r += together) {
@@ -207,7 +248,9 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
             if (c == table.cols) break;
             separate();
             out.append(names[c]);
+            const std::size_t begin = out.size();
             append_json_number(out, values[r * table.cols + c], table.digits);
+            if (r < to_point) add_point(out, begin);
           }
           if (noted) {
             first = false;

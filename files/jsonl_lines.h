@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "columns.h"
 #include "format.h"
 #include "text.h"
 
@@ -125,6 +126,37 @@ class Lines {
     return layout;
   }
 
+  // How the numbers of a line of this layout are written, in the order of the header.
+  void look(std::string_view line, const Layout& layout, WholeColumns& columns) {
+    std::vector<Written> written;
+    std::vector<double> numbers;
+    on_document(line, [&](json::document document) {
+      written.assign(layout.header.size(), Written::other);
+      numbers.assign(layout.header.size(), 0);
+      if (type_of(document) != json::json_type::object) return;
+      for (json::field field : document.get_object()) {
+        const auto place = layout.places.find(std::string(std::string_view(field.unescaped_key())));
+        json::value value = field.value();
+        if (place == layout.places.end()) continue;
+        written[place->second] = written_in(value, numbers[place->second]);
+      }
+    });
+    columns.add(written, numbers);
+  }
+
+  // Refuses to take labels and names of rows for scores.
+  void refuse(const Doubt& doubt, const std::vector<std::string>& header) const {
+    if (doubt.columns.empty()) return;
+    std::vector<std::string> names;
+    for (const std::size_t c : doubt.columns) names.push_back(header[c]);
+    const bool one = names.size() == 1;
+    const std::string which = in_words(names), what = one ? "looks like a name for rows" : "look like names for rows";
+    if (!options_.advised.columns) wrong("{} {}; leave {} out of the file", which, what, one ? "it" : "them");
+    if (names[0].empty()) wrong("{} {}; --columns chooses", which, what);
+    wrong("{} {}{}; --labels {} takes {} as the label, --exclude {} leaves {} out, --columns chooses", which, what,
+          doubt.reason, names[0], one ? "it" : "the first", fmt::join(names, ","), one ? "it" : "them");
+  }
+
   // Reads a line. simdjson may read bytes behind it.
   void next(std::string_view line, const Layout& layout) {
     const std::size_t numbers_before = values.size(), labels_before = labels.size();
@@ -216,11 +248,11 @@ class Lines {
   // Throw a message that names the line, or the line and the cell.
   template <class... Args>
   [[noreturn]] void wrong(fmt::format_string<Args...> what, Args&&... args) const {
-    bad_input("{}:{}: {}", name_, line_, fmt::format(what, std::forward<Args>(args)...));
+    bad_input("{}:{}: {}", name_, line_, formatted(what, std::forward<Args>(args)...));
   }
   template <class... Args>
   [[noreturn]] void wrong_cell(std::size_t cell, fmt::format_string<Args...> what, Args&&... args) const {
-    bad_input("{}:{}:{}: {}", name_, line_, cell, fmt::format(what, std::forward<Args>(args)...));
+    bad_input("{}:{}:{}: {}", name_, line_, cell, formatted(what, std::forward<Args>(args)...));
   }
 
   json::json_type type_of(json::document& line) const {
@@ -253,6 +285,7 @@ class Lines {
   // What the first line says about all.
   void look_at_object(json::object object, Layout& layout) const {
     std::vector<std::string> arrays, names, words, plains;
+    std::vector<Written> written;
     std::string outer, inner;  // the first field that is an object with an array in it, and the key of that array
     std::optional<std::size_t> label;
     std::size_t cell = 0;
@@ -287,6 +320,7 @@ class Lines {
       if (plain && std::find(plains.begin(), plains.end(), name) != plains.end()) wrong("{} is there twice", in_quotes(name));
       if (plain) plains.push_back(name);
       names.push_back(name);
+      written.push_back(type == json::json_type::number ? written_in(value, number) : Written::other);
     }
     if (!options_.label.empty() && !label) wrong("--labels: there is no field called {}", in_quotes(options_.label));
     if (!arrays.empty() || !layout.key.empty()) {
@@ -302,7 +336,7 @@ class Lines {
       layout.kept = std::move(plains);
       return;
     }
-    choose_columns(words, names, layout);
+    choose_columns(words, names, written, layout);
     if (std::find(layout.header.begin(), layout.header.end(), outer) != layout.header.end() && !inner.empty()) {
       wrong("{} is an object with an array in it{}", in_quotes(outer),
             options_.advised.key ? "; choose that with --key " + inner : "");
@@ -334,26 +368,29 @@ class Lines {
     return "";
   }
 
-  static bool taken_for_rows(const std::string& name, const Layout& layout) {
-    return names_rows(name) && std::find(layout.header.begin(), layout.header.end(), name) != layout.header.end();
+  // How a value is written, if it is a number. It is not read by this.
+  static Written written_in(json::value& value, double& number) {
+    if (value.type() != json::json_type::number) return Written::other;
+    std::string_view token = value.raw_json_token();
+    token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);
+    return read_number(token, number) == Reading::number ? written_as(token, number) : Written::other;
   }
 
   // Finds the fields with scores if they are not in an array: the chosen ones, or all.
-  void choose_columns(const std::vector<std::string>& words, const std::vector<std::string>& names, Layout& layout) const {
+  void choose_columns(const std::vector<std::string>& words, const std::vector<std::string>& names,
+                      const std::vector<Written>& written, Layout& layout) const {
     std::vector<bool> taken(names.size(), true), left_out(names.size());
     if (!options_.columns.empty()) taken = chosen_of(options_.columns, "columns", names, name_);
     if (!options_.exclude.empty()) left_out = chosen_of(options_.exclude, "exclude", names, name_);
     std::vector<bool> kept_beside(names.size());
     if (!options_.keep.empty()) kept_beside = chosen_of(options_.keep, "keep", names, name_);
+    std::vector<Written> of_header;
     for (std::size_t c = 0; c < names.size(); ++c) {
+      if (!kept_beside[c] && taken[c] && !left_out[c]) of_header.push_back(written[c]);
       (kept_beside[c] ? layout.kept : taken[c] && !left_out[c] ? layout.header : layout.ignored).push_back(names[c]);
     }
-    for (const std::string& name : names) {
-      if (options_.columns.empty() && taken_for_rows(name, layout)) {
-        if (!options_.advised.columns) wrong("{} looks like a name for rows; leave it out of the file", in_quotes(name));
-        wrong("{} looks like a name for rows; --labels {} takes it as the label, --exclude {} leaves it out, --columns chooses",
-              in_quotes(name), name, name);
-      }
+    if (options_.columns.empty()) {
+      refuse(doubt_by_names(layout.header, of_header, std::nullopt, !options_.advised.columns), layout.header);
     }
     for (const std::string& word : words) {
       if (std::find(layout.header.begin(), layout.header.end(), word) == layout.header.end()) continue;

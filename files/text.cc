@@ -150,15 +150,6 @@ bool is_missing(std::string_view text) {
   return false;
 }
 
-bool names_rows(std::string_view header) {
-  std::string name(header);
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  for (const std::string_view known : {"id", "index", "idx", "row", "row_id", "rowid", "unnamed: 0"}) {
-    if (name == known) return true;
-  }
-  return false;
-}
-
 namespace {
 
 constexpr std::string_view kMinus = "\xE2\x88\x92", kDash = "\xE2\x80\x93", kNoBreakSpace = "\xC2\xA0";

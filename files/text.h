@@ -40,6 +40,9 @@ class RowText {
 
   const std::string& name() const { return input_->name(); }
 
+  // Whether it is known that no rows are left.
+  bool ended() const { return ended_ && rest_.find_first_not_of(" \t\r\n") == rest_.npos; }
+
  private:
   bool read_lines(std::string& text, std::size_t size);
   void check_magic(std::string_view start) const;
@@ -79,9 +82,6 @@ std::string without_typesetting(std::string_view text);
 
 // For a message about a word that is not a number: which of these characters it has, or nothing.
 std::string_view typeset(std::string_view text);
-
-// Whether numbers under this name are probably names of rows: id, index.
-bool names_rows(std::string_view header);
 
 // The advice for a missing value.
 inline constexpr std::string_view kOnMissing = " (--missing nan reads it as NaN, --missing skip leaves out the row)";

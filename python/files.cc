@@ -18,6 +18,7 @@
 
 #include "arrow.h"
 #include "bindings.h"
+#include "files/columns.h"
 #include "files/format.h"
 
 namespace isentropic {
@@ -74,6 +75,7 @@ void write_file(const std::string& path, const std::string& format, nb::ndarray<
   table.header = std::move(header);
   table.key = std::move(key);
   table.quoted_words = true;
+  table.pointed = true;
   if (labels) {
     table.labels = std::move(*labels);
     table.label_column = 0;
@@ -82,6 +84,27 @@ void write_file(const std::string& path, const std::string& format, nb::ndarray<
   files::Output output(path);
   files::write_all(to, output, table);
   output.finish();
+}
+
+// (the places of columns that may be no scores, why) in a table of these columns; `whole` says which have a type of whole
+// numbers, and `rows` has the first rows.
+nb::tuple doubtful_columns(const std::vector<std::string>& names, const std::vector<bool>& whole,
+                           const std::vector<std::vector<double>>& rows) {
+  using files::Written;
+  files::WholeColumns columns;
+  std::vector<Written> first(names.size(), Written::other);
+  for (const std::vector<double>& row : rows) {
+    std::vector<Written> written;
+    for (std::size_t c = 0; c < names.size(); ++c) {
+      written.push_back(whole.at(c) ? files::written_as(row.at(c) == 0 ? "0" : "1", row.at(c))
+                                    : files::written_as(".", row.at(c)));
+    }
+    if (&row == &rows.front()) first = written;
+    if (!columns.done()) columns.add(written, row);
+  }
+  files::Doubt doubt = files::doubt_by_names(names, first, std::nullopt, false);
+  if (doubt.columns.empty()) doubt = columns.doubt(true);
+  return nb::make_tuple(doubt.columns, doubt.reason);
 }
 
 // A structure from a producer, which is released at the end.
@@ -218,6 +241,8 @@ void bind_files(nb::module_& m) {
       nb::arg("exclude"), nb::arg("delimiter"), nb::arg("missing"));
   m.def("write_file", &write_file, nb::arg("path"), nb::arg("format"), nb::arg("bytes"), nb::arg("type"), nb::arg("shape"),
         nb::arg("rows"), nb::arg("cols"), nb::arg("header"), nb::arg("labels").none(), nb::arg("key"));
+  m.def("doubtful_columns", &doubtful_columns, nb::arg("names"), nb::arg("whole"), nb::arg("rows"));
+  m.attr("rows_looked_at") = files::WholeColumns::kRows;
   m.def("from_arrow", &from_arrow, nb::arg("schema"), nb::arg("array"));
   m.def("from_arrow_stream", &from_arrow_stream, nb::arg("stream"));
   m.attr("file_formats") = nb::tuple(nb::cast(files::format_names()));

@@ -54,7 +54,9 @@ def read(
     key : str, optional
         Which array, if a file has several.
     labels : str or int, optional
-        The column of labels, by name or counted from 1; of a .jsonl, the field. A column of words is found automatically.
+        The column of labels, by name or counted from 1; of a .jsonl, the field. A column of words is found automatically. A
+        column of numbers that may be no scores is an error: one called class, y_true or id, one beside logit_0 and logit_1, or
+        one of whole numbers beside others with fractions.
     header : bool, optional
         Whether the first line holds names. A first line without a number does.
     columns, exclude : str or sequence of str or int, optional
@@ -83,7 +85,7 @@ def read(
     """
     path = _path("read", path)
     form = _format("read", path, format)
-    given = {"header": header, "columns": columns, "exclude": exclude, "delimiter": delimiter}
+    given = {"header": header, "delimiter": delimiter}
     if missing not in MISSING:
         raise ValueError(f"read: missing must be one of {', '.join(MISSING)}, got {missing!r}")
     options = (
@@ -95,10 +97,10 @@ def read(
         MISSING.index(missing),
     )
     if form in ARROW:
-        for argument, value in (given | {"labels": labels}).items():
+        for argument, value in given.items():
             if value is not None:
                 raise ValueError(f"read: {argument} must be None for .{form}, whose columns have names and types")
-        table = _read_arrow(path, form, key)
+        table = _read_arrow(path, form, key, options[0], options[2], options[3])
         return table if names else table.array
     try:
         data, kind, shape, columns, row_labels = _core.read_file(path, format or "", key or "", *options)
@@ -234,8 +236,10 @@ _ARGUMENTS = (
     ("--format-in (\\w+)", r"format='\1'"),
     ("--key(?= |$)", "key="),
     ("--labels NAME", "labels=NAME"),
-    ("--(labels|exclude|columns) (\\d+)(?![\\w-])", r"\1=\2"),
-    ("--(labels|exclude|columns) (\\d[\\d-]*)", r"\1='\2'"),
+    ("--(labels|exclude|columns) (\\d+)(?![\\w-]|,\\d)", r"\1=\2"),
+    ("--(labels|exclude|columns) (\\d[\\d,-]*\\d)", r"\1='\2'"),
+    ("--(labels|exclude) (.+?) (takes|leaves) (it|the first|them)\\b", r"\1='\2' \3 \4"),
+    ("--columns chooses(?! fields)", "columns= chooses"),
     ("--delimiter tab", r"delimiter='\\t'"),
     ("--delimiter space", "delimiter=' '"),
     ("--delimiter ('.')", r"delimiter=\1"),
@@ -268,7 +272,7 @@ def _pyarrow():
     return pyarrow
 
 
-def _read_arrow(path, form, key):
+def _read_arrow(path, form, key, label, chosen, excluded):
     pa = _pyarrow()
     if form == "parquet":
         import pyarrow.parquet
@@ -280,24 +284,80 @@ def _read_arrow(path, form, key):
         table = pyarrow.feather.read_table(path)
     lists = [f.name for f in table.schema if pa.types.is_fixed_size_list(f.type) or pa.types.is_list(f.type)]
     words = [f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+    known = table.column_names
+    taken = [known[c] for c in _chosen(path, "columns", known, chosen)]
+    left_out = {known[c] for c in _chosen(path, "exclude", known, excluded)}
+    if label:
+        words = [known[c] for c in _chosen(path, "labels", known, label, one=True)]
+    else:
+        words = [name for name in words if name not in left_out and name not in taken]
     labels = table[words[0]].to_pylist() if words else None
+    if label:
+        labels = [one if one is None else str(one) for one in labels]
     if key is not None or lists:
+        for argument, given in (("columns", chosen), ("exclude", excluded)):
+            if given:
+                raise ValueError(f"{path}: {argument} is for columns of numbers, and the file has an array")
         if key is None and len(lists) > 1:
             raise ValueError(f"{path}: there are several arrays: {', '.join(map(repr, lists))}; choose one with key=")
         name = lists[0] if key is None else key
-        if name not in table.column_names:
-            raise ValueError(f"{path}: there is no array {name!r}; the file has {', '.join(map(repr, table.column_names))}")
+        if name not in known:
+            raise ValueError(f"{path}: there is no array {name!r}; the file has {', '.join(map(repr, known))}")
         return Table(_list_column(path, name, table[name].combine_chunks()), [], labels)
-    columns = [name for name in table.column_names if name not in words[:1]]
+    columns = [name for name in (taken or known) if name not in words[:1] and name not in left_out]
     for name in columns:
         kind = table.schema.field(name).type
         if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
             raise ValueError(f"{path}: the column {name!r} is of {kind}; numbers are needed")
+    if not taken and len(known) > 1:
+        _refuse_doubtful(path, table.select(columns).slice(0, _core.rows_looked_at))
     arrays = [table[name].to_numpy() for name in columns]
     dtype = np.result_type(*arrays) if arrays else np.float64
     if dtype not in (np.float16, np.float32):
         dtype = np.float64
     return Table(np.stack(arrays, axis=-1).astype(dtype) if arrays else np.empty((len(table), 0)), columns, labels)
+
+
+def _chosen(path, argument, known, text, one=False):
+    """The places of the columns that a list such as "a,c-f" names."""
+
+    def place(item):
+        if item in known:
+            return known.index(item)
+        if item.isdecimal() and 0 < int(item) <= len(known):
+            return int(item) - 1
+        return None
+
+    found = []
+    for item in [text] if one else filter(None, text.split(",")):
+        ends = place(item), place(item)
+        for dash in (at for at, c in enumerate(item) if c == "-" and ends[0] is None):
+            ends = place(item[:dash]), place(item[dash + 1 :])
+            if None not in ends:
+                break
+        if None in ends:
+            raise ValueError(f"{path}: {argument}: there is no column called {item!r}")
+        if ends[0] > ends[1]:
+            raise ValueError(f"{path}: {argument}: {item!r} goes backwards")
+        found += range(ends[0], ends[1] + 1)
+    return sorted(set(found))
+
+
+def _refuse_doubtful(path, table):
+    pa = _pyarrow()
+    names = table.column_names
+    rows = np.array([table[name].to_numpy().astype(np.float64) for name in names]).T.tolist()
+    whole = [not pa.types.is_floating(field.type) for field in table.schema]
+    places, reason = _core.doubtful_columns(names, whole, rows)
+    if not places:
+        return
+    doubtful = [names[c] for c in places]
+    one = len(doubtful) == 1
+    raise ValueError(
+        f"{path}: column{'' if one else 's'} {', '.join(map(repr, doubtful))} may be scores or the rows' names{reason}: "
+        f"labels={doubtful[0]!r} takes {'it' if one else 'the first'} as names, exclude={doubtful!r} leaves "
+        f"{'it' if one else 'them'} out, columns= chooses the scores"
+    )
 
 
 def _list_column(path, name, column):

@@ -1,5 +1,6 @@
 """isentropic.read and isentropic.write: every format of the command line, in and out, and Arrow's arrays."""
 
+import json
 import os
 import threading
 
@@ -300,3 +301,82 @@ def test_arrow_refusals():
     columns = pa.StructArray.from_arrays([pa.array([1.0, 2.0]), pa.array([3.0, 4.0])], ["x", "y"])
     with pytest.raises(ValueError, match="lists of several columns"):
         from_arrow(pa.FixedSizeListArray.from_arrays(columns, 2))
+
+
+REPORT = {"relative_path": ["a.wav", "b.wav"], "speaker": [1001, 1002], "y_true": [1, 0]}
+REPORT |= {"logit_0": [0.5, 2.0], "logit_1": [-1.5, 1.0]}
+
+
+@pytest.mark.parametrize("ending", [*TEXT, *ARROW])
+def test_columns_that_may_be_no_scores(tmp_path, ending):
+    path = tmp_path / f"x.{ending}"
+    lines = [[str(one) for one in row] for row in zip(*REPORT.values(), strict=True)]
+    if ending == "jsonl":
+        rows = [dict(zip(REPORT, row, strict=True)) for row in zip(*REPORT.values(), strict=True)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif ending in ARROW:
+        pa = pytest.importorskip("pyarrow")
+        module = pytest.importorskip("pyarrow.parquet" if ending == "parquet" else "pyarrow.feather")
+        getattr(module, "write_table" if ending == "parquet" else "write_feather")(pa.table(REPORT), path)
+    else:
+        separator = "\t" if ending == "tsv" else ","
+        path.write_text("".join(separator.join(row) + "\n" for row in [list(REPORT), *lines]))
+    with pytest.raises(ValueError) as error:
+        isentropic.read(path)
+    said = str(error.value)
+    assert "'speaker'" in said and "'y_true'" in said and "--" not in said
+    assert all(f"{argument}=" in said for argument in ("labels", "exclude", "columns"))
+    assert ", since they stand beside 'logit_0' and 'logit_1'" in said
+    want = np.stack([REPORT["logit_0"], REPORT["logit_1"]], axis=1)
+    for options in ({"exclude": ["speaker", "y_true"]}, {"columns": ["logit_0", "logit_1"]}):
+        array, columns, labels = isentropic.read(path, names=True, **options)
+        assert (columns, labels) == (["logit_0", "logit_1"], REPORT["relative_path"])
+        np.testing.assert_array_equal(array, want)
+    with pytest.raises(ValueError, match=r"no (column|field) called 'z'"):
+        isentropic.read(path, exclude="z")
+    if ending != "jsonl":
+        table = isentropic.read(path, names=True, labels="y_true", columns="4-5")
+        assert table.labels == ["1", "0"] and np.array_equal(table.array, want)
+
+
+@pytest.mark.parametrize("ending", ARROW)
+def test_whole_columns_of_arrow(tmp_path, ending):
+    pa = pytest.importorskip("pyarrow")
+    write = pytest.importorskip("pyarrow.parquet").write_table
+    if ending != "parquet":
+        write = pytest.importorskip("pyarrow.feather").write_feather
+    path = tmp_path / f"x.{ending}"
+    write(pa.table({"who": [3, 1], "cat": [0.5, 1.5], "dog": [2.5, 0.25]}), path)
+    with pytest.raises(ValueError, match=r"x\.\w+: column 'who' may be scores or the rows' names, since it has whole numbers"):
+        isentropic.read(path)
+    assert isentropic.read(path, exclude="who").shape == isentropic.read(path, columns="cat-dog").shape == (2, 2)
+    write(pa.table({"a": [3, 1], "b": [2, 0]}), path)
+    assert isentropic.read(path).tolist() == [[3, 2], [1, 0]]
+    write(pa.table({"Class": [0.0, 1.0], "b": [2.0, 0.5]}), path)
+    with pytest.raises(ValueError, match="column 'Class' may be"):
+        isentropic.read(path)
+    write(pa.table({"a": [1, 2], "x": [[0.5, 1.5], [1.5, 0.5]]}), path)
+    with pytest.raises(ValueError, match="exclude is for columns of numbers, and the file has an array"):
+        isentropic.read(path, exclude="a")
+
+
+def test_a_reply_without_alternatives(tmp_path):
+    (tmp_path / "x.json").write_text('{"token": " cat", "logprob": -0.9, "top_logprobs": []}')
+    with pytest.raises(ValueError, match=r"token 1: no alternatives are known.* \(missing='nan' reads it as NaN"):
+        isentropic.read(tmp_path / "x.json", format="logprobs")
+    table = isentropic.read(tmp_path / "x.json", format="logprobs", missing="nan", names=True)
+    assert table.labels == [" cat"] and np.isnan(table.array).tolist() == [[True]]
+
+
+@pytest.mark.parametrize("ending", TEXT)
+@pytest.mark.parametrize("columns", [None, ["a", "b", "c"]])
+def test_whole_scores_beside_fractions_are_read_again(tmp_path, ending, columns):
+    path = tmp_path / f"x.{ending}"
+    for first in ([2], [1001], [0, 1, 2, 3], [-5, 3], [1e20], [2] * 20):
+        x = np.stack([first, np.full(len(first), 0.5), np.linspace(1.25, 2.75, len(first))], axis=1)
+        isentropic.write(path, x, columns=columns)
+        np.testing.assert_array_equal(isentropic.read(path), x)
+    isentropic.write(path, [[1001.0, 3.0, 0.5]], columns=columns)
+    assert isentropic.read(path).tolist() == [[1001, 3, 0.5]]
+    isentropic.write(path, [[2.0, 1.0], [3.0, 0.5]], columns=["a", "b"])
+    assert ".0" not in path.read_text()
