@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 #include "isentropic/matrix_view.h"
 #include "src/check.h"
@@ -45,6 +46,23 @@ double largest_coordinate(const MatrixView<const T>& x, const MatrixView<const T
     }
   }
   return largest;
+}
+
+// The middle of the range of x and y in each coordinate.
+template <class T>
+std::vector<double> centre_of(const MatrixView<const T>& x, const MatrixView<const T>& y) {
+  std::vector<double> centre(x.cols);
+  for (std::size_t k = 0; k < x.cols; ++k) {
+    double least = x.row(0)[k], largest = least;
+    for (const auto& points : {x, y}) {
+      for (std::size_t i = 0; i < points.rows; ++i) {
+        least = std::min(least, static_cast<double>(points.row(i)[k]));
+        largest = std::max(largest, static_cast<double>(points.row(i)[k]));
+      }
+    }
+    centre[k] = 0.5 * least + 0.5 * largest;
+  }
+  return centre;
 }
 
 // A distance to the power `order`.

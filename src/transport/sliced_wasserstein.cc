@@ -60,16 +60,22 @@ SlicedWassersteinResult sliced_wasserstein(const SlicedWasserstein& options, Mat
   const std::vector<double> weights_x = weights("a", a, n), weights_y = weights("b", b, m);
   const std::vector<double> theta = units(directions);
 
-  const double largest = largest_coordinate(x, y);
-  const int exponent = largest == 0 ? 0 : std::ilogb(largest);
-  const auto scaled = [&](const MatrixView<const T>& points) {
+  // Centred, so that what is common to all points does not round away what they differ by. The centre lies between them: this
+  // neither overflows nor rounds differences that are small beside it.
+  const auto centred = [d, centre = centre_of(x, y)](const MatrixView<const T>& points) {
     std::vector<double> all(points.rows * d);
     for (std::size_t i = 0; i < points.rows; ++i) {
-      for (std::size_t k = 0; k < d; ++k) all[i * d + k] = std::ldexp(static_cast<double>(points.row(i)[k]), -exponent);
+      for (std::size_t k = 0; k < d; ++k) all[i * d + k] = static_cast<double>(points.row(i)[k]) - centre[k];
     }
     return all;
   };
-  const std::vector<double> from = scaled(x), to = scaled(y);
+  std::vector<double> from = centred(x), to = centred(y);
+  const double largest =
+      largest_coordinate<double>(MatrixView<const double>(from.data(), n, d), MatrixView<const double>(to.data(), m, d));
+  const int exponent = largest == 0 ? 0 : std::ilogb(largest);
+  for (std::vector<double>* const all : {&from, &to}) {
+    for (double& one : *all) one = std::ldexp(one, -exponent);
+  }
   const std::size_t block = std::clamp(kProjected / (n + m), std::size_t{1}, count);
   std::vector<double> u(block * n), v(block * m), distance(count);
   const auto project = [&](const std::vector<double>& points, std::size_t many, std::size_t first, std::size_t rows,
