@@ -227,7 +227,7 @@ struct SlicedWassersteinResult {
 };
 
 // The mean over directions, which are the rows of a matrix and may have any length but 0. Each direction takes a sort of the
-// points.
+// points, which are centred first, so that what is common to all does not round their differences away.
 //
 // Shapes: x n x d, y m x d; a n and b m, or empty for equal weights; directions any number x d, at least one.
 // Units: as wasserstein. Error: as wasserstein_1d, plus the random error, estimated by `error`.
@@ -271,7 +271,7 @@ struct OptimalTransport {
 
 struct TransportResult {
   double cost;  // <P, C>; +inf if infeasible
-  double gap;   // cost - <a, f> - <b, g>, at least 0: the optimum is at most so far below cost
+  double gap;   // cost - <a, f> - <b, g>, at least 0, and what rounding may have changed: the optimum is at most so far off
   TransportStatus status;
 };
 
@@ -286,7 +286,8 @@ struct TransportResult {
 // Error: gap at most 1e-9 times the largest finite cost that carries mass, times the sum of a; the cost may be of any scale
 // from 1e-300 to 1e300. Masses below 1e-30 of the sum count as 0. Memory: besides cost and plan, O(n + m) numbers and 24 arcs
 // of the network for each row or column, for each thread. Throws: std::invalid_argument naming problem and entry: a mass that
-// is negative, NaN or infinite, no mass, sums that differ, a cost that is NaN or -inf; before anything is written.
+// is negative, NaN or infinite, no mass, sums that differ, a cost that is NaN or -inf; before anything is written. And if the
+// cost of the plan overflows.
 template <class T>
 ISENTROPIC_API void optimal_transport(const OptimalTransport& options, MatrixView<const std::type_identity_t<T>> a,
                                       MatrixView<const std::type_identity_t<T>> b,
@@ -316,7 +317,7 @@ struct PartialTransport {
 struct PartialTransportResult {
   double cost;        // <P, C>; +inf where infeasible
   double multiplier;  // cost of a further unit of mass, for a small amount
-  double gap;         // cost - <a, f> - <b, g> - multiplier mass, at least 0: the optimum is at most so far below cost
+  double gap;         // cost - <a, f> - <b, g> - multiplier mass, at least 0, and what rounding may have changed
   TransportStatus status;
 };
 
@@ -376,8 +377,8 @@ struct SinkhornResult {
   double cost;            // <P, C>
   double value;           // <a, f> + <b, g>: at convergence the minimum, <P, C> + epsilon KL(P, a b^T)
   double marginal_error;  // sum of |column sum - b| over the sum of a
-  double lower_bound;     // of the optimum without entropy: the value of potentials with f_i + g_j <= C_ij
-  double upper_bound;     // the cost of a plan with exactly these masses; +inf if it needs forbidden entries
+  double lower_bound;     // of the optimum without entropy: the value of potentials with f_i + g_j <= C_ij, rounded down
+  double upper_bound;     // the cost of a plan with exactly these masses, rounded up; +inf if it needs forbidden entries
   std::int64_t iterations;
   bool converged;
 };
@@ -385,8 +386,9 @@ struct SinkhornResult {
 // Sinkhorn's iteration on potentials, in the log domain, so that nothing underflows for any epsilon. It lowers epsilon from a
 // larger one. Each pass makes the row sums exact and then corrects the columns. Here KL(P, Q) is sum P log(P / Q).
 //
-// Shapes: as optimal_transport. C_ij = +inf forbids the entry. Rounding error of the bounds: some eps times the largest cost
-//         used.
+// Shapes: as optimal_transport. C_ij = +inf forbids the entry. Both bounds hold for the numbers as they are: upper_bound is
+// raised by (n + m + 20) eps of the largest cost times the mass, lower_bound lowered by some eps of the potentials. Only what
+// rounding in float64 lacks at forbidden entries is not counted.
 // Throws: as optimal_transport; also if all entries of a row or column with mass are forbidden.
 template <class T>
 ISENTROPIC_API void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_identity_t<T>> a,
@@ -436,7 +438,7 @@ struct UnbalancedSinkhorn {
 
 struct UnbalancedSinkhornResult {
   double value;  // value of the plan: all terms of the formula
-  double gap;    // value minus that of the dual, at least 0: the minimum is at most this far below value
+  double gap;    // value minus that of the dual, at least 0, and what rounding may have changed in value
   std::int64_t iterations;
   bool converged;
 };
@@ -444,8 +446,8 @@ struct UnbalancedSinkhornResult {
 // Sinkhorn's iteration in the log domain, from a larger epsilon down; each step is followed by the best shift of f against g.
 // P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon). Mass whose entries are all forbidden stays, with a potential of +inf.
 //
-// Shapes: as optimal_transport. The gap is a sum of terms that are not negative and is exact far below the rounding error of
-// value. Throws: as optimal_transport, except that sums may differ but their product must be finite.
+// Shapes: as optimal_transport. The gap is a sum of terms that are not negative, which tells convergence far below the rounding
+// error of value, and that error. Throws: as optimal_transport, except that sums may differ but their product must be finite.
 template <class T>
 ISENTROPIC_API void unbalanced_sinkhorn(const UnbalancedSinkhorn& options, MatrixView<const std::type_identity_t<T>> a,
                                         MatrixView<const std::type_identity_t<T>> b,

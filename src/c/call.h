@@ -1,9 +1,11 @@
 // One call of the C interface: its arrays by name, checked, and its parameters.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -93,10 +95,14 @@ class Column {
     }
     return *this;
   }
-  void store() const {
+  // toward: -1 rounds lower bounds, and 1 upper ones, so that they hold in float32 too.
+  void store(int toward = 0) const {
     using Narrow = std::conditional_t<std::is_integral_v<T>, std::int32_t, float>;
     for (std::size_t r = 0; r < numbers_.size(); ++r) {
-      const auto small = static_cast<Narrow>(numbers_[r]);
+      auto small = static_cast<Narrow>(numbers_[r]);
+      if constexpr (std::is_floating_point_v<T>) {
+        if (toward * (numbers_[r] - small) > 0) small = std::nextafter(small, toward * std::numeric_limits<float>::infinity());
+      }
       std::memcpy(given_.at(r), narrow() ? static_cast<const void*>(&small) : &numbers_[r],
                   narrow() ? sizeof small : sizeof(T));
     }

@@ -1,9 +1,11 @@
 // The C interface's chains of steps, attention and transport.
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <variant>
@@ -148,14 +150,38 @@ void attend(Call& call, bool vjp) {
   entropy.store();
 }
 
-// Stores of(i) for each problem i, if the array is wanted.
+// Stores of(i) for each problem i, if the array is wanted. toward: as for Column::store.
 template <class Number, class Of>
-void column_of(const Call& call, std::string_view name, std::size_t count, const Of& of) {
+void column_of(const Call& call, std::string_view name, std::size_t count, const Of& of, int toward = 0) {
   const Given* const given = call.find(name);
   if (given == nullptr) return;
   Column<Number> column(call.where(), *given, count);
   for (std::size_t i = 0; i < count; ++i) column.all()[i] = static_cast<Number>(of(i));
-  column.store();
+  column.store(toward);
+}
+
+template <class Result>
+double cost_in(const Result& result) {
+  if constexpr (requires { result.cost; }) {
+    return result.cost;
+  } else {
+    return result.value;
+  }
+}
+
+// A cost as it is stored: the array may be float32.
+inline double stored(const Call& call, double cost) {
+  return call["value"].type == ISENTROPIC_FLOAT32 ? static_cast<float>(cost) : cost;
+}
+
+// The gaps, which count what rounding to float32 changes in the costs.
+template <class Result>
+void gaps_of(const Call& call, std::span<const Result> results) {
+  const auto gap = [&](std::size_t i) {
+    const double cost = cost_in(results[i]), off = std::isfinite(cost) ? std::abs(cost - stored(call, cost)) : 0;
+    return off == 0 ? results[i].gap : std::nextafter(results[i].gap + off, std::numeric_limits<double>::infinity());
+  };
+  column_of<double>(call, "gap", results.size(), gap, 1);
 }
 
 template <class T, class Result, class Options>
@@ -173,13 +199,12 @@ void plans(const Call& call, const Options& options, const auto& run, const auto
   or_own(f, kept_f, a), or_own(g, kept_g, b);
   std::vector<Result> results(a.rows);
   run(options, a, b, cost, matrix_of<T>(call, "plan", first), f, g, std::span(results));
-  column_of<double>(call, "value", a.rows, [&](std::size_t i) {
-    if constexpr (requires { results[i].cost; }) {
-      return results[i].cost;
-    } else {
-      return results[i].value;
+  for (const Result& one : results) {
+    if (std::isfinite(cost_in(one)) && !std::isfinite(stored(call, cost_in(one)))) {
+      fail("{}: the cost of the plan, {}, is beyond float32; pass value in float64", call.where(), cost_in(one));
     }
-  });
+  }
+  column_of<double>(call, "value", a.rows, [&](std::size_t i) { return cost_in(results[i]); });
   store(std::span<const Result>(results));
 }
 
@@ -190,7 +215,7 @@ void transport(Call& call) {
     return plans<T, TransportResult>(
         call, *exact, [](const auto&... arguments) { optimal_transport<T>(arguments...); },
         [&](std::span<const TransportResult> results) {
-          column_of<double>(call, "gap", results.size(), [&](std::size_t i) { return results[i].gap; });
+          gaps_of(call, results);
           column_of<std::int64_t>(call, "status", results.size(), [&](std::size_t i) { return results[i].status; });
         });
   }
@@ -219,7 +244,7 @@ void transport(Call& call) {
           call, *part, [](const auto&... arguments) { partial_transport<T>(arguments...); },
           [&](std::span<const PartialTransportResult> results) {
             column_of<double>(call, "multiplier", results.size(), [&](std::size_t i) { return results[i].multiplier; });
-            column_of<double>(call, "gap", results.size(), [&](std::size_t i) { return results[i].gap; });
+            gaps_of(call, results);
             column_of<std::int64_t>(call, "status", results.size(), [&](std::size_t i) { return results[i].status; });
           });
     }
@@ -228,8 +253,10 @@ void transport(Call& call) {
           call, *smooth, [](const auto&... arguments) { sinkhorn<T>(arguments...); },
           [&](std::span<const SinkhornResult> all) {
             column_of<double>(call, "marginal_error", all.size(), [&](std::size_t i) { return all[i].marginal_error; });
-            column_of<double>(call, "lower_bound", all.size(), [&](std::size_t i) { return all[i].lower_bound; });
-            column_of<double>(call, "upper_bound", all.size(), [&](std::size_t i) { return all[i].upper_bound; });
+            column_of<double>(
+                call, "lower_bound", all.size(), [&](std::size_t i) { return all[i].lower_bound; }, -1);
+            column_of<double>(
+                call, "upper_bound", all.size(), [&](std::size_t i) { return all[i].upper_bound; }, 1);
             column_of<std::int64_t>(call, "iterations", all.size(), [&](std::size_t i) { return all[i].iterations; });
             column_of<std::int64_t>(call, "converged", all.size(), [&](std::size_t i) { return all[i].converged; });
           });
@@ -238,7 +265,7 @@ void transport(Call& call) {
       return plans<T, UnbalancedSinkhornResult>(
           call, *unequal, [](const auto&... arguments) { unbalanced_sinkhorn<T>(arguments...); },
           [&](std::span<const UnbalancedSinkhornResult> all) {
-            column_of<double>(call, "gap", all.size(), [&](std::size_t i) { return all[i].gap; });
+            gaps_of(call, all);
             column_of<std::int64_t>(call, "iterations", all.size(), [&](std::size_t i) { return all[i].iterations; });
             column_of<std::int64_t>(call, "converged", all.size(), [&](std::size_t i) { return all[i].converged; });
           });

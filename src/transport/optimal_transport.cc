@@ -10,6 +10,7 @@
 #include "isentropic/transport.h"
 #include "src/check.h"
 #include "src/parallel.h"
+#include "src/transport/bounds.h"
 #include "src/transport/masses.h"
 #include "src/transport/network_simplex.h"
 #include "src/transport/problems.h"
@@ -137,24 +138,45 @@ TransportResult solve(Simplex& simplex, WholeMasses& masses, MatrixView<const Co
     return {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), TransportStatus::infeasible};
   }
 
-  CompensatedSum paid, gap;
+  SizedSum paid;
+  double dropped = 0;
   simplex.for_each_flow([&](std::size_t i, std::size_t j, Mass flow) {
-    if (masses.is_rounding(i, j, flow)) return;
     const double amount = masses.number(flow);
+    if (masses.is_rounding(i, j, flow)) {
+      dropped += std::abs(amount * cost.row(i)[j]);
+      return;
+    }
     paid.add_product(amount, cost.row(i)[j]);
     if (plan.rows != 0) plan.row(i)[j] = static_cast<T>(amount);
   });
-  gap.add(paid.value());
-  CompensatedSum of_f, of_g;
-  for (std::size_t i = 0; i < n; ++i) of_f.add_product(masses.number(masses.a[i]), simplex.f()[i]);
-  for (std::size_t j = 0; j < m; ++j) of_g.add_product(masses.number(masses.b[j]), simplex.g()[j]);
-  gap.add(-of_f.value());
-  gap.add(-of_g.value());
+  // The solver's potentials may exceed a cost by its tolerance. f from g does not, but for one rounding.
+  SizedSum of_f, of_g;
+  std::vector<double> minus_g(m), own_f(simplex.f().begin(), simplex.f().end());
+  for (std::size_t j = 0; j < m; ++j) {
+    of_g.add_product(masses.number(masses.b[j]), simplex.g()[j]);
+    minus_g[j] = masses.b[j] == 0 ? std::numeric_limits<double>::infinity() : -simplex.g()[j];
+  }
+  const auto kernels = transport_kernels<Cost>();
+  for (std::size_t i = 0; i < n; ++i) {
+    if (masses.a[i] == 0) continue;
+    own_f[i] = std::min(own_f[i], kernels.least({}, cost.row(i), minus_g.data(), m));
+    of_f.add_product(masses.number(masses.a[i]), own_f[i]);
+  }
   const double centre = 0.5 * (of_f.value() - of_g.value()) / sum;
   const ByPowerOf2 unscaled(-exponent);
-  for (std::size_t i = 0; i < n; ++i) f[i] = static_cast<T>(unscaled(simplex.f()[i] - centre));
-  for (std::size_t j = 0; j < m; ++j) g[j] = static_cast<T>(unscaled(simplex.g()[j] + centre));
-  return {std::ldexp(paid.value(), -exponent), std::ldexp(std::max(0.0, gap.value()), -exponent),
+  SizedSum dual;
+  for (std::size_t i = 0; i < n; ++i) {
+    dual.add_product(masses.number(masses.a[i]), own_f[i] - centre);
+    f[i] = static_cast<T>(unscaled(own_f[i] - centre));
+  }
+  for (std::size_t j = 0; j < m; ++j) {
+    dual.add_product(masses.number(masses.b[j]), simplex.g()[j] + centre);
+    g[j] = static_cast<T>(unscaled(simplex.g()[j] + centre));
+  }
+  // What rounding may have changed: masses have up to three errors, f two and centred potentials one more, each sum one.
+  const double rounding = kRounding * (4 * paid.size() + 2 * of_f.size() + 6 * dual.size()) + dropped;
+  const double gap = std::max(0.0, paid.value() - dual.value()) + rounding;
+  return {std::ldexp(paid.value(), -exponent), above(std::ldexp(gap, -exponent)),
           status == Status::optimal ? TransportStatus::optimal : TransportStatus::pivot_limit};
 }
 
@@ -203,6 +225,9 @@ void optimal_transport(const OptimalTransport& options, MatrixView<const std::ty
       }
     }
   });
+  for (std::size_t k = 0; k < problems; ++k) {
+    if (result[k].status != TransportStatus::infeasible) check_finite_cost(kName, result[k].cost, result[k].gap, k, problems);
+  }
 }
 
 template void optimal_transport(const OptimalTransport&, MatrixView<const float>, MatrixView<const float>,

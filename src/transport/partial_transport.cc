@@ -9,6 +9,7 @@
 #include "isentropic/transport.h"
 #include "src/check.h"
 #include "src/parallel.h"
+#include "src/transport/bounds.h"
 #include "src/transport/masses.h"
 #include "src/transport/network_simplex.h"
 #include "src/transport/problems.h"
@@ -55,30 +56,46 @@ PartialTransportResult solve(Worker& worker, double mass, MatrixView<const T> a,
     return {kInfinity, std::numeric_limits<double>::quiet_NaN(), kInfinity, TransportStatus::infeasible};
   }
 
-  CompensatedSum paid, gap;
+  SizedSum paid;
+  double dropped = 0;
   worker.simplex.for_each_flow([&](std::size_t i, std::size_t j, Mass flow) {
     if (i == n || j == m) return;
-    if (masses.is_rounding(i, j, flow)) return;
-    const double amount = masses.number(flow);
-    paid.add_product(amount, wide[i * (m + 1) + j]);
+    const double amount = masses.number(flow), c = wide[i * (m + 1) + j];
+    if (masses.is_rounding(i, j, flow)) {
+      dropped += std::abs(amount * c);
+      return;
+    }
+    paid.add_product(amount, c);
     if (plan.rows != 0) plan.row(i)[j] = static_cast<T>(amount);
   });
-  gap.add(paid.value());
-  // Potentials are relative to those of the mass that stays; rounding may have left them above these.
-  const double f_stays = worker.simplex.f()[n], g_stays = worker.simplex.g()[m], multiplier = -(f_stays + g_stays);
+  // The solver's potentials may exceed a cost by its tolerance. f from g does not, but for one rounding. Then they are relative
+  // to those of the mass that stays; rounding may leave them above these.
+  const TransportKernels<double> kernels = transport_kernels<double>();
+  std::vector<double> minus_g(m + 1), own_f(n + 1);
+  for (std::size_t j = 0; j <= m; ++j) minus_g[j] = masses.b[j] == 0 && j < m ? kInfinity : -worker.simplex.g()[j];
+  for (std::size_t i = 0; i <= n; ++i) {
+    own_f[i] = std::min(worker.simplex.f()[i], kernels.least({}, wide.data() + i * (m + 1), minus_g.data(), m + 1));
+  }
+  const double f_stays = own_f[n], g_stays = worker.simplex.g()[m], multiplier = -(f_stays + g_stays);
+  SizedSum dual;
+  double size = std::abs(f_stays) + std::abs(g_stays);
   for (std::size_t i = 0; i < n; ++i) {
-    const double own = std::min(0.0, worker.simplex.f()[i] + g_stays);
-    gap.add_product(-masses.number(masses.a[i]), own);
+    const double own = std::min(0.0, own_f[i] + g_stays);
+    dual.add_product(masses.number(masses.a[i]), own);
+    if (masses.a[i] != 0) size = std::max(size, std::abs(own_f[i]) + std::abs(g_stays));
     f[i] = static_cast<T>(std::ldexp(own, -exponent));
   }
   for (std::size_t j = 0; j < m; ++j) {
     const double own = std::min(0.0, worker.simplex.g()[j] + f_stays);
-    gap.add_product(-masses.number(masses.b[j]), own);
+    dual.add_product(masses.number(masses.b[j]), own);
+    if (masses.b[j] != 0) size = std::max(size, std::abs(worker.simplex.g()[j]) + std::abs(f_stays));
     g[j] = static_cast<T>(std::ldexp(own, -exponent));
   }
-  gap.add_product(-moved, multiplier);
-  return {std::ldexp(paid.value(), -exponent), std::ldexp(multiplier, -exponent),
-          std::ldexp(std::max(0.0, gap.value()), -exponent),
+  dual.add_product(moved, multiplier);
+  // What rounding may have changed in the cost, the potentials and the masses.
+  const double rounding = 8 * kRounding * (paid.size() + dual.size() + (2 * moved) * size) + dropped;
+  const double gap = std::max(0.0, paid.value() - dual.value()) + rounding;
+  return {std::ldexp(paid.value(), -exponent), std::ldexp(multiplier, -exponent), above(std::ldexp(gap, -exponent)),
           status == Status::optimal ? TransportStatus::optimal : TransportStatus::pivot_limit};
 }
 
@@ -106,6 +123,9 @@ void partial_transport(const PartialTransport& options, MatrixView<const std::ty
                            plan_of(plan, k, n), f.row(k), g.row(k));
     }
   });
+  for (std::size_t k = 0; k < problems; ++k) {
+    if (result[k].status != TransportStatus::infeasible) check_finite_cost(kName, result[k].cost, result[k].gap, k, problems);
+  }
 }
 
 template void partial_transport(const PartialTransport&, MatrixView<const float>, MatrixView<const float>,

@@ -35,6 +35,12 @@ MatrixView<T> plan_of(const MatrixView<T>& plan, std::size_t problem, std::size_
   return plan.rows == 0 ? plan : MatrixView<T>(plan.row(problem * n), n, plan.cols, plan.row_stride);
 }
 
+// Refuses a result that overflowed: a status never says that such a number is right.
+inline void check_finite_cost(std::string_view name, double cost, double gap, std::size_t problem, std::size_t problems) {
+  if (std::isfinite(cost) && std::isfinite(gap)) return;
+  fail("{}: the cost of the plan overflows; scale cost or the masses down{}", name, in_problem(problem, problems));
+}
+
 struct MassSums {
   double a, b;
 };

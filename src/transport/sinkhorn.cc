@@ -10,6 +10,7 @@
 #include "isentropic/transport.h"
 #include "src/check.h"
 #include "src/parallel.h"
+#include "src/transport/bounds.h"
 #include "src/transport/column_sums.h"
 #include "src/transport/kernels.h"
 #include "src/transport/laplacian.h"
@@ -157,10 +158,14 @@ class Solver {
     }
     result.cost = cost.value();
     result.upper_bound = kept.value() + spread.value();
+    // Sums of up to n or m numbers have moved the plan, and so its cost. A plan of exactly these masses costs at most so much
+    // more.
+    const double terms = static_cast<double>(n + m + 20);
+    result.upper_bound = above(result.upper_bound + 8 * kRounding * terms * mass_ * largest_size(kernels_, cost_));
     result.value = dual_value();
 
     // Potentials with f_i + g_j <= C_ij: g from f, and f from that g.
-    CompensatedSum lower;
+    SizedSum lower;
     std::vector<double> g(m, kInfinity);
     for (std::size_t i = 0; i < n; ++i) {
       if (a_[i] > 0) kernels_.column_minima(cost_.row(i), f_[i], m, g.data());
@@ -172,8 +177,8 @@ class Solver {
     for (std::size_t i = 0; i < n; ++i) {
       if (a_[i] > 0) lower.add_product(a_[i], kernels_.least({}, cost_.row(i), g.data(), m));
     }
-    // The sums of the masses differ by rounding. This times a potential may be too high if all costs are 0.
-    result.lower_bound = std::min(lower.value(), result.upper_bound);
+    // f is rounded, and so are the masses, times a potential.
+    result.lower_bound = std::min(below(lower.value() - 8 * kRounding * lower.size()), result.upper_bound);
     for (std::size_t j = 0; j < m; ++j) {
       if (b_[j] == 0) g_[j] = column_potential(j);
     }
@@ -351,6 +356,7 @@ void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_identity_t<T>>
       for (std::size_t j = 0; j < m; ++j) g.row(k)[j] = static_cast<T>(solver.g()[j]);
     }
   });
+  for (std::size_t k = 0; k < problems; ++k) check_finite_cost(kName, result[k].cost, result[k].lower_bound, k, problems);
 }
 
 template <class T>

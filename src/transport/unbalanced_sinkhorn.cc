@@ -9,6 +9,7 @@
 #include "isentropic/transport.h"
 #include "src/check.h"
 #include "src/parallel.h"
+#include "src/transport/bounds.h"
 #include "src/transport/column_sums.h"
 #include "src/transport/kernels.h"
 #include "src/transport/laplacian.h"
@@ -108,8 +109,9 @@ class Solver {
     return result;
   }
 
-  void finish(MatrixView<T> plan, T* f, T* g) {
+  void finish(UnbalancedSinkhornResult& result, MatrixView<T> plan, T* f, T* g) {
     const std::size_t n = cost_.rows, m = cost_.cols;
+    result.gap = above(result.gap + rounding());
     std::vector<double> row(m);
     for (std::size_t i = 0; i < plan.rows; ++i) {
       std::fill(plan.row(i), plan.row(i) + m, T(0));
@@ -131,6 +133,19 @@ class Solver {
 
  private:
   double share() const { return rho_ / (rho_ + epsilon_); }
+
+  // What rounding may have changed in the value. Its terms have some errors of their sizes. That of a potential is one of the
+  // largest cost or potential, and the exponentials multiply it by 1 / epsilon; the value is nearly stationary in the plan, so
+  // that of this only epsilon times the change of the mass is left.
+  double rounding() const {
+    double largest = largest_size(kernels_, cost_), moved = 0;
+    for (std::size_t j = 0; j < g_.size(); ++j) {
+      if (g_[j] < kInfinity) largest = std::max(largest, std::abs(g_[j]));
+      moved += column_sums_[j];
+    }
+    const double terms = static_cast<double>(a_.size() + b_.size() + 20);
+    return 8 * kRounding * (size_ + moved * (largest + terms * epsilon_));
+  }
 
   // Calculates f from g, the matching row sums, and the resulting column sums.
   void sweep() {
@@ -283,9 +298,10 @@ void unbalanced_sinkhorn(const UnbalancedSinkhorn& options, MatrixView<const std
     for (std::size_t k = begin; k < end; ++k) {
       Solver<T> solver(cost_of(cost, k, n), a.row(k), b.row(k), options);
       result[k] = solver.run(sums[k].a, sums[k].b);
-      solver.finish(plan_of(plan, k, n), f.row(k), g.row(k));
+      solver.finish(result[k], plan_of(plan, k, n), f.row(k), g.row(k));
     }
   });
+  for (std::size_t k = 0; k < problems; ++k) check_finite_cost(kName, result[k].value, result[k].gap, k, problems);
 }
 
 template void unbalanced_sinkhorn(const UnbalancedSinkhorn&, MatrixView<const float>, MatrixView<const float>,
