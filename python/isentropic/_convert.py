@@ -31,7 +31,8 @@ def number_or_array(result):
 
 
 def of_value(dtype):
-    """The dtype of losses and measures of such an array: those of float16 may be beyond its range, and they are float32."""
+    """The dtype of losses, measures and transport of such an array: those of float16 may be beyond its range, and they are
+    float32."""
     return FLOAT32 if dtype == FLOAT16 else dtype
 
 
@@ -40,6 +41,13 @@ def cast(array, dtype):
         return array
     with np.errstate(all="ignore"):  # a number beyond float16's range becomes inf, without a warning
         return array.astype(dtype)
+
+
+def cast_toward(array, dtype, limit):
+    """A bound in another dtype: rounded toward the limit, inf or -inf, and never beyond the number itself."""
+    found = cast(array, dtype)
+    past = found < array if limit > 0 else found > array
+    return np.where(past, np.nextafter(found, dtype.type(limit)), found)
 
 
 def to_numpy(operation, argument, x, bfloat16=False):
@@ -154,12 +162,13 @@ def same_memory(a, b):
     return a.ctypes.data == b.ctypes.data and a.strides == b.strides and a.shape == b.shape
 
 
-def same_kind(x, result):
-    """result as the same kind of array as x, in the same memory unless x is bfloat16."""
+def same_kind(x, result, widen=False):
+    """result as the same kind of array as x, in the same memory unless x is bfloat16. `widen`: then it stays float32."""
     if isinstance(x, ndarray) or not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
         return result
     if is_bfloat16(x):
-        return sys.modules["torch"].from_dlpack(result).to(x.dtype)
+        found = sys.modules["torch"].from_dlpack(result)
+        return found if widen else found.to(x.dtype)
     if hasattr(x, "__array_namespace__"):
         return x.__array_namespace__().from_dlpack(result)
     return sys.modules[type(x).__module__.partition(".")[0]].from_dlpack(result)  # torch

@@ -94,7 +94,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     -------
     SlicedResult
         A named tuple of `distance` and `error`, its standard error due to the choice of directions: 0 in one dimension, NaN
-        for a single direction.
+        for a single direction. Of float16 both are float32.
 
     Raises
     ------
@@ -139,7 +139,8 @@ def partial_transport(a, b, cost, *, mass):
     PartialResult
         A named tuple: `cost`, `plan`, and potentials `f` and `g`, at most 0, with `multiplier`. As f_i + g_j + multiplier is
         at most C_ij, no plan costs less than <a, f> + <b, g> + multiplier mass. `gap` is the cost of this plan minus that
-        bound.
+        bound, and what rounding may have changed: how far from the optimum `cost` may be, as it is returned. Of float16 all
+        are float32.
 
     Raises
     ------
@@ -162,8 +163,9 @@ def partial_transport(a, b, cost, *, mass):
     numbers, status = np.empty((problems.count, 3)), np.empty(problems.count, np.uint8)
     _core.partial_transport(*problems.views, numbers, status, (mass,))
     problems.check_feasible(status)
-    value, multiplier, gap = (problems.arrays.back(column, problems.lead) for column in np.ascontiguousarray(numbers.T))
-    return PartialResult(value, *problems.found(), multiplier, gap)
+    values, multipliers, gaps = np.ascontiguousarray(numbers.T)
+    value, gap = problems.arrays.certified(values, gaps, problems.lead)
+    return PartialResult(value, *problems.found(), problems.arrays.back(multipliers, problems.lead), gap)
 
 
 def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_iterations=10000):
@@ -191,8 +193,9 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
     -------
     UnbalancedResult
         A named tuple: `value`, that of the plan; `plan`; the potentials `f` and `g`, P = a b exp((f + g - C) / epsilon);
-        `gap`, the value minus that of the dual, which is a lower bound of the minimum; `iterations` and `converged`. Mass that
-        only has forbidden arcs stays, with a potential of inf.
+        `gap`, the value minus that of the dual, which is a lower bound of the minimum, and what rounding may have changed in
+        the value, as it is returned; `iterations` and `converged`. Mass that only has forbidden arcs stays, with a potential
+        of inf. Of float16 all are float32.
 
     Raises
     ------
@@ -218,7 +221,7 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
     iterations, converged = np.empty(problems.count, np.int64), np.empty(problems.count, bool)
     _core.unbalanced_sinkhorn(*problems.views, numbers, iterations, converged, (epsilon, penalty, tolerance, max_iterations))
     lead = problems.lead
-    value, gap = (problems.arrays.back(column, lead) for column in np.ascontiguousarray(numbers.T))
+    value, gap = problems.arrays.certified(*np.ascontiguousarray(numbers.T), lead, "value")
     return UnbalancedResult(value, *problems.found(), gap, iterations.reshape(lead)[()], converged.reshape(lead)[()])
 
 
@@ -247,7 +250,7 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
     -------
     BarycenterResult
         A named tuple: `barycenter`, of shape (..., m); `marginal_error`, the largest error of the row sums of a plan (summed
-        over its rows) whose column sums are the barycenter; `iterations` and `converged`.
+        over its rows) whose column sums are the barycenter; `iterations` and `converged`. Of float16 all are float32.
 
     Raises
     ------

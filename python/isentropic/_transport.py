@@ -44,14 +44,15 @@ class Together:
         self.given, dtypes = {}, []
         arrays |= {argument: x for argument, x in (optional or {}).items() if x is not None}
         for argument, x in arrays.items():
-            values, dtype = _convert.to_floats(function, argument, _convert.to_numpy(function, argument, x))
+            values, dtype = _convert.to_floats(function, argument, _convert.to_numpy(function, argument, x, bfloat16=True))
             self.given[argument] = values
             dtypes.append(dtype)
         self.kind = next((x for x in arrays.values() if hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray)), None)
-        self.dtype = np.result_type(*dtypes)
         # The tolerance for equal sums: if some are halves, it is larger than for the type of the computation.
-        self.sum_tolerance = _core.sum_tolerance[2] if _convert.FLOAT16 in dtypes else None
-        self.computed = np.result_type(self.dtype, np.float32)
+        halves = _convert.FLOAT16 in dtypes or any(map(_convert.is_bfloat16, arrays.values()))
+        self.sum_tolerance = _core.sum_tolerance[2] if halves else None
+        # The type of the computation and of every result: at least float32.
+        self.computed = np.result_type(*dtypes, np.float32)
 
     def check_axes(self, **least):
         for argument, count in least.items():
@@ -86,9 +87,26 @@ class Together:
             return np.empty(0, self.computed)
         return np.require(self.given[argument], self.computed, ["C", "A"])
 
-    def back(self, values, shape):
-        values = _convert.cast(values.reshape(shape), self.dtype)
-        return _convert.number_or_array(values if self.kind is None else _convert.same_kind(self.kind, values))
+    def back(self, values, shape, limit=None):
+        """Results as they are returned; those with a limit, inf or -inf, are bounds and rounded toward it."""
+        values, dtype = values.reshape(shape), self.computed
+        values = _convert.cast(values, dtype) if limit is None else _convert.cast_toward(values, dtype, limit)
+        return _convert.number_or_array(values if self.kind is None else _convert.same_kind(self.kind, values, widen=True))
+
+    def certified(self, values, gaps, lead, argument="cost"):
+        """Costs as they are returned, and their gaps, which count this rounding too."""
+        with np.errstate(invalid="ignore"):  # inf - inf, for a problem without a cost
+            rounded = _convert.cast(values, self.computed)
+            off = np.where(np.isfinite(rounded), np.abs(values - rounded), 0)
+        overflown = np.flatnonzero(np.isfinite(values) & np.isinf(rounded))
+        if len(overflown):
+            where = _checks.place("in problem", np.unravel_index(overflown[0], lead))
+            raise ValueError(
+                f"{self.function}: the {argument} of the plan, {values[overflown[0]]:g}, is beyond {self.computed}; "
+                f"pass float64 arrays{where}"
+            )
+        gaps = np.where(off > 0, np.nextafter(gaps + off, np.inf), gaps)
+        return self.back(rounded, lead), self.back(gaps, lead, np.inf)
 
 
 def optimal_transport(a, b, cost, *, mass_tolerance=None):
@@ -112,22 +130,25 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
     -------
     TransportResult
         A named tuple. cost, <P, C>; plan, P, of shape (..., n, m); f (..., n) and g (..., m), potentials with
-        f_i + g_j <= C_ij, centred to <a, f> = <b, g>; gap, cost - <a, f> - <b, g> >= 0: how far from the optimum cost may
-        be. These in the kind of array given and the widest of their dtypes. status, an array of strings: "optimal".
+        f_i + g_j <= C_ij, centred to <a, f> = <b, g>; gap, cost - <a, f> - <b, g> >= 0 and what rounding may have changed:
+        how far from the optimum cost may be, as it is returned. These in the kind of array given and the widest of their
+        dtypes, at least float32. status, an array of strings: "optimal".
 
     Raises
     ------
     ValueError
         A problem is infeasible: every plan needs a forbidden arc, for more mass than rounding in float64 explains. A mass is
-        negative, NaN or infinite, a cost NaN or -inf, sums differ, shapes do not fit. The message names problem and entry.
+        negative, NaN or infinite, a cost NaN or -inf, sums differ, the cost overflows, shapes do not fit. The message names
+        problem and entry.
     TypeError
         An array is masked, complex or not numeric, is on another device, or requires grad.
 
     Notes
     -----
     The gap is at most 1e-9 times the largest finite cost that carries mass, times the sum of a, whatever the scale of the
-    costs between 1e-300 and 1e300. Masses are rounded to whole multiples of about 1e-30 of their sum, so that plans of
-    degenerate problems are exact: equally many uniform masses give a permutation. plan is the gradient of cost in C, f and g
+    costs between 1e-300 and 1e300; in float32 it includes the rounding of the cost, 6e-8 of it. Masses are rounded to whole
+    multiples of about 1e-30 of their sum, so that plans of degenerate problems are exact: equally many uniform masses give a
+    permutation. plan is the gradient of cost in C, f and g
     are those in a and b up to a constant. Method: network simplex (Dantzig 1951) with strongly feasible trees (Cunningham
     1976). It runs on the matrix itself and needs no further memory that grows with n m.
 
@@ -145,8 +166,8 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
     mass_tolerance = problems.mass_tolerance(mass_tolerance)
     _core.optimal_transport(*problems.views, costs, gaps, status, (mass_tolerance,))
     problems.check_feasible(status)
-    back, lead = problems.arrays.back, problems.lead
-    return TransportResult(back(costs, lead), *problems.found(), back(gaps, lead), STATUS[status].reshape(lead)[()])
+    value, gap = problems.arrays.certified(costs, gaps, problems.lead)
+    return TransportResult(value, *problems.found(), gap, STATUS[status].reshape(problems.lead)[()])
 
 
 def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
@@ -173,7 +194,8 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     SinkhornResult
         A named tuple. cost, <P, C>, without entropy; plan, P; f and g; marginal_error, the sum of errors of the column sums
         divided by the sum of a, as tolerance; lower_bound and upper_bound of the cost of optimal_transport: the dual value of
-        the potentials, and the cost of a plan with exact marginals (inf if it needs forbidden arcs); iterations; converged.
+        the potentials, and the cost of a plan with exact marginals (inf if it needs forbidden arcs), rounded outwards, so that
+        they hold as they are returned; iterations; converged. Of float16 all are float32.
 
     Raises
     ------
@@ -201,10 +223,12 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     iterations, converged = np.empty(problems.count, np.int64), np.empty(problems.count, bool)
     params = (epsilon, tolerance, max_iterations, problems.mass_tolerance(mass_tolerance))
     _core.sinkhorn(*problems.views, numbers, iterations, converged, params)
-    lead = problems.lead
-    cost, error, lower, upper = (problems.arrays.back(column, lead) for column in np.ascontiguousarray(numbers.T))
+    lead, back = problems.lead, problems.arrays.back
+    costs, errors, lower, upper = np.ascontiguousarray(numbers.T)
+    value, _ = problems.arrays.certified(costs, np.zeros_like(costs), lead)
+    bounds = back(lower, lead, -np.inf), back(upper, lead, np.inf)
     return SinkhornResult(
-        cost, *problems.found(), error, lower, upper, iterations.reshape(lead)[()], converged.reshape(lead)[()]
+        value, *problems.found(), back(errors, lead), *bounds, iterations.reshape(lead)[()], converged.reshape(lead)[()]
     )
 
 
@@ -255,7 +279,7 @@ def c_transform(f, cost):
     Returns
     -------
     array
-        g, of shape (..., m), of the kind of array given and the wider of their dtypes.
+        g, of shape (..., m), of the kind of array given and the wider of their dtypes, at least float32.
 
     Raises
     ------
@@ -303,7 +327,7 @@ def dual_value(f, g, a, b):
     Returns
     -------
     array or number
-        In the shape of the leading axes, of the kind of array given and the widest of their dtypes.
+        In the shape of the leading axes, of the kind of array given and the widest of their dtypes, at least float32.
 
     Raises
     ------

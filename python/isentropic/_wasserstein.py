@@ -79,7 +79,8 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, 
     Returns
     -------
     distance : array or number
-        In the shape of the other axes, of the kind of array given and the widest of their dtypes. NaN where a sample is.
+        In the shape of the other axes, of the kind of array given and the widest of their dtypes, at least float32. NaN where a
+        sample is.
     du, dv : arrays
         Only with return_grad: the gradient of distance in u and v (of the sum of distances, where they broadcast). If the
         distance is 0 or samples coincide, it is one of the possible gradients.
@@ -148,7 +149,7 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
     Returns
     -------
     distance : array or number
-        In the shape of the other axes, of the kind of array given and the widest of their dtypes.
+        In the shape of the other axes, of the kind of array given and the widest of their dtypes, at least float32.
     dp, dq : arrays
         Only with return_grad: the gradient of the distance of p / sum(p) and q / sum(q), so that <p, dp> = 0. At a kink, as
         p = q is one, the mean of two sides; 0 where order > 1 and the distance is 0, and for order inf.
@@ -187,7 +188,7 @@ def of_histograms(p, q, support, order, axis, return_grad, sum_tolerance=None):
     if support is None:
         points = np.arange(n, dtype=np.float64)
     else:
-        points = _convert.to_floats(name, "support", _convert.to_numpy(name, "support", support))[0]
+        points = _convert.to_floats(name, "support", _convert.to_numpy(name, "support", support, bfloat16=True))[0]
         points = np.require(points, np.float64, ["C", "A"])
         if points.shape != (n,):
             raise ValueError(f"{name}: support must have shape ({n},), one point for each entry, got {points.shape}")
@@ -254,7 +255,7 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
     Returns
     -------
     number or array
-        One for each problem, of the kind of array given and the widest of their dtypes.
+        One for each problem, of the kind of array given and the widest of their dtypes, at least float32.
 
     Raises
     ------
@@ -308,7 +309,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     -------
     number or array
         One for each problem: 0 where x = y and a = b, and at least 0 for an order of at most 2; of the kind of array given and
-        the widest of their dtypes.
+        the widest of their dtypes, at least float32.
 
     Raises
     ------

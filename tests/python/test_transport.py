@@ -197,7 +197,7 @@ def test_masses_of_float32_and_half_are_scaled_and_unequal_ones_refused():
     for dtype in np.float32, np.float16:
         a, b = masses(random, 300).astype(dtype), masses(random, 200).astype(dtype)
         result = isentropic.optimal_transport(a, b, cost.astype(dtype))
-        assert result.plan.dtype == result.cost.dtype == dtype
+        assert result.plan.dtype == result.cost.dtype == np.float32
         assert result.status == "optimal"
     a, b = masses(random, 300), masses(random, 200)
     want = isentropic.optimal_transport(a, b, cost).cost

@@ -39,10 +39,10 @@ class SinkhornResult(NamedTuple):
 
 
 def _together(operation, own, **arrays):
-    """Arrays in one type of computation, with leading axes broadcast, and the type of the results; own: the number of axes that
-    are not leading."""
+    """Arrays in one type of computation, with leading axes broadcast, and this type, which is that of the results too: at least
+    float32; own: the number of axes that are not leading."""
     arrays = {name: array(operation, name, x) for name, x in arrays.items()}
-    dtype = functools.reduce(jnp.promote_types, (x.dtype for x in arrays.values()))
+    dtype = functools.reduce(jnp.promote_types, (x.dtype for x in arrays.values()), jnp.float32)
     shapes = [x.shape[: max(x.ndim - count, 0)] for x, count in zip(arrays.values(), own, strict=True)]
     for (name, x), count in zip(arrays.items(), own, strict=True):
         if x.ndim < count:
@@ -52,9 +52,8 @@ def _together(operation, own, **arrays):
     except ValueError:
         given = ", ".join(str(x.shape) for x in arrays.values())
         raise ValueError(f"{operation}: the leading axes of {', '.join(arrays)} must broadcast, got shapes {given}") from None
-    wide = jnp.promote_types(dtype, jnp.float32)
     spread = [
-        jnp.broadcast_to(x.astype(wide), (*lead, *x.shape[x.ndim - count :]))
+        jnp.broadcast_to(x.astype(dtype), (*lead, *x.shape[x.ndim - count :]))
         for x, count in zip(arrays.values(), own, strict=True)
     ]
     return spread, dtype
@@ -124,7 +123,8 @@ def _line(name, order, axis, two, others, **more):
     two = {argument: array(name, argument, x) for argument, x in two.items()}
     moved = {argument: jnp.moveaxis(x, normalized(name, axis, x.ndim), -1) for argument, x in two.items()}
     spread, dtype = _together(name, (1, 1), **moved)
-    others = tuple(x.astype(spread[0].dtype) for x in others)
+    # A support of float64 is one beside masses of float32 too: its points may be far from 0.
+    others = tuple(x.astype(jnp.promote_types(x.dtype, dtype)) for x in others)
     return _distance(name, (("order", float(order)), *more.items()), tuple(spread), others).astype(dtype)
 
 
@@ -432,6 +432,7 @@ def dual_value(f, g, a, b, /):
 def lipschitz_constant(f, distance, /):
     """max |f_i - f_j| / D_ij over i != j, as isentropic.lipschitz_constant."""
     f, distance = array("lipschitz_constant", "f", f), array("lipschitz_constant", "distance", distance)
+    f, distance = (x.astype(jnp.promote_types(x.dtype, jnp.float32)) for x in (f, distance))
     if f.ndim != 1 or distance.shape != (len(f), len(f)):
         raise ValueError(f"lipschitz_constant: f must have shape (n,) and distance (n, n), got {f.shape} and {distance.shape}")
     rise, apart = jnp.abs(f[:, None] - f), distance > 0

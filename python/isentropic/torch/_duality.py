@@ -1,12 +1,10 @@
 """Potentials of transport, and helpers for training a critic of distributions."""
 
-import functools
-
 import torch
 
 import isentropic
-from isentropic.torch._spec import Tensor
-from isentropic.torch._transport import floats, refuse_as_numpy
+from isentropic.torch._spec import Tensor, result_type
+from isentropic.torch._transport import common_type, refuse_as_numpy, wide_floats
 
 
 def c_transform(f, cost):
@@ -15,7 +13,7 @@ def c_transform(f, cost):
     >>> isentropic.torch.c_transform(torch.tensor([0.0, 0.5]), torch.tensor([[0.0, 1.0], [2.0, 0.0]]))
     tensor([ 0.0000, -0.5000])
     """
-    f, cost = floats("c_transform", f=f, cost=cost).values()
+    f, cost = wide_floats("c_transform", f=f, cost=cost).values()
     if f.shape[-1:] != cost.shape[-2:-1]:
         raise ValueError(f"c_transform: f must have shape (..., n) for cost (..., n, m), got {f.shape} and {cost.shape}")
     return (cost - f[..., None]).amin(-2)
@@ -28,7 +26,7 @@ def dual_value(f, g, a, b):
     >>> isentropic.torch.dual_value(f, g, torch.tensor([0.25, 0.75]), torch.tensor([1.0, 0.0]))
     tensor(1.2500)
     """
-    f, g, a, b = floats("dual_value", f=f, g=g, a=a, b=b).values()
+    f, g, a, b = wide_floats("dual_value", f=f, g=g, a=a, b=b).values()
     refuse_as_numpy(isentropic.dual_value, f, g, a, b)
     return _dual_value(f, g, a, b)
 
@@ -38,8 +36,7 @@ def _dual_value(f, g, a, b):
         potential = torch.where((mass == 0) & ~potential.isfinite(), 0, potential)
         return (potential.to(torch.float64) * mass.to(torch.float64)).sum(-1)
 
-    dtype = functools.reduce(torch.promote_types, (x.dtype for x in (f, g, a, b)))
-    return (mean(f, a) + mean(g, b)).to(dtype)
+    return (mean(f, a) + mean(g, b)).to(common_type(f, g, a, b))
 
 
 def lipschitz_constant(f, distance):
@@ -49,7 +46,7 @@ def lipschitz_constant(f, distance):
     >>> isentropic.torch.lipschitz_constant(torch.tensor([0.0, 1.0, 4.0]), distance)
     tensor(3.)
     """
-    f, distance = floats("lipschitz_constant", f=f, distance=distance).values()
+    f, distance = wide_floats("lipschitz_constant", f=f, distance=distance).values()
     refuse_as_numpy(isentropic.lipschitz_constant, f, distance)
     if f.ndim != 1 or tuple(distance.shape) != (len(f), len(f)):
         raise ValueError(
@@ -74,7 +71,7 @@ def wgan_critic_loss(critic_real, critic_fake):
     >>> isentropic.torch.wgan_critic_loss(torch.tensor([1.0, 3.0]), torch.tensor([0.5, 0.5]))
     tensor(-1.5000)
     """
-    return critic_fake.mean() - critic_real.mean()
+    return critic_fake.mean(dtype=result_type(critic_fake)) - critic_real.mean(dtype=result_type(critic_real))
 
 
 @torch.no_grad()
@@ -115,7 +112,7 @@ def gradient_penalty(critic, real, fake, *, target=1.0, one_sided=False, generat
     with torch.enable_grad():
         values = critic(z)
         (slope,) = torch.autograd.grad(values.sum(), z, create_graph=True)
-    square = slope.flatten(1).square().sum(1)
+    square = slope.to(result_type(slope)).flatten(1).square().sum(1)
     norm = torch.where(square > 0, torch.where(square > 0, square, 1).sqrt(), 0 * square)
     excess = norm - target
     return (excess.clamp(min=0) if one_sided else excess).square().mean()

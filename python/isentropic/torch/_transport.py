@@ -9,8 +9,8 @@ import isentropic
 from isentropic import _checks
 from isentropic.torch._arguments import no_gradient, one_device, readable
 from isentropic.torch._builder import Operator
-from isentropic.torch._spec import OpSpec, Tensor
-from isentropic.torch.backends.cpu import CODES
+from isentropic.torch._spec import OpSpec, Tensor, result_type
+from isentropic.torch.backends.cpu import CODES, HALVES
 from isentropic.torch.backends.reference.transport import MOVING, barycenter_vjp, vjp
 
 
@@ -28,6 +28,16 @@ def floats(name, **given):
             )
     one_device(name, given)
     return {argument: x if x.is_floating_point() else x.to(torch.float64) for argument, x in given.items()}
+
+
+def wide_floats(name, **given):
+    """Like `floats`, with halves as float32, in which their distances and potentials are."""
+    return {argument: x.float() if x.dtype in HALVES else x for argument, x in floats(name, **given).items()}
+
+
+def common_type(*tensors):
+    """The type of what is calculated from these: at least float32."""
+    return functools.reduce(torch.promote_types, (result_type(x) for x in tensors))
 
 
 def numbers(name, **given):
@@ -54,7 +64,7 @@ def _operator(name, params, outputs):
 
     def shapes(a, b, cost, *_):
         lead = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1], cost.shape[:-2])
-        dtype = functools.reduce(torch.promote_types, (a.dtype, b.dtype, cost.dtype))
+        dtype = common_type(a, b, cost)
         sizes = {"n": a.shape[-1], "m": b.shape[-1]}
         return tuple(cost.new_empty((*lead, *map(sizes.get, axes)), dtype=own or dtype) for axes, own in outputs.values())
 
@@ -225,7 +235,7 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
     """
     name = "sinkhorn_barycenter"
     given = floats(name, p=p, cost=cost, weights=weights)
-    dtype = functools.reduce(torch.promote_types, (x.dtype for x in given.values()))
+    dtype = common_type(*given.values())
     p, cost, weights = (x if x is None else x.to(torch.float64) for x in map(given.get, ("p", "cost", "weights")))
     if p.dim() < 2 or cost.dim() < 2 or p.shape[-1] != cost.shape[-2]:
         raise ValueError(

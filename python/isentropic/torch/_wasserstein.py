@@ -1,7 +1,5 @@
 """Distances of samples on the line and of points in space, differentiable in both."""
 
-import functools
-
 import numpy as np
 import torch
 
@@ -11,7 +9,7 @@ from isentropic.torch._arguments import checked_dim, has_numbers, one_dim, reada
 from isentropic.torch._builder import Operator
 from isentropic.torch._compat import constants, is_differentiated
 from isentropic.torch._spec import OpSpec, Tensor
-from isentropic.torch._transport import floats, minimum, numbers, refuse_as_numpy, solve
+from isentropic.torch._transport import common_type, minimum, numbers, refuse_as_numpy, solve, wide_floats
 
 
 def _learned(name, argument, value):
@@ -57,7 +55,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
     """
     name = "wasserstein_1d"
     dim = one_dim(name, dim, axis)
-    given = floats(name, u=u, v=v, u_weights=u_weights, v_weights=v_weights)
+    given = wide_floats(name, u=u, v=v, u_weights=u_weights, v_weights=v_weights)
     u, v, u_weights, v_weights = map(given.get, ("u", "v", "u_weights", "v_weights"))
     checked_dim(name, "u", u, dim)
     checked_dim(name, "v", v, dim)
@@ -86,7 +84,7 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None)
     """
     name = "wasserstein_histogram"
     dim = one_dim(name, dim, axis)
-    given = floats(name, p=p, q=q, support=support)
+    given = wide_floats(name, p=p, q=q, support=support)
     p, q, support = map(given.get, ("p", "q", "support"))
     checked_dim(name, "p", p, dim)
     checked_dim(name, "q", q, dim)
@@ -99,12 +97,15 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None)
     divided = (x / x.sum(dim, keepdim=True) for x in (p, q))
     _refuse_unless(fits, isentropic.wasserstein_histogram, *divided, support=support, order=order, axis=dim)
     p, q = torch.broadcast_tensors(p.movedim(dim, -1), q.movedim(dim, -1))
-    x = torch.arange(p.shape[-1], dtype=p.dtype, device=p.device) if support is None else support.to(p.dtype)
+    # Points in float64: those of a support far from 0 differ by little.
+    x = torch.arange(p.shape[-1], dtype=torch.float64, device=p.device) if support is None else support.to(torch.float64)
     if order == 1:
         x, index = x.sort()
         apart = (_levels(p[..., index]) - _levels(q[..., index]))[..., :-1]
-        return (apart.abs() * x.diff()).sum(-1).to(p.dtype)
-    return _line_distance(x.expand(p.shape), x.expand(q.shape), p, q, order)
+        distance = (apart.abs() * x.diff()).sum(-1)
+    else:
+        distance = _line_distance(x.expand(p.shape), x.expand(q.shape), p, q, order)
+    return distance.to(common_type(p, q))
 
 
 def _levels(masses):
@@ -173,7 +174,7 @@ def _arguments(name, order, x, y, a, b):
     (order,) = numbers(name, order=order)
     if not 1 <= order < float("inf"):
         raise ValueError(f"{name}: order must be at least 1 and finite, got {order:g}")
-    given = floats(name, x=x, y=y, a=a, b=b)
+    given = wide_floats(name, x=x, y=y, a=a, b=b)
     found = []
     for argument, weights in (("x", "a"), ("y", "b")):
         points, w = given[argument], given.get(weights)
@@ -196,7 +197,7 @@ def _arguments(name, order, x, y, a, b):
 
 def _of_problems(name, x, y, a, b, function):
     """The function applied to each of several problems, whose points have leading axes; None for a single problem."""
-    given = floats(name, x=x, y=y, a=a, b=b)
+    given = wide_floats(name, x=x, y=y, a=a, b=b)
     if max(given["x"].dim(), given["y"].dim()) <= 2:
         return None
     own = {"x": 2, "y": 2, "a": 1, "b": 1}
@@ -241,8 +242,12 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     """
     name = "sliced_wasserstein"
     order, x, y, a, b = _arguments(name, order, x, y, a, b)
-    dtype = x.dtype
-    x, y, a, b = (one.float() if one.dtype in (torch.float16, torch.bfloat16) else one for one in (x, y, a, b))
+    dtype = common_type(x, y, a, b)
+    x, y = (one.to(dtype) for one in (x, y))
+    # Centred, so that what is common to all points does not round away what they differ by.
+    with torch.no_grad():
+        centre = torch.minimum(x.amin(0), y.amin(0)) / 2 + torch.maximum(x.amax(0), y.amax(0)) / 2
+    x, y = x - centre, y - centre
     theta = _directions(name, x.shape[1], projections, seed).to(x)
     u, v = theta @ x.T, theta @ y.T
     distances = wasserstein_1d(u, v, u_weights=a.expand_as(u), v_weights=b.expand_as(v), order=order)
@@ -306,7 +311,7 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
         return many
     order, *given = _arguments("wasserstein", order, x, y, a, b)
     of_weights = any(weights is not None and is_differentiated(weights) for weights in (a, b))
-    dtype = functools.reduce(torch.promote_types, (one.dtype for one in given))
+    dtype = common_type(*given)
     return _of_points(*(one.to(torch.float64) for one in given), order, of_weights)[0].to(dtype)
 
 
@@ -333,7 +338,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     epsilon, tolerance = numbers("sinkhorn_divergence", epsilon=epsilon, tolerance=tolerance)
     max_iterations = _checks.integer("sinkhorn_divergence", "max_iterations", max_iterations)
     order, x, y, a, b = _arguments("sinkhorn_divergence", order, x, y, a, b)
-    dtype = x.dtype
+    dtype = common_type(x, y, a, b)
     x, y, a, b = (one.to(torch.float64) for one in (x, y, a, b))
     a, b = (weights / weights.sum() for weights in (a, b))
 

@@ -310,7 +310,7 @@ def _problems(run, dtypes, a, b, cost, *params):
         *others, last = params
         params = *others, _core.sum_tolerance[2] if last is None else last  # only mass_tolerance may be None
     found = run(*given, *params)
-    dtype = torch.promote_types(torch.promote_types(a.dtype, b.dtype), cost.dtype)
+    dtype = functools.reduce(torch.promote_types, map(result_type, (a, b, cost)))
     return tuple(torch.as_tensor(x).to(own or dtype) for x, own in zip(found, dtypes, strict=True))
 
 

@@ -14,9 +14,11 @@ import math
 import torch
 
 from isentropic import _core
+from isentropic.torch._spec import result_type
 from isentropic.torch.backends.cpu import HALVES
 
 CHECK = 32  # iterations
+_ROUNDING = 2.0**-50  # eight times that of one operation in float64
 _STAGE_FACTOR, _STAGE_ERROR, _STAGE_ITERATIONS = 4.0, 0.05, 20  # as in src/transport/sinkhorn.cc
 
 
@@ -29,7 +31,7 @@ class _Problems:
     """Problems with equally many leading axes, in float64."""
 
     def __init__(self, implementation, a, b, cost, mass_tolerance):
-        self.dtype = functools.reduce(torch.promote_types, (a.dtype, b.dtype, cost.dtype))
+        self.dtype = functools.reduce(torch.promote_types, map(result_type, (a, b, cost)))
         lead = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1], cost.shape[:-2])
         self.a, self.b = (x.to(torch.float64).expand(*lead, x.shape[-1]) for x in (a, b))
         self.cost = cost.to(torch.float64).expand(*lead, *cost.shape[-2:]).contiguous()
@@ -157,9 +159,23 @@ def sinkhorn(implementation, a, b, cost, epsilon, *limits):
     # Potentials with f_i + g_j <= C_ij: g from f, and f from that g.
     low_g = torch.where(a[..., None] > 0, cost - f[..., None], math.inf).amin(-2)
     low_f = torch.where(b[..., None, :] > 0, cost - low_g[..., None, :], math.inf).amin(-1)
-    lower = torch.minimum(_value(a, low_f) + _value(b, low_g), upper)
+    lower = _value(a, low_f) + _value(b, low_g)
+    # What rounding may have changed, as in src/transport/sinkhorn.cc; here sums are plain ones.
+    rounding = _ROUNDING * (a.shape[-1] + b.shape[-1] + 20)
+    largest = torch.where(cost < math.inf, cost.abs(), 0).amax((-2, -1))
+    upper = _toward(upper + rounding * problems.mass * largest, math.inf, problems.dtype)
+    lower = lower - rounding * (_value(a, low_f.abs()) + _value(b, low_g.abs()))
+    lower = torch.minimum(_toward(lower, -math.inf, problems.dtype), upper)
     numbers = (_cost_of(plan, cost), plan, f, g, error, lower, upper)
     return *(problems.or_nan(x).to(problems.dtype) for x in numbers), iterations, converged
+
+
+def _toward(x, limit, dtype):
+    """A bound in this type, rounded toward the limit."""
+    found = x.to(dtype)
+    wide = found.to(x.dtype)
+    past = wide < x if limit > 0 else wide > x
+    return torch.where(past, found.nextafter(torch.full_like(found, limit)), found)
 
 
 def sinkhorn_minimum(implementation, a, b, cost, epsilon, *limits):
