@@ -2,13 +2,16 @@
 
 bench/python_transport.py [SIZES]          optimal_transport beside ot.emd
 bench/python_transport.py sinkhorn         sinkhorn beside ot.bregman.sinkhorn_log
+bench/python_transport.py tails            sinkhorn of Gaussians, whose tails are masses down to 1e-200: passes and time
 bench/python_transport.py line             wasserstein_1d beside scipy.stats.wasserstein_distance
 bench/python_transport.py further          partial, unbalanced and sliced transport and barycenters beside POT's
 bench/python_transport.py shapes           optimal_transport of wide and tall matrices
 bench/python_transport.py memory N WHOSE   the most memory that one problem of N x N takes; WHOSE is isentropic or ot
 """
 
+import itertools
 import sys
+import time
 
 import numpy as np
 import ot
@@ -84,6 +87,24 @@ def sinkhorn(n=1000):
         assert abs(ours.cost - (plan * cost).sum()) <= 1e-4 * ours.cost
         errors = [abs(p.sum(0) - b).sum() + abs(p.sum(1) - a).sum() for p in (ours.plan, plan)]
         row(n, kind, "0.01", own, other, other / own, *map(float, errors))
+
+
+def tails():
+    table("epsilon", "problems", "not converged", "passes: median", "most", "ms in all")
+    for epsilon in (1e-4, 3e-4, 1e-3, 1e-2, 1e-1):
+        found, took = [], 0.0
+        for n, mean, widths in itertools.product(
+            (20, 30, 50, 100, 200), (0, 0.3, 0.7, 1), ((0.15, 0.195), (0.1, 0.3), (0.4, 0.2), (0.05, 0.08), (1, 0.5))
+        ):
+            x = np.linspace(-1.5, 1.5, n)
+            a, b = (np.exp(-((x - centre) ** 2) / (2 * width**2)) for centre, width in zip((0, mean), widths, strict=True))
+            a, b, cost = a / a.sum(), b / b.sum(), (x[:, None] - x) ** 2
+            started = time.perf_counter()
+            found.append(isentropic.sinkhorn(a, b, cost, epsilon=epsilon, tolerance=1e-9))
+            took += time.perf_counter() - started
+        passes = [int(one.iterations) for one in found]
+        failed = sum(not one.converged for one in found)
+        row(f"{epsilon:g}", len(found), failed, float(np.median(passes)), max(passes), 1000 * took)
 
 
 def line(n=10**6):
@@ -205,7 +226,7 @@ def memory(n, whose):
 
 def main(what="1000", *more):
     isentropic.set_num_threads(1)
-    named = {"sinkhorn": sinkhorn, "line": line, "further": further, "shapes": shapes, "memory": memory}
+    named = {"sinkhorn": sinkhorn, "tails": tails, "line": line, "further": further, "shapes": shapes, "memory": memory}
     if what in named:
         named[what](*more)
     else:

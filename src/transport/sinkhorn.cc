@@ -2,6 +2,7 @@
 // divergence.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -28,7 +29,11 @@ constexpr double kStageError = 0.05;  // of the marginals, at which a stage ends
 
 // If sweeps are slow, as they are at an epsilon that leaves few entries in the plan, Newton's method takes over.
 constexpr double kDamping = 1e-15;   // relative to the columns' masses
-constexpr double kSeparate = 1e8;    // the range of a step, in units of epsilon
+constexpr int kWindow = 8;           // sweeps that tell how the error falls
+constexpr double kNewtonSteps = 8;   // that it usually takes, each of about m / 24 sweeps
+constexpr double kShorter = 0.25;    // of a step that went too far
+constexpr double kHeavy = 1e-3;      // of the mass that columns lack
+constexpr double kSteady = 0.5;      // of the slope: above this, a step has changed nothing
 constexpr double kLeastGain = 1e-6;  // of epsilon for each unit of mass, in a step of Newton's method that is no standstill
 
 template <class T>
@@ -62,6 +67,8 @@ class Solver {
     std::int64_t in_stage = 0;
     double error = 0;
     bool known = false;  // whether the error is known, after a sweep with these potentials
+    bool began = false;  // whether Newton's method did, in this stage
+    std::array<double, kWindow> errors = {};
     double least_error = kInfinity;
     int stalled = 0;
     for (;;) {
@@ -78,27 +85,20 @@ class Solver {
         break;
       }
       if (result.iterations >= options.max_iterations) break;
-      if (++in_stage > sweeps_before_newton(cost_.cols) && (last_stage || error > kStageError) && stalled < kStalled) {
+      double& earlier = errors[static_cast<std::size_t>(++in_stage) % errors.size()];  // of as many sweeps ago
+      const bool slow = began || !last_stage || !nearly_there(earlier, error, options.tolerance);
+      earlier = error;
+      if (in_stage > sweeps_before_newton(cost_.cols) && (last_stage || error > kStageError) && stalled < kStalled && slow) {
+        began = true;
         const double before = error, value_before = dual_value();
-        const bool separate = newton();
-        error = sweep();
-        ++result.iterations;
-        // Then the shortened step may be far too short. It is doubled as long as the dual value, which is concave, still rises.
-        for (double factor = 1; separate && slope() > 0 && result.iterations < options.max_iterations; factor *= 2) {
-          move(factor);
-          error = sweep();
-          ++result.iterations;
-          if (slope() >= 0) continue;
-          move(-factor);
-          error = sweep();
-          ++result.iterations;
-          break;
-        }
+        const bool helped = newton(value_before, options.max_iterations, result.iterations, error);
         // Where no entry joins parts of the plan that lack and have mass, their potentials must first meet: the error stays.
         const bool nearer = dual_value() - value_before > kLeastGain * epsilon * mass_;
         stalled = error < least_error || nearer ? 0 : stalled + 1;
         least_error = std::min({least_error, before, error});
-        known = true;
+        // If a step did not help, the potentials of single columns may be far off. Those a sweep corrects at once.
+        known = (helped && error < before) || error <= options.tolerance || result.iterations >= options.max_iterations;
+        if (!known) correct_columns();
         continue;
       }
       if (symmetric_) {
@@ -109,6 +109,7 @@ class Solver {
       if (!last_stage && (error <= kStageError || in_stage > kStageIterations)) {
         epsilon = std::max(options.epsilon, epsilon / kStageFactor);
         in_stage = 0;
+        began = false;
         stalled = 0;
         least_error = kInfinity;
       }
@@ -188,6 +189,12 @@ class Solver {
   const std::vector<double>& g() const { return g_; }
 
  private:
+  // Whether sweeps will end sooner than a few steps of Newton's method, if the error goes on falling as it does.
+  bool nearly_there(double earlier, double error, double tolerance) const {
+    const double sweeps = kNewtonSteps * static_cast<double>(cost_.cols) / 24;
+    return earlier > error && std::log(error / tolerance) * kWindow < std::log(earlier / error) * sweeps;
+  }
+
   // Calculates f from g, so that row sums are exact, and the resulting column sums; returns their error.
   double sweep() {
     const std::size_t m = cost_.cols;
@@ -220,11 +227,65 @@ class Solver {
   }
 
   // One step of Newton's method for g after a sweep, where f makes the rows' sums exact. With q_ij the rows of the plan over
-  // their sums, the columns' sums change by (diag(sums) - sum_i a_i q_i q_i^T) dg / epsilon. The method maximises the sum of g
-  // b and of f, which is a logarithm of a sum of exponentials with a minus sign: a step whose entries have the range r, times
-  // log(1 + r) / r, increases it from any start (Sun and Tran-Dinh 2019). Returns whether the
-  // range says that parts of the plan are nearly separate.
-  bool newton() {
+  // their sums, the columns' sums change by (diag(sums) - sum_i a_i q_i q_i^T) dg / epsilon. The method maximises the dual
+  // value. Returns whether the whole step did not decrease it.
+  //
+  // Parts of the plan that no entry joins get steps without bounds: of those that lack mass only the direction is known, and
+  // parts of tiny masses, which may lack all of their mass, have the largest steps. So each entry of the step above epsilon
+  // counts by its logarithm: then the steps of parts with tiny masses do not shorten those of the others.
+  bool newton(double value, std::int64_t max_iterations, std::int64_t& iterations, double& error) {
+    find_step();
+    const std::vector<double> whole = step_;
+    const double range = range_of_step();
+    for (double& one : step_) {
+      if (std::abs(one) > 1) one = std::copysign(1 + std::log(std::abs(one)), one);
+    }
+    // Two parts alone surely come nearer by a step of the range log(1 + r): see below.
+    const double shorter = std::min(1.0, (1 + std::log1p(range)) / range_of_step());
+    for (double& one : step_) one *= epsilon_ * shorter;
+    const auto sweep_moved = [&](double factor) {
+      move(factor);
+      error = sweep();
+      ++iterations;
+    };
+    // Whether the step moves much of the mass that columns lack. Otherwise it is for tiny masses, which sweeps set right.
+    const double slope_before = slope();
+    const bool heavy = slope_before > kHeavy * error * mass_ * range_of_step();
+    // The dual value is concave: it did not fall if it still rises.
+    const auto fell = [&] { return range > 0.5 && slope() < 0 && dual_value() < value && iterations < max_iterations; };
+    sweep_moved(1);
+    if (!fell()) {
+      // Where parts of the plan have yet to meet, nothing changes on the way, and the step is doubled.
+      for (double factor = 1; heavy && range > 1 && slope() > kSteady * slope_before && iterations + 2 <= max_iterations;
+           factor *= 2) {
+        sweep_moved(factor);
+        if (slope() >= 0) continue;
+        sweep_moved(-factor);
+        break;
+      }
+      return true;
+    }
+    sweep_moved(kShorter - 1);
+    if (!fell()) return false;
+    // The dual value is the sum of g b and of f, which is a logarithm of a sum of exponentials with a minus sign: a step whose
+    // entries have the range r, times log(1 + r) / r, increases it from any start (Sun and Tran-Dinh 2019).
+    move(-kShorter);
+    for (std::size_t j = 0; j < step_.size(); ++j) step_[j] = epsilon_ * std::log1p(range) / range * whole[j];
+    sweep_moved(1);
+    return false;
+  }
+
+  // How far the entries of the step are apart, at columns with mass.
+  double range_of_step() const {
+    double least = kInfinity, largest = -kInfinity;
+    for (std::size_t j = 0; j < step_.size(); ++j) {
+      if (b_[j] > 0) least = std::min(least, step_[j]), largest = std::max(largest, step_[j]);
+    }
+    return largest - least;
+  }
+
+  // Newton's step in units of epsilon, with a mean of 0.
+  void find_step() {
     const std::size_t n = cost_.rows, m = cost_.cols;
     weights_.assign(m * m, 0);
     std::vector<double> q(m);
@@ -235,23 +296,16 @@ class Solver {
       kernels_.exponentials(cost_.row(i), p_.data(), m, epsilon_, q.data(), &sum);
       add_products(q, sum, a_[i], some, weights_);
     }
-    std::vector<double> lacks(m);
+    std::vector<double> lacks(m), leak(m);
     for (std::size_t j = 0; j < m; ++j) lacks[j] = b_[j] > 0 ? b_[j] - column_sums_[j] : 0;
-    std::vector<double> leak(m);
     for (std::size_t j = 0; j < m; ++j) leak[j] = kDamping * b_[j];
     step_ = solve_laplacian(weights_, std::move(lacks), std::move(leak), true);
-    double least = kInfinity, largest = -kInfinity;
-    for (std::size_t j = 0; j < m; ++j) {
-      if (b_[j] > 0) least = std::min(least, step_[j]), largest = std::max(largest, step_[j]);
-    }
-    const double range = largest - least;
-    const double share = range > 0.5 ? std::log1p(range) / range : 1;
-    for (double& one : step_) one *= epsilon_ * share;
-    move(1);
-    return range > kSeparate;
+    double mean = 0;
+    for (std::size_t j = 0; j < m; ++j) mean += b_[j] / mass_ * step_[j];
+    for (double& one : step_) one -= mean;
   }
 
-  // Moves g by a multiple of the last step, along which the dual value has this slope after a sweep.
+  // Moves g by a multiple of the step, along which the dual value has this slope after a sweep.
   void move(double factor) {
     for (std::size_t j = 0; j < g_.size(); ++j) g_[j] += factor * step_[j];
   }

@@ -16,7 +16,7 @@ namespace isentropic::inline ISENTROPIC_ABI {
 constexpr double kStageFactor = 4;
 constexpr std::int64_t kStageIterations = 20;
 
-// The sweeps at one epsilon before Newton's method. One of its steps costs about as much as m / 64 sweeps.
+// The sweeps at one epsilon before Newton's method. One of its steps costs about as much as m / 24 sweeps.
 inline std::int64_t sweeps_before_newton(std::size_t m) {
   if (m > kNewtonColumns) return std::numeric_limits<std::int64_t>::max();
   return kStageIterations * std::max<std::int64_t>(1, static_cast<std::int64_t>(m) / 64);

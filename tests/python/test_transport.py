@@ -119,6 +119,51 @@ def test_sinkhorn_where_mass_must_cross_dear_entries(epsilon):
         assert found.converged and found.iterations < 1000
 
 
+def gaussians(n, mean, widths):
+    x = np.linspace(-1.5, 1.5, n)
+    a, b = (np.exp(-((x - centre) ** 2) / (2 * width**2)) for centre, width in zip((0, mean), widths, strict=True))
+    return a / a.sum(), b / b.sum(), (x[:, None] - x) ** 2
+
+
+def passes_alone(a, b, cost, epsilon, tolerance, most):
+    """The passes over the matrix that Sinkhorn's iteration takes by itself, with epsilon lowered as in the library."""
+    now, g, passes, in_stage = max(epsilon, cost.max()), np.zeros(len(b)), 0, 0
+    while passes < most:
+        f = -now * scipy.special.logsumexp((g - cost) / now, b=b, axis=1)
+        after = -now * scipy.special.logsumexp((f[:, None] - cost) / now, b=a[:, None], axis=0)
+        error = abs(b * np.expm1((g - after) / now)).sum()
+        passes, in_stage, g = passes + 1, in_stage + 1, after
+        if now == epsilon and error <= tolerance:
+            break
+        if now > epsilon and (error <= 0.05 or in_stage > 20):
+            now, in_stage = max(epsilon, now / 4), 0
+    return passes
+
+
+def test_sinkhorn_of_masses_with_tails():
+    """The tails of Gaussians, masses down to 1e-200, do not stop the rest: where passes alone need thousands, or do not end."""
+    found = isentropic.sinkhorn(*gaussians(30, 1, (0.15, 0.195)), epsilon=1e-4, tolerance=1e-9)
+    assert found.converged and found.iterations < 153
+    for n, mean, widths in itertools.product(
+        (20, 30, 50), (0, 0.3, 0.7, 1), ((0.15, 0.195), (0.1, 0.3), (0.4, 0.2), (0.05, 0.08), (1, 0.5))
+    ):
+        for epsilon in (1e-4, 3e-4, 1e-3, 1e-2, 1e-1):
+            problem = gaussians(n, mean, widths)
+            found = isentropic.sinkhorn(*problem, epsilon=epsilon, tolerance=1e-9)
+            assert found.converged and found.iterations < 300, (n, mean, widths, epsilon)
+            if found.iterations > 100 and epsilon > 1e-4:
+                assert found.iterations <= passes_alone(*problem, epsilon, 1e-9, 400) + 1, (n, mean, widths, epsilon)
+
+
+def test_sinkhorn_stops_at_max_iterations():
+    problem = gaussians(30, 1, (0.15, 0.195))
+    for most in range(1, 130):
+        found = isentropic.sinkhorn(*problem, epsilon=1e-4, tolerance=1e-9, max_iterations=most)
+        assert found.iterations <= most
+        assert found.converged == (found.marginal_error <= 1e-9)
+        assert found.lower_bound <= found.upper_bound
+
+
 def test_sinkhorn_of_rows_without_mass_that_are_forbidden():
     cost = np.array([[1.0, 2.0], [np.inf, np.inf]])
     a, b = np.array([1.0, 0.0]), np.array([0.25, 0.75])
