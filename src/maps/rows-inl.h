@@ -397,6 +397,16 @@ bool TakesSeveral(const Map& map, size_t n) {
 
 template <class T>
 MapKernels<T> MakeMaps() {
+#ifdef __wasm__
+  // A page loads every kernel that is named here. It has gradients of float64, and noise of its own nowhere.
+  if constexpr (sizeof(T) == 4) {
+    return {AnyMapRows<T>,    nullptr, nullptr,      nullptr, LogSoftmaxRows<T>,    nullptr,
+            LogSumExpRows<T>, nullptr, AnyMemory<T>, nullptr, MemoryOf<Softmax, T>, TakesSeveral<T>};
+  } else {
+    return {AnyMapRows<T>,    AnyVjpRows<T>,       nullptr,      nullptr, LogSoftmaxRows<T>,    LogSoftmaxVjpRows<T>,
+            LogSumExpRows<T>, LogSumExpVjpRows<T>, AnyMemory<T>, nullptr, MemoryOf<Softmax, T>, TakesSeveral<T>};
+  }
+#else
   return {AnyMapRows<T>,
           AnyVjpRows<T>,
           CustomPerturbMaxRows<T>,
@@ -409,6 +419,7 @@ MapKernels<T> MakeMaps() {
           MemoryOf<CustomPerturbMax, T>,
           MemoryOf<Softmax, T>,
           TakesSeveral<T>};
+#endif
 }
 
 }  // namespace HWY_NAMESPACE
