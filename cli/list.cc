@@ -45,8 +45,8 @@ std::string list_text() {
       add("      {}\n", info.summary);
       add("      {}\n", info.formula);
       for (const ParamInfo& param : info.params) {
-        add("      {}{:<16} {} ({}; default {})\n", !info.command.empty() ? "--" : "  ", param.name, param.meaning, param.allowed,
-            default_text(param));
+        add("      {}{:<16} {} ({}; default {})\n", !info.command.empty() ? "--" : "  ", param.name, param.meaning,
+            param.allowed, default_text(param));
       }
     }
     add("\n");

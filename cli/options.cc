@@ -135,10 +135,11 @@ void add_input_options(CLI::App& command, Files& files, std::string_view holds) 
           "Column of labels, by name or counted from 1 (default: the one that has no number in the first row of scores); "
           "of a .jsonl, the field")
       ->option_text("NAME|N");
-  add_text("--columns", reading.columns,
-           "Columns of scores, as in a,c-f or 2-5 (default: all but labels; one that may be no scores, such as y_true or id, is an "
-           "error)",
-           "LIST");
+  add_text(
+      "--columns", reading.columns,
+      "Columns of scores, as in a,c-f or 2-5 (default: all but labels; one that may be no scores, such as y_true or id, is an "
+      "error)",
+      "LIST");
   add_text("--exclude", reading.exclude, "Columns to leave out", "LIST");
   command
       .add_option_function<std::string>(

@@ -41,13 +41,16 @@ bool is_among(std::string_view word, std::span<const std::string_view> list) {
   return std::ranges::find(list, word) != list.end();
 }
 
-constexpr auto kIds = std::to_array<std::string_view>({"id", "ids", "idx", "uid", "uuid", "guid"});
+constexpr auto kIds =
+    std::to_array<std::string_view>({"id", "ids", "idx", "idxs", "identifier", "identifiers", "uid", "uuid", "guid"});
 
 // What an identifier may be of, in one word with it: userid.
 constexpr auto kOwners = std::to_array<std::string_view>(
-    {"case",     "category", "class",     "customer", "doc",    "document", "example", "file", "image",
-     "item",     "label",    "passenger", "patient",  "person", "question", "record",  "row",  "sample",
-     "sentence", "session",  "speaker",   "subject",  "target", "token",    "user"});
+    {"account", "batch",    "case",    "cell",  "chunk", "class",  "clip",     "category",  "customer", "device",
+     "doc",     "document", "example", "file",  "frame", "gene",   "image",    "img",       "instance", "item",
+     "job",     "label",    "msg",     "node",  "obj",   "object", "order",    "passenger", "patient",  "person",
+     "product", "question", "record",  "row",   "run",   "sample", "sentence", "seq",       "session",  "speaker",
+     "store",   "subject",  "target",  "token", "user",  "utt",    "video"});
 
 constexpr auto kOfRows = std::to_array<std::string_view>(
     {"epoch", "fold", "participant", "patient", "pid", "qid", "session", "speaker", "step", "subject", "timestamp", "user"});
@@ -55,6 +58,8 @@ constexpr auto kOfRows = std::to_array<std::string_view>(
 constexpr auto kRecords =
     std::to_array<std::string_view>({"case", "example", "item", "line", "record", "row", "sample", "serial"});
 constexpr auto kCounts = std::to_array<std::string_view>({"index", "name", "names", "nr", "no", "num", "number"});
+constexpr auto kIndices = std::to_array<std::string_view>({"fileno", "indices", "lineno", "linenum", "rowid", "rowindex",
+                                                           "rowname", "rownames", "rowno", "rownum", "rownumber", "sno"});
 
 constexpr auto kLabels =
     std::to_array<std::string_view>({"class", "classes", "label", "labels", "target", "targets", "token", "tokens"});
@@ -68,8 +73,14 @@ constexpr auto kEndsOfLabels =
                                      "num", "number", "target", "targets", "test", "train", "true", "truth", "y"});
 
 constexpr auto kPerhapsLabels = std::to_array<std::string_view>(
-    {"actual",    "annotation", "answer",      "category", "cls", "gold",  "golden", "groundtruth", "gt",    "lbl",  "pred",
-     "predicted", "prediction", "predictions", "preds",    "tgt", "truth", "y",      "ypred",       "ytest", "ytrue"});
+    {"actual",  "annotation", "answer",   "category",  "cls",        "gold",        "golden",  "groundtruth",
+     "gt",      "lbl",        "pred",     "predicted", "prediction", "predictions", "preds",   "tgt",
+     "truth",   "y",          "ypred",    "ytest",     "ytrue",      "etiqueta",    "etikett", "klasse",
+     "outcome", "species",    "survived", "yhat",      "étiquette",  "标签",        "类别"});
+
+// Whole numbers under a name with one of these words, such as image_label and class_name, are labels.
+constexpr auto kOfLabels = std::to_array<std::string_view>(
+    {"class", "classes", "label", "labels", "subclass", "superclass", "sublabel", "target", "targets"});
 
 constexpr auto kScores = std::to_array<std::pair<std::string_view, std::string_view>>({{"logit", "logit"},
                                                                                        {"logits", "logit"},
@@ -101,8 +112,11 @@ bool surely_names_rows(const Words& words) {
 
 bool perhaps_names_rows(const Words& words) {
   if (words.empty()) return false;
-  if (surely_names_rows(words) || is_id(words.back()) || words.back() == "index") return true;
-  if (words.size() == 1) return is_among(words[0], kOfRows);
+  if (std::ranges::any_of(words, is_id) || words.back() == "index" || surely_names_rows(words)) return true;
+  // A single one that is numbered: those with sisters are found before.
+  if (words.size() == 2 && words[0] == "index" && is_number_word(words[1])) return true;
+  if (words.size() == 2 && words[0] == "s" && words[1] == "no") return true;
+  if (words.size() == 1) return is_among(words[0], kOfRows) || is_among(words[0], kIndices);
   if (words[0] == "unnamed" && is_number_word(words[1])) return true;
   // Indices of pandas: level_0, __index_level_0__.
   const bool level = words[words.size() - 2] == "level" && is_number_word(words.back());
@@ -117,8 +131,13 @@ bool surely_names_labels(const Words& words) {
          std::all_of(words.begin(), words.end() - 1, [](const std::string& word) { return is_among(word, kBeforeLabels); });
 }
 
+bool is_of_labels(const Words& words) {
+  return std::ranges::any_of(words, [](const std::string& word) { return is_among(word, kOfLabels); });
+}
+
 bool perhaps_names_labels(const Words& words) {
   if (words.empty()) return false;
+  if (words.size() == 2 && words[0] == "y" && words[1] == "hat") return true;
   return is_among(words.back(), kPerhapsLabels) &&
          std::all_of(words.begin(), words.end() - 1, [](const std::string& word) { return is_among(word, kBeforeLabels); });
 }
@@ -214,22 +233,26 @@ Doubt doubt_by_names(const std::vector<std::string>& names, const std::vector<Wr
   for (const std::string& name : names) words.push_back(words_of(name));
   // y is a label, but not beside x or n.
   const auto letters = std::ranges::count_if(words, [](const Words& name) { return name.size() == 1 && name[0].size() == 1; });
+  const std::vector<bool> series = numbered(words);  // class_0, class_1: scores of classes
+  // "first class", "second class": likewise, if there is not more beside them.
+  const auto of_labels = std::ranges::count_if(words, is_of_labels);
+  const bool few_labels = 2 * of_labels < std::ssize(words);
   Doubt doubt;
   if (!rows_only) doubt = doubt_beside(names, words, first);
   for (std::size_t c = 0; c < names.size(); ++c) {
-    const bool whole = is_whole(first[c]), at_begin = begins == c;
+    const bool whole = is_whole(first[c]) && !series[c], at_begin = begins == c;
     bool found = (at_begin || !begins) && surely_names_rows(words[c]);
     found |= names[c].empty() && !begins;  // pandas calls its index so; in a .csv it is the corner
     found |= whole && (at_begin || !begins || !rows_only) && perhaps_names_rows(words[c]);
     const bool letter = words[c].size() == 1 && words[c][0].size() == 1;
     if (!rows_only) {
-      found |= surely_names_labels(words[c]) || (whole && perhaps_names_labels(words[c]) && !(letter && letters > 1));
+      found |= surely_names_labels(words[c]) || (whole && perhaps_names_labels(words[c]) && !(letter && letters > 1)) ||
+               (whole && few_labels && is_of_labels(words[c]));
     }
     if (found) doubt.columns.push_back(c);
   }
   std::ranges::sort(doubt.columns);
-  const auto twice = std::ranges::unique(doubt.columns);
-  doubt.columns.erase(twice.begin(), twice.end());
+  doubt.columns.erase(std::unique(doubt.columns.begin(), doubt.columns.end()), doubt.columns.end());
   return doubt;
 }
 
@@ -257,7 +280,7 @@ Doubt WholeColumns::doubt(bool named) const {
   const auto pointed = count([](const Column& one) { return one.pointed() && !one.bare(); });
   const bool fractions = count([](const Column& one) { return one.fraction || one.dotted; }) > 0;
   const bool dots = count([](const Column& one) { return one.dotted; }) > 0;  // whole scores are written with a point
-  const bool sure = !mixed && ((dots && pointed > 0) || (pointed > 1 && (named || rows_ > 1)));
+  const bool sure = !mixed && ((dots && pointed > 0) || (pointed > 1 && (named || rows_ > 1)) || (pointed > 0 && rows_ > 2));
   Doubt doubt;
   for (std::size_t c = 0; c < columns_.size() && fractions; ++c) {
     const Column& one = columns_[c];

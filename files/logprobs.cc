@@ -18,6 +18,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,9 @@ constexpr double kAbsent = -std::numeric_limits<double>::infinity();
 
 // What the probabilities of servers are rounded by, at most.
 constexpr double kRounding = 1e-3;
+
+// Probabilities that sum to more than 1 by more than this are not those of one distribution.
+constexpr double kMostOver = 0.05;
 
 struct Row {
   std::string token;
@@ -187,6 +191,12 @@ class Replies {
   }
 
   void add(std::string token, std::vector<double> logprobs, const Place& place) {
+    double mass = 0;
+    for (const double one : logprobs) mass += std::exp(one);
+    if (mass > 1 + kMostOver) {
+      bad_input("{}:{}:{}: token {}: the candidates have the probability {:.3g} together; is one of them given twice?", name_,
+                place.line, place.cell, rows.size() + 1, mass);
+    }
     std::stable_sort(logprobs.begin(), logprobs.end(), std::greater<>());
     rows.push_back({std::move(token), std::move(logprobs), place});
   }
@@ -196,17 +206,27 @@ class Replies {
                 std::size_t at_candidates = 0) {
     const Place place = place_of(at);
     const std::string token(text_of(object, "token").value_or(text_of(object, "content").value_or("")));
+    const bool has_own = object["logprob"].error() == simdjson::SUCCESS || object["prob"].error() == simdjson::SUCCESS;
+    const double own = has_own ? logprob_in(object, at) : kAbsent;
     std::vector<double> logprobs;
+    std::vector<std::pair<std::string, double>> named;  // candidates that were there; one that comes twice counts once
     bool found = false;
     const auto add_candidate = [&](const dom::element& candidate, std::size_t at_candidate) {
-      logprobs.push_back(logprob_of(candidate, at_candidate));
+      const double logprob = logprob_of(candidate, at_candidate);
       dom::object fields;
-      if (candidate.get(fields) != simdjson::SUCCESS) return;
-      found = found || text_of(fields, "token") == token || text_of(fields, "tok_str") == token;
+      if (candidate.get(fields) == simdjson::SUCCESS) {
+        const auto text = text_of(fields, "token") ? text_of(fields, "token") : text_of(fields, "tok_str");
+        if (text) {
+          const std::pair<std::string, double> one(*text, logprob);
+          if (std::ranges::find(named, one) != named.end()) return;
+          named.push_back(one);
+        }
+        found = found || text == token || (has_own && logprob == own);  // a token may be written in two ways
+      }
+      logprobs.push_back(logprob);
     };
     if (candidates) each_of(*candidates, at_candidates, add_candidate);
-    const bool has_own = object["logprob"].error() == simdjson::SUCCESS || object["prob"].error() == simdjson::SUCCESS;
-    if (!found && has_own) logprobs.push_back(logprob_in(object, at));
+    if (!found && has_own) logprobs.push_back(own);
     add(token, std::move(logprobs), place);
   }
 
@@ -216,6 +236,11 @@ class Replies {
     dom::array tokens, drawn;
     const bool named = object["tokens"].get(tokens) == simdjson::SUCCESS;
     const bool known = object["token_logprobs"].get(drawn) == simdjson::SUCCESS;
+    for (const auto& [has, all, key] : {std::tuple(named, tokens, "tokens"), std::tuple(known, drawn, "token_logprobs")}) {
+      if (has && all.size() != positions.size()) {
+        wrong(at_positions, "there are {} {} and {} candidates for them", all.size(), key, positions.size());
+      }
+    }
     std::size_t position = 0;
     each_of(positions, at_positions, [&](const dom::element& one, std::size_t at) {
       std::string_view token;

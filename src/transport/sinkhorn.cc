@@ -410,7 +410,27 @@ void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_identity_t<T>>
       for (std::size_t j = 0; j < m; ++j) g.row(k)[j] = static_cast<T>(solver.g()[j]);
     }
   });
-  for (std::size_t k = 0; k < problems; ++k) check_finite_cost(kName, result[k].cost, result[k].lower_bound, k, problems);
+  for (std::size_t k = 0; k < problems; ++k) {
+    // To have the masses exactly, the plan would need a forbidden entry: then the cheapest plan, if there is one, is the bound.
+    const bool finite = std::isfinite(result[k].cost) && std::isfinite(result[k].lower_bound);
+    const MatrixView<const T> own = cost_of(cost, k, n);
+    bool forbidden = false;
+    for (std::size_t i = 0; i < n && !forbidden; ++i)
+      forbidden = std::find(own.row(i), own.row(i) + m, kInfinity) != own.row(i) + m;
+    if (forbidden && (!finite || !std::isfinite(result[k].upper_bound))) {
+      std::vector<T> exact_f(n), exact_g(m);
+      TransportResult exact;
+      const auto row = [&](const MatrixView<const T>& all) { return MatrixView<const T>(all.row(k), 1, all.cols); };
+      optimal_transport<T>({.mass_tolerance = options.mass_tolerance}, row(a), row(b), own, {},
+                           MatrixView<T>(exact_f.data(), 1, n), MatrixView<T>(exact_g.data(), 1, m), std::span(&exact, 1));
+      result[k].upper_bound = above(exact.cost + exact.gap);
+      if (exact.status == TransportStatus::infeasible) {
+        if (!finite) fail("{}: infeasible: every plan needs an entry of cost inf{}", kName, in_problem(k, problems));
+        result[k].converged = false;
+      }
+    }
+    check_finite_cost(kName, result[k].cost, result[k].lower_bound, k, problems);
+  }
 }
 
 template <class T>

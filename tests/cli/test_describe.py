@@ -284,3 +284,22 @@ def test_candidates_with_little_of_the_probability(cli):
     assert cli.error("describe", "p.csv", "--input", "scores", "--measures", "mass") == (
         "describe: --measures: mass is of probabilities, and --input scores has none"
     )
+
+
+def test_a_candidate_that_comes_twice_counts_once(cli):
+    """Under its name, or under another name with the same probability; and probabilities that are too large are refused."""
+    own = {"token": " cat", "logprob": -0.9}
+    for twice in ([own, own], [{"token": "token_id:7", "logprob": -0.9}]):
+        cli.write("reply.json", json.dumps({**own, "top_logprobs": twice}))
+        assert UNKNOWN in cli.error("describe", "reply.json", "--format-in", "logprobs") or "no alternatives of any token" in (
+            cli.error("describe", "reply.json", "--format-in", "logprobs")
+        )
+    many = [{"token": "a", "logprob": -0.1}, {"token": "b", "logprob": -0.1}]
+    cli.write("reply.json", json.dumps({"token": "a", "logprob": -0.1, "top_logprobs": many}))
+    assert "the candidates have the probability 1.81 together" in cli.error("describe", "reply.json", "--format-in", "logprobs")
+
+
+def test_every_token_has_candidates_or_none_is_dropped(cli):
+    reply = {"tokens": [" cat", " sat"], "token_logprobs": [-0.9, -0.5], "top_logprobs": [{" cat": -0.9, "dog": -1}]}
+    cli.write("reply.json", json.dumps(reply))
+    assert "there are 2 tokens and 1 candidates for them" in cli.error("describe", "reply.json", "--format-in", "logprobs")

@@ -173,7 +173,7 @@ CLEAR = [
     "solid,liquid,gas\n1,2,3\n",
     "target_1,target_2\n1,2\n",
     "p,q,y\n0.5,1,2\n",
-    "a,b\n0.5,1\n0.25,7\n1.5,3\n",
+    "a,b\n0.5,1\n0.25,7\n",
     "a,b,c\n0.5,1.5,3\n0.5,1.5,0.5\n",
 ]
 
@@ -207,3 +207,27 @@ def test_rows_come_in_any_pieces(cli):
     assert message.startswith("standard input:1:1: column 'who' may be")
     late = b"who,cat,dog\n" + b"3,0.5,1.5\n" * 7 + b"3.5,0.5,1.5\n" * 3
     assert cli.output("softmax", stdin=late).count("\n") == 11
+
+
+# fmt: off
+MORE_NAMES = [
+    "sentiment_label", "image_label", "label1", "label_encoded", "my_label", "fine_label", "class_name", "class_no",
+    "image_class", "defect_class", "subclass", "identifier", "sample_identifier", "ID_1", "sample_id_2", "objid",
+    "imgid", "uttid", "seqid", "instanceid", "rownum", "rownames", "lineno", "indices", "idxs", "Index_1", "S.No.",
+    "SNo", "yhat", "y_hat", "Survived", "Outcome", "species", "标签", "Klasse",
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("name", MORE_NAMES)
+def test_names_in_many_words(cli, name):
+    """Whole numbers under a name of labels, identifiers or indices, among whole scores and among fractions."""
+    for scores in (("4,5", "3,2"), ("4.5,5.25", "3.5,2.25")):
+        cli.write("x.csv", f"{name},cat,dog\n1,{scores[0]}\n0,{scores[1]}\n")
+        assert f"column '{name}' may be" in cli.error("softmax", "x.csv")
+        cli.output("softmax", "x.csv", "--columns", "cat,dog")
+
+
+def test_a_column_of_whole_numbers_beside_one_of_fractions(cli):
+    cli.write("x.csv", "spk,score\n12,0.5\n7,0.25\n13,1.5\n")
+    assert "column 'spk' may be scores or the rows' names, since it has whole numbers" in cli.error("softmax", "x.csv")

@@ -420,3 +420,41 @@ def test_slices_of_numbers_of_any_size(scale):
     assert isentropic.sliced_wasserstein(x * scale, y * scale).distance / scale == pytest.approx(want, rel=1e-12)
     far = np.finfo(float).max
     assert isentropic.sliced_wasserstein([[far, 0.0]], [[far, 1e-9]], projections=[[0, 1]]).distance == pytest.approx(1e-9)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_slices_of_points_far_from_each_other(order):
+    """No centre brings them near 0: the projections themselves need more digits than float32 has."""
+    x = np.float32([[0, 0], [1e6, 0]])
+    y = x + np.float32([0.5, 0])
+    angles = np.arange(8) * np.pi / 8
+    theta = np.stack([np.cos(angles), np.sin(angles)], 1)
+    found = et.sliced_wasserstein(torch.from_numpy(x), torch.from_numpy(y), order=order, projections=torch.from_numpy(theta))
+    want = (np.abs(0.5 * np.cos(angles)) ** order).mean() ** (1 / order)
+    assert found.distance.dtype == torch.float32 and float(found.distance) == pytest.approx(want, rel=1e-6)
+
+
+def test_the_divergence_in_jax_keeps_its_digits():
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    import isentropic.jax as ej
+
+    x = np.linspace(0, 10, 50, dtype=np.float32)[:, None]
+    for shift, epsilon in ((1e-3, 0.01), (0.5, 0.1), (3e-5, 0.5)):
+        y = (x + np.float32(shift)).astype(np.float32)
+        want = isentropic.sinkhorn_divergence(x.astype(float), y.astype(float), epsilon=epsilon)
+        found, slope = jax.value_and_grad(lambda x: ej.sinkhorn_divergence(x, y, epsilon=epsilon))(x)  # noqa: B023
+        assert found.dtype == np.float32 and float(found) == pytest.approx(float(want), rel=1e-5) and found >= 0
+        assert slope.shape == x.shape and np.isfinite(slope).all()
+    many = jax.vmap(lambda x: ej.sinkhorn_divergence(x, y, epsilon=0.5))(np.stack([x, x + 1]))
+    assert many.shape == (2,)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bounds_beside_forbidden_entries(dtype):
+    """A plan with exactly these masses may need a forbidden entry; the cheapest plan bounds the optimum then."""
+    half = np.full(2, 0.5, dtype)
+    found = isentropic.sinkhorn(half, half, np.array([[0, np.inf], [1, 0]], dtype), epsilon=0.1)
+    assert found.converged and np.isfinite(found.upper_bound) and found.lower_bound <= 0 <= found.upper_bound < 1e-5
+    infeasible = np.array([0.6, 0.4], dtype), np.array([[0, 1], [np.inf, 0]], dtype)
+    with pytest.raises(ValueError, match="sinkhorn: infeasible: every plan needs an entry of cost inf"):
+        isentropic.sinkhorn(half, *infeasible, epsilon=0.1)

@@ -403,10 +403,32 @@ def sinkhorn_divergence(x, y, /, *, epsilon, a=None, b=None, order=2, tolerance=
     a, b = (weights / weights.sum(-1, keepdims=True) for weights in (a, b))
     given = _numbers(name, epsilon=epsilon, tolerance=tolerance, max_iterations=max_iterations, mass_tolerance=None)
 
+    return _divergence(given, order, x, y, a, b).astype(dtype)
+
+
+@hosted("sinkhorn_divergence")
+def _divergence_of(x, y, a, b, *, order, given):
+    return (isentropic.sinkhorn_divergence(x, y, a=a, b=b, order=order, **given),)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _divergence(given, order, x, y, a, b):
+    """By the library, since it is a difference: in float32 it would keep few digits, and its sign might change."""
+    lead = np.broadcast_shapes(x.shape[:-2], y.shape[:-2], a.shape[:-1], b.shape[:-1])
+    numbers = {key: value for key, value in given if value is not None}
+    (value,) = call_hosted("sinkhorn_divergence", {"order": order, "given": numbers}, [x, y, a, b], [_empty(*lead, like=x)])
+    return value
+
+
+@_divergence.defjvp
+def _divergence_jvp(given, order, primals, tangents):
     def minimum(u, v, from_, to):
         return _minimum(given, from_, to, _powers(u, v, order))
 
-    return (minimum(x, y, a, b) - 0.5 * (minimum(x, x, a, a) + minimum(y, y, b, b))).astype(dtype)
+    def composed(x, y, a, b):
+        return minimum(x, y, a, b) - 0.5 * (minimum(x, x, a, a) + minimum(y, y, b, b))
+
+    return _divergence(given, order, *primals), jax.jvp(composed, primals, tangents)[1]
 
 
 # Duals.

@@ -243,7 +243,8 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     name = "sliced_wasserstein"
     order, x, y, a, b = _arguments(name, order, x, y, a, b)
     dtype = common_type(x, y, a, b)
-    x, y = (one.to(dtype) for one in (x, y))
+    # In float64, as the kernels: points that are far from each other have no digits to spare either. MPS has no float64.
+    x, y, a, b = (one.to(dtype if one.device.type == "mps" else torch.float64) for one in (x, y, a, b))
     # Centred, so that what is common to all points does not round away what they differ by.
     with torch.no_grad():
         centre = torch.minimum(x.amin(0), y.amin(0)) / 2 + torch.maximum(x.amax(0), y.amax(0)) / 2
