@@ -249,3 +249,35 @@ print("python and torch")
 def test_python_and_torch(tree):
     where = {**os.environ, "PYTHONPATH": str(tree / "build/dev/python")}
     assert run(sys.executable, "-c", PYTHON, env=where).strip().endswith("python and torch")
+
+
+REFUSALS = """
+import numpy as np, torch, jax
+import isentropic, isentropic.jax as ej, isentropic.onnx, isentropic.torch as et
+from isentropic import _core
+
+def refused(error, words, call):
+    try:
+        call()
+    except error as found:
+        assert words in str(found), found
+    else:
+        raise AssertionError(words)
+
+x = np.float32([[1.0, 2.0, 0.5]])
+np.testing.assert_array_equal(ej.sharp_softmax(x), isentropic.sharp_softmax(x))
+refused(NotImplementedError, "sharp_softmax has no derivative", lambda: jax.grad(lambda x: ej.sharp_softmax(x)[0, 0])(x))
+loss = lambda x: ej.twice_softmax_loss(x, np.array([0]))[0]
+np.testing.assert_allclose(jax.grad(loss)(x), isentropic.twice_softmax_loss(x, [0], return_grad=True)[1])
+refused(NotImplementedError, "twice_softmax_loss has no second derivative", lambda: jax.hessian(loss)(x))
+refused(ValueError, "sharp_softmax", lambda: _core.part_of_map("sharp_softmax", (1.5,), x, 0, 3))
+refused(Exception, "sharp_softmax cannot be exported",
+        lambda: isentropic.onnx.export(et.SharpSoftmax(), (torch.from_numpy(x),), "x.onnx"))
+print("refused by name")
+"""
+
+
+def test_doors_that_were_not_told_refuse_by_name(tree, tmp_path):
+    """The doors whose mathematics is their own: they have the new operations as far as the kernels go, and no further."""
+    where = {**os.environ, "PYTHONPATH": str(tree / "build/dev/python")}
+    assert run(sys.executable, "-c", REFUSALS, env=where, cwd=tmp_path).strip().endswith("refused by name")

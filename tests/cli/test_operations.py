@@ -1,5 +1,6 @@
 """The maps and logarithms as commands: parameters, threads and targets, errors, and their list."""
 
+import json
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from conftest import parsed, softmax
 
 import isentropic
+from isentropic import _core
 
 X = np.random.default_rng(3).normal(size=(40, 33)) * 3
 MAPS = ["softmax", "sparsemax"]
@@ -282,3 +284,31 @@ def test_list(cli):
     assert "--joint" not in text and "--temperature" in text
     assert "| `temperature` | 1 | above 0 and finite |" in markdown
     assert markdown.startswith("# Operations\n")
+
+
+def test_list_as_json_is_what_python_knows(cli):
+    known = {
+        one["name"]: one
+        for family in (
+            _core.operations(),
+            _core.control_operations(),
+            _core.measure_operations(),
+            _core.losses(),
+            _core.sampling_operations(),
+            _core.attention_operations(),
+            _core.transport_operations(),
+            _core.calibration_operations(),
+        )
+        for one in family
+    }
+    listed = json.loads(cli.output("list", "--json"))
+    found = {one["name"]: one for one in listed if one["family"] != "step"}
+    assert found.keys() == known.keys() and len(listed) > len(found) > 50
+    same = ("family", "formula", "symmetric", "of_result", "not_in")
+    for name, one in found.items():
+        assert {key: one[key] for key in same} == {key: known[name][key] for key in same}
+        assert [param["name"] for param in one["parameters"]] == [param["name"] for param in known[name]["params"]]
+        assert (one["command"] is None) == ("command_line" in one["not_in"])
+        if one["command"] is not None:
+            assert cli.output(*one["command"].split()[:1], "--help")
+    assert "--markdown excludes --json" in cli.error("list", "--json", "--markdown")

@@ -1,16 +1,11 @@
 """What descriptions say of doors is so: a door has an operation, or the description says that it has not, and why."""
 
-import json
-import os
-import subprocess
-
 import numpy as np
 import pytest
 
 from cases import torch_or_skip
 from isentropic import _core
 
-CLI = os.environ.get("ISENTROPIC_CLI")
 FAMILIES = (
     _core.operations(),
     _core.control_operations(),
@@ -28,22 +23,6 @@ def test_reasons_are_sentences():
     assert len(OPERATIONS) > 50
     for one in OPERATIONS.values():
         assert all(len(why.split()) > 3 for why in one["not_in"].values()), one["name"]
-
-
-@pytest.mark.skipif(CLI is None, reason="ISENTROPIC_CLI is not set")
-def test_the_command_line_lists_what_python_knows():
-    listed = json.loads(subprocess.run([CLI, "list", "--json"], check=True, capture_output=True, text=True).stdout)
-    found = {one["name"]: one for one in listed if one["family"] != "step"}
-    assert found.keys() == OPERATIONS.keys()
-    for name, one in found.items():
-        known = OPERATIONS[name]
-        assert {key: known[key] for key in ("family", "formula", "symmetric", "of_result", "not_in")} == {
-            key: one[key] for key in ("family", "formula", "symmetric", "of_result", "not_in")
-        }
-        assert [param["name"] for param in one["parameters"]] == [param["name"] for param in known["params"]]
-        assert (one["command"] is None) == ("command_line" in one["not_in"])
-        if one["command"] is not None:
-            subprocess.run([CLI, *one["command"].split()[:1], "--help"], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
