@@ -378,7 +378,7 @@ struct SinkhornResult {
   double value;           // <a, f> + <b, g>: at convergence the minimum, <P, C> + epsilon KL(P, a b^T)
   double marginal_error;  // sum of |column sum - b| over the sum of a
   double lower_bound;     // of the optimum without entropy: the value of potentials with f_i + g_j <= C_ij, rounded down
-  double upper_bound;     // the cost of a plan with exactly these masses, rounded up; +inf if it needs forbidden entries
+  double upper_bound;     // the cost of a plan with exactly these masses, rounded up; +inf if there is none
   std::int64_t iterations;
   bool converged;
 };

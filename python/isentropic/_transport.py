@@ -194,7 +194,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     SinkhornResult
         A named tuple. cost, <P, C>, without entropy; plan, P; f and g; marginal_error, the sum of errors of the column sums
         divided by the sum of a, as tolerance; lower_bound and upper_bound of the cost of optimal_transport: the dual value of
-        the potentials, and the cost of a plan with exact marginals (inf if it needs forbidden arcs), rounded outwards, so that
+        the potentials, and the cost of a plan with exact marginals (inf if there is none), rounded outwards, so that
         they hold as they are returned; iterations; converged. Of float16 all are float32.
 
     Raises

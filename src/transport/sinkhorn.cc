@@ -411,13 +411,13 @@ void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_identity_t<T>>
     }
   });
   for (std::size_t k = 0; k < problems; ++k) {
-    // To have the masses exactly, the plan would need a forbidden entry: then the cheapest plan, if there is one, is the bound.
     const bool finite = std::isfinite(result[k].cost) && std::isfinite(result[k].lower_bound);
+    if (finite && std::isfinite(result[k].upper_bound)) continue;
     const MatrixView<const T> own = cost_of(cost, k, n);
     bool forbidden = false;
-    for (std::size_t i = 0; i < n && !forbidden; ++i)
-      forbidden = std::find(own.row(i), own.row(i) + m, kInfinity) != own.row(i) + m;
-    if (forbidden && (!finite || !std::isfinite(result[k].upper_bound))) {
+    for (std::size_t i = 0; i < n; ++i) forbidden |= std::find(own.row(i), own.row(i) + m, kInfinity) != own.row(i) + m;
+    // To have the masses exactly, the plan would need a forbidden entry: then the cheapest plan, if there is one, is the bound.
+    if (forbidden) {
       std::vector<T> exact_f(n), exact_g(m);
       TransportResult exact;
       const auto row = [&](const MatrixView<const T>& all) { return MatrixView<const T>(all.row(k), 1, all.cols); };

@@ -414,9 +414,9 @@ def _divergence_of(x, y, a, b, *, order, given):
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _divergence(given, order, x, y, a, b):
     """By the library, since it is a difference: in float32 it would keep few digits, and its sign might change."""
-    lead = np.broadcast_shapes(x.shape[:-2], y.shape[:-2], a.shape[:-1], b.shape[:-1])
     numbers = {key: value for key, value in given if value is not None}
-    (value,) = call_hosted("sinkhorn_divergence", {"order": order, "given": numbers}, [x, y, a, b], [_empty(*lead, like=x)])
+    outputs = [_empty(*a.shape[:-1], like=x)]
+    (value,) = call_hosted("sinkhorn_divergence", {"order": order, "given": numbers}, [x, y, a, b], outputs)
     return value
 
 
