@@ -53,7 +53,7 @@ std::int64_t class_of(const Table& scores, std::size_t row, const Files& files) 
   const bool is_number = files::read_number(label, number) == files::Reading::number;
   if (is_number && std::abs(number) < 0x1p53 && number == std::floor(number)) return static_cast<std::int64_t>(number);
   Origin(scores, files.in)
-      .refuse(fmt::format("the label '{}' is neither the name of a column nor a class counted from 0 in row {}", label, row),
+      .refuse(fmt::format("the label '{}' is neither the name of a column nor a class counted from 0", label), {.row = row},
               "; give a file of targets as TARGET", true);
 }
 
@@ -74,7 +74,7 @@ std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, cons
     const double number = targets.numbers[scores.first_row + r];
     if (!(std::abs(number) < 0x1p53) || number != std::floor(number)) {
       Origin(targets.file.all(), targets.file.path)
-          .refuse(files::formatted("a class must be a whole number, got {} in row {}", number, scores.first_row + r));
+          .refuse(files::formatted("a class must be a whole number, got {}", number), {.row = scores.first_row + r});
     }
     classes[r] = static_cast<std::int64_t>(number);
   }

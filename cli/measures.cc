@@ -70,10 +70,8 @@ Table of_table(const isentropic::TableMeasure& op, const Files& files, Table tab
             numbers.push_back(isentropic::measure(op, pxy));
           } catch (const isentropic::RowError& error) {
             Origin(table, files.in).refuse(error, t * rows + error.row());
-          } catch (const std::invalid_argument& error) {
-            const std::string_view what = error.what();
-            const std::size_t advice = std::min(what.find(" (normalize"), what.size());
-            Origin(table, files.in).refuse(std::string(what.substr(0, advice)), as_options(what.substr(advice)));
+          } catch (const isentropic::ArgumentError& error) {
+            Origin(table, files.in).refuse(error);
           }
         }
       },

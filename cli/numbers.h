@@ -38,16 +38,14 @@ using Given = std::vector<std::pair<std::string_view, const Numbers*>>;
 inline void naming_files(const Given& given, const auto& solve) {
   try {
     solve();
-  } catch (const std::invalid_argument& error) {
-    const std::string what = error.what();
-    const std::string_view wrong = std::string_view(what).substr(std::min(what.find(": ") + 2, what.size()));
+  } catch (const isentropic::ArgumentError& error) {
     std::vector<std::string> paths;
     for (const auto& [name, numbers] : given) {
-      if (wrong.starts_with(fmt::format("{} must", name))) numbers->origin.refuse(what);
+      if (error.argument() == name) numbers->origin.refuse(error);
       paths.push_back(files::input_name(numbers->path));
     }
-    if (given.size() < 2 || !wrong.starts_with(fmt::format("{} and {} must", given[0].first, given[1].first))) throw;
-    bad_input("{}; they are in {} and {}", what, paths[0], paths[1]);
+    if (given.size() < 2 || error.argument() != fmt::format("{} and {}", given[0].first, given[1].first)) throw;
+    bad_input("{}; they are in {} and {}", error.what(), paths[0], paths[1]);
   }
 }
 

@@ -55,29 +55,21 @@ Origin::Origin(const Table& table, const std::string& path)
       cols_(table.cols) {}
 
 void Origin::refuse(const isentropic::RowError& error, std::size_t row, bool label) const {
-  refuse(error.message(row, ""), as_options(error.advice()), label);
+  isentropic::ErrorPlace place = error.place();
+  place.row = row;
+  refuse(error.what_alone(), place, as_options(error.advice()), label);
 }
 
-void Origin::refuse(std::string what, std::string_view advice, bool label) const {
-  // The number after `words` at the end of `what`, which then ends before them.
-  const auto taken = [&what](std::string_view words) -> std::optional<std::size_t> {
-    const std::size_t at = what.rfind(words);
-    if (at == what.npos) return std::nullopt;
-    std::size_t number = 0;
-    const char* const end = what.data() + what.size();
-    const auto [behind, error] = std::from_chars(what.data() + at + words.size(), end, number);
-    if (error != std::errc() || behind != end) return std::nullopt;
-    what.resize(at);
-    return number;
-  };
-  std::optional<std::size_t> row = taken(" in row ");
-  if (!places_) bad_input("{}: {}{}{}", file_, what, row ? fmt::format(" in row {}", first_row_ + *row) : "", advice);
-  std::optional<std::size_t> cell;
-  for (const std::string_view words : {" at entry ", " at column ", ", column ", ", coordinate "}) {
-    if (!cell) cell = taken(words);
-  }
-  for (const std::string_view words : {" at row ", " at point "}) {
-    if (!row) row = taken(words);
+void Origin::refuse(const isentropic::ArgumentError& error) const {
+  refuse(error.what_alone(), error.place(), as_options(error.advice()));
+}
+
+void Origin::refuse(std::string_view what, const isentropic::ErrorPlace& place, std::string_view advice, bool label) const {
+  std::optional<std::size_t> row = place.row, cell = place.entry;
+  if (!places_) {
+    isentropic::ErrorPlace of_file = place;
+    if (row && !place.row_first) of_file.row = first_row_ + *row;
+    bad_input("{}: {}{}{}", file_, what, of_file.text(), advice);
   }
   if (!row && !cell) bad_input("{}: {}{}", file_, what, advice);
   // Masses may stand in a column, and a line may have several rows.
@@ -192,9 +184,9 @@ void check_labels(const Files& files, const Table& rows, const std::string& path
     if (rows.labels[r] == other.labels[at]) continue;
     const std::string place = rows.places ? rows.places->text(r, std::nullopt) : "";
     Origin(other, path)
-        .refuse(fmt::format("the label is {}, and {}{} has {} in row {}", files::in_quotes(other.labels[at]),
-                            files::input_name(files.in), place, files::in_quotes(rows.labels[r]), at),
-                "; rows are compared in their order", true);
+        .refuse(fmt::format("the label is {}, and {}{} has {}", files::in_quotes(other.labels[at]), files::input_name(files.in),
+                            place, files::in_quotes(rows.labels[r])),
+                {.row = at}, "; rows are compared in their order", true);
   }
 }
 

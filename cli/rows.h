@@ -23,9 +23,12 @@ class Origin {
   // Refuses row `row` of the table with the library's reason and the command line's advice. `label`: its label is wrong.
   [[noreturn]] void refuse(const isentropic::RowError& error, std::size_t row, bool label = false) const;
 
-  // Refuses the table. If `what` ends in words for a place, such as "at entry 3 in row 2", the message names that place in the
-  // file.
-  [[noreturn]] void refuse(std::string what, std::string_view advice = "", bool label = false) const;
+  // Refuses the argument that the table is, at the error's place.
+  [[noreturn]] void refuse(const isentropic::ArgumentError& error) const;
+
+  // Refuses the table at a place of it, whose name in the file follows.
+  [[noreturn]] void refuse(std::string_view what, const isentropic::ErrorPlace& place, std::string_view advice = "",
+                           bool label = false) const;
 
  private:
   std::string file_;

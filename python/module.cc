@@ -1,4 +1,4 @@
-// The extension module isentropic._core: the families, one by one, and their common functions.
+// The extension module isentropic._core.
 
 #include <isentropic/isentropic.h>
 #include <nanobind/stl/vector.h>
@@ -8,17 +8,11 @@
 
 NB_MODULE(_core, m) {
   m.attr("__version__") = ISENTROPIC_VERSION;
-  isentropic::bind_attention(m);
-  isentropic::bind_calibration(m);
-  isentropic::bind_entropy_control(m);
+  isentropic::bind_calls(m);
   isentropic::bind_files(m);
+  isentropic::bind_functions(m);
   isentropic::bind_jax(m);
-  isentropic::bind_losses(m);
-  isentropic::bind_maps(m);
-  isentropic::bind_measures(m);
   isentropic::bind_parts(m);
-  isentropic::bind_sampling(m);
-  isentropic::bind_transport(m);
   // The largest distance from 1 of the sum of a distribution, by the size of its numbers in bytes.
   nb::dict tolerance;
   tolerance[nb::int_(sizeof(isentropic::float16))] = isentropic::kSumTolerance<isentropic::float16>;

@@ -8,7 +8,7 @@ namespace isentropic {
 namespace {
 
 // Whether this is an array. A number, also one of NumPy's, has no axes.
-inline bool is_array(nb::handle value) {
+bool is_array(nb::handle value) {
   if (PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr())) return false;
   if (PyCapsule_IsValid(value.ptr(), kPlace) != 0) return true;
   Py_buffer view;
@@ -124,6 +124,23 @@ ParamValues::ParamValues(const OperationInfo& info, nb::handle given) {
   }
 }
 
+std::size_t to_axis(std::string_view where, nb::handle axis, int dims, std::string_view name) {
+  constexpr std::string_view kOne = "one integer (to map over several axes at once, reshape them into one first)";
+  if (nb::isinstance<nb::bool_>(axis)) wrong_type(where, "axis", kOne, axis);
+  const std::int64_t given = to_int(where, "axis", axis, kOne);
+  if (dims == 0) {
+    throw nb::value_error(
+        (std::string(where) + ": " + std::string(name) + " must have at least one axis, got a single number").c_str());
+  }
+  if (given < -dims || given >= dims) {
+    const nb::object type = nb::module_::import_("numpy.exceptions").attr("AxisError");
+    const nb::object error = type(axis, dims, nb::str(where.data(), where.size()));
+    PyErr_SetObject(type.ptr(), error.ptr());
+    throw nb::python_error();
+  }
+  return static_cast<std::size_t>(given < 0 ? given + dims : given);
+}
+
 nb::dict describe(const OperationInfo& info) {
   nb::dict d;
   d["family"] = to_str(info.family);
@@ -136,8 +153,7 @@ nb::dict describe(const OperationInfo& info) {
   d["symmetric"] = info.jacobian.symmetric;
   d["of_result"] = info.jacobian.of_result;
   nb::dict absent;
-  static constexpr const char* kDoors[] = {"c", "command_line", "device", "ranks", "web"};
-  for (const Absence& one : info.not_in) absent[kDoors[static_cast<std::size_t>(one.door)]] = to_str(one.why);
+  for (const Absence& one : info.not_in) absent[to_str(kDoorNames[static_cast<std::size_t>(one.door)])] = to_str(one.why);
   d["not_in"] = absent;
   nb::list params;
   for (const ParamInfo& param : info.params) params.append(describe_param(param));

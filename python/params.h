@@ -81,42 +81,28 @@ struct Array {
   Type type;
 
   std::ptrdiff_t item_size() const { return kItemSize[static_cast<int>(type)]; }
-  std::size_t count() const {
-    std::size_t product = 1;
-    for (int d = 0; d < ndim; ++d) product *= static_cast<std::size_t>(shape[d]);
-    return product;
-  }
 };
 
 // All numbers of an array of float64 without gaps.
-inline std::span<double> numbers(const Array& a) { return {reinterpret_cast<double*>(a.data), a.count()}; }
-
-// Calls run(std::type_identity<T>{}) for the type of an array of floating-point numbers.
-template <class Run>
-void on_type(Type type, const Run& run) {
-  switch (type) {
-    case Type::float32:
-      return run(std::type_identity<float>{});
-    case Type::float64:
-      return run(std::type_identity<double>{});
-    case Type::float16:
-      return run(std::type_identity<float16>{});
-    case Type::bfloat16:
-      return run(std::type_identity<bfloat16>{});
-    case Type::int64:
-    case Type::int32:
-    case Type::boolean:
-      throw nb::type_error("an array of floating-point numbers is wanted, got integers or bools");
-  }
+inline std::span<double> numbers(const Array& a) {
+  std::size_t count = 1;
+  for (int d = 0; d < a.ndim; ++d) count *= static_cast<std::size_t>(a.shape[d]);
+  return {reinterpret_cast<double*>(a.data), count};
 }
 
 class Buffer {
  public:
-  Buffer(std::string_view where, nb::handle array, bool writable) {
-    if (array.is_none()) {
-      array_ = {};
-      return;
-    }
+  Buffer() = default;
+  Buffer(std::string_view where, nb::handle array, bool writable) { read(where, array, writable); }
+  ~Buffer() {
+    if (view_.obj != nullptr) PyBuffer_Release(&view_);
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  void read(std::string_view where, nb::handle array, bool writable) {
+    given_ = !array.is_none();
+    if (!given_) return;
     if (PyTuple_Check(array.ptr())) {
       read_tuple(array.ptr());
       return;
@@ -132,11 +118,7 @@ class Buffer {
     array_ = {static_cast<char*>(view_.buf), view_.ndim, view_.shape, view_.strides,
               type_of(view_.format[std::strlen(view_.format) - 1], view_.itemsize)};
   }
-  ~Buffer() {
-    if (view_.obj != nullptr) PyBuffer_Release(&view_);
-  }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
+  bool given() const { return given_; }  // None is no array
   const Array* operator->() const { return &array_; }
   const Array& operator*() const { return array_; }
 
@@ -179,9 +161,10 @@ class Buffer {
     }
   }
 
+  bool given_ = false;
   Py_buffer view_{};
   std::ptrdiff_t shape_[kMaxDims], strides_[kMaxDims];
-  Array array_;
+  Array array_{};
 };
 
 // The parameters of one call, in the operation's order. Those given as arrays only have values for each row.
@@ -191,34 +174,13 @@ struct ParamValues {
 
     std::string_view parameter;
     Buffer buffer;
-    std::vector<double> values;
   };
   std::vector<ParamValue> values;
   std::list<Array> arrays;
-  std::vector<PerRow> per_row;
 
   ParamValues() = default;
   // `given` has a value of each parameter. A map is (name, values of its parameters).
   ParamValues(const OperationInfo& info, nb::handle given);
-
-  // Uses arrays that already have one number for each row.
-  void use_arrays_as_rows() {
-    for (const Array& array : arrays) per_row.push_back({array.parameter, numbers(*array.buffer)});
-  }
-};
-
-// The wanted gradients in parameters: pairs of a parameter's name and an array of float64, or None.
-struct ParamSlopes {
-  std::list<Buffer> buffers;
-  std::vector<ParamGradient> asked;
-
-  ParamSlopes(std::string_view where, nb::handle pairs) {
-    if (pairs.is_none()) return;
-    for (const nb::handle pair : pairs) {
-      buffers.emplace_back(where, pair[1], true);
-      asked.push_back({nb::cast<std::string_view>(pair[0]), numbers(*buffers.back())});
-    }
-  }
 };
 
 // The family of an operation.
@@ -244,13 +206,10 @@ Params<Op> to_params(nb::tuple given) {
   return Params<Op>(given);
 }
 
-// Parameters from Python, with arrays that already have one number for each row.
-template <class Op>
-struct RowParams : Params<Op> {
-  explicit RowParams(nb::tuple given) : Params<Op>(given) { this->use_arrays_as_rows(); }
-};
-
 inline nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }
+
+// An axis of the array `name`, which has `dims` axes, or NumPy's own error.
+std::size_t to_axis(std::string_view where, nb::handle axis, int dims, std::string_view name = "x");
 
 // The description of an operation, with its parameters in the order of the values in calls, and the function
 // in_their_types(values). This function converts values, each a number, a string, a bool or None, to the parameters' types, or

@@ -1,4 +1,5 @@
-// Argument checks. All of them refuse with fail() or fail_in_row().
+// Argument checks. All of them refuse with fail(), fail_in_row() or fail_at(): errors as fields, which only row_error.h puts
+// into words.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,12 @@ template <class... Args>
 }
 
 // Refuses a row of an argument; the message ends with the row.
+// Refuses an entry of a row.
+template <class... Args>
+[[noreturn]] void fail_in_row(std::string_view operation, std::string_view argument, std::size_t row, std::size_t entry,
+                              fmt::format_string<Args...> text, Args&&... args) {
+  throw RowError(operation, argument, formatted(text, std::forward<Args>(args)...), row, {}, entry);
+}
 template <class... Args>
 [[noreturn]] void fail_in_row(std::string_view operation, std::string_view argument, std::size_t row,
                               fmt::format_string<Args...> text, Args&&... args) {
@@ -47,6 +54,15 @@ std::string values_in(const Op& op, std::string_view rule) {
   });
   return all;
 }
+
+// Refuses an argument at a place, or as a whole.
+template <class... Args>
+[[noreturn]] void fail_at(std::string_view operation, std::string_view argument, const ErrorPlace& place,
+                          fmt::format_string<Args...> text, Args&&... args) {
+  throw ArgumentError(operation, argument, formatted(text, std::forward<Args>(args)...), place);
+}
+
+inline ErrorPlace in_matrix(std::size_t row, std::size_t column) { return {row, column, " at row ", ", column ", true}; }
 
 // Checks that every parameter of op is in its declared range, and that they satisfy op's own rules. If the values belong to one
 // row, the message names it: `row`.
@@ -103,7 +119,7 @@ void check_params(const Op& op, std::span<const PerRow> per_row, std::size_t row
 
 // Checks an array with one entry for each row.
 inline void check_size(std::string_view operation, std::string_view name, std::size_t size, std::size_t rows) {
-  if (size != rows) fail("{}: {} must have one entry for each of {} rows, got {}", operation, name, rows, size);
+  if (size != rows) fail_at(operation, name, {}, "{} must have one entry for each of {} rows, got {}", name, rows, size);
 }
 
 template <class T>
@@ -122,14 +138,15 @@ void check_shape(std::string_view operation, std::string_view name, const Matrix
                  std::size_t rows, std::size_t cols) {
   check_layout(operation, name, a);
   if (a.rows != rows || a.cols != cols) {
-    fail("{}: {} must have the shape of {}, {} x {}, got {} x {}", operation, name, reference_name, rows, cols, a.rows, a.cols);
+    fail_at(operation, name, {}, "{} must have the shape of {}, {} x {}, got {} x {}", name, reference_name, rows, cols, a.rows,
+            a.cols);
   }
 }
 
 // Refuses rows without entries.
 template <class T>
 void check_has_columns(std::string_view operation, std::string_view name, const MatrixView<T>& a) {
-  if (a.cols == 0 && a.rows > 0) fail("{}: {} must have at least one column, got {} x 0", operation, name, a.rows);
+  if (a.cols == 0 && a.rows > 0) fail_at(operation, name, {}, "{} must have at least one column, got {} x 0", name, a.rows);
 }
 
 // Whether two views share a number. Views with equal strides and disjoint columns do not, although they interleave.

@@ -84,32 +84,32 @@ struct AttentionDetails {
 
 inline constexpr ArrayInfo kAttentionArrays[] = {
     {.name = "q", .kind = ArrayKind::heads},
-    {.name = "k", .kind = ArrayKind::heads},
-    {.name = "v", .kind = ArrayKind::heads},
+    {.name = "k", .kind = ArrayKind::kv_heads},
+    {.name = "v", .kind = ArrayKind::kv_heads},
     {.name = "mask", .kind = ArrayKind::mask, .optional = true},
     {.name = "out", .kind = ArrayKind::heads, .output = true},
     {.name = "weights", .kind = ArrayKind::heads, .output = true, .optional = true},
     {.name = "entropy", .kind = ArrayKind::number, .output = true, .optional = true}};
 inline constexpr ArrayInfo kAttentionGradient[] = {{.name = "q", .kind = ArrayKind::heads},
-                                                   {.name = "k", .kind = ArrayKind::heads},
-                                                   {.name = "v", .kind = ArrayKind::heads},
+                                                   {.name = "k", .kind = ArrayKind::kv_heads},
+                                                   {.name = "v", .kind = ArrayKind::kv_heads},
                                                    {.name = "grad", .kind = ArrayKind::heads},
                                                    {.name = "mask", .kind = ArrayKind::mask, .optional = true},
                                                    {.name = "entropy_grad", .kind = ArrayKind::number, .optional = true},
                                                    {.name = "dq", .kind = ArrayKind::heads, .output = true},
-                                                   {.name = "dk", .kind = ArrayKind::heads, .output = true},
-                                                   {.name = "dv", .kind = ArrayKind::heads, .output = true}};
+                                                   {.name = "dk", .kind = ArrayKind::kv_heads, .output = true},
+                                                   {.name = "dv", .kind = ArrayKind::kv_heads, .output = true}};
 inline constexpr ArrayInfo kLinearAttentionArrays[] = {{.name = "q", .kind = ArrayKind::heads},
-                                                       {.name = "k", .kind = ArrayKind::heads},
-                                                       {.name = "v", .kind = ArrayKind::heads},
+                                                       {.name = "k", .kind = ArrayKind::kv_heads},
+                                                       {.name = "v", .kind = ArrayKind::kv_heads},
                                                        {.name = "out", .kind = ArrayKind::heads, .output = true}};
 inline constexpr ArrayInfo kLinearAttentionGradient[] = {{.name = "q", .kind = ArrayKind::heads},
-                                                         {.name = "k", .kind = ArrayKind::heads},
-                                                         {.name = "v", .kind = ArrayKind::heads},
+                                                         {.name = "k", .kind = ArrayKind::kv_heads},
+                                                         {.name = "v", .kind = ArrayKind::kv_heads},
                                                          {.name = "grad", .kind = ArrayKind::heads},
                                                          {.name = "dq", .kind = ArrayKind::heads, .output = true},
-                                                         {.name = "dk", .kind = ArrayKind::heads, .output = true},
-                                                         {.name = "dv", .kind = ArrayKind::heads, .output = true}};
+                                                         {.name = "dk", .kind = ArrayKind::kv_heads, .output = true},
+                                                         {.name = "dv", .kind = ArrayKind::kv_heads, .output = true}};
 inline constexpr Absence kAttentionNotIn[] = {{Door::command_line, "its arrays have heads, which a file of rows has not"},
                                               {Door::device, "on a device it is composed of row kernels and torch's products"},
                                               {Door::ranks, "heads are split, not rows"},

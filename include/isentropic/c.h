@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /* Grows by one with every addition here; isentropic_interface_version() returns the library's number. */
-#define ISENTROPIC_C_VERSION 2
+#define ISENTROPIC_C_VERSION 3
 
 /* Results of functions. */
 enum {
@@ -83,7 +83,7 @@ typedef struct isentropic_array {
      partial_transport   as optimal_transport, with multiplier out?
      unbalanced_sinkhorn a, b, cost in; value out, plan, f, g, gap, iterations, converged out?
      sinkhorn_barycenter p, a distribution in each row, and cost in, weights in?; q out, 1 x the columns of cost,
-                         marginal_error, iterations, converged out?
+                         f, g, marginal_error, iterations, converged out?
      sinkhorn            a, b, cost in; value out, plan, f, g, marginal_error, lower_bound, upper_bound, iterations,
                          converged out?
 
@@ -109,6 +109,15 @@ ISENTROPIC_C_API int isentropic_apply(const char* operation, const char* paramet
    For attention and linear_attention: q, k, v, grad in, dq, dk, dv out; for attention also mask, entropy_grad in?. */
 ISENTROPIC_C_API int isentropic_apply_vjp(const char* operation, const char* parameters, const isentropic_array* arrays,
                                           size_t count);
+
+/* A call that is prepared once and run often: with the operation looked up and the parameters parsed, isentropic_run asks for
+   no memory if the arrays can be read in place. vjp: 0 for isentropic_apply, otherwise isentropic_apply_vjp. A handle does not
+   change, so any number of threads may run it at once. isentropic_prepare gives null after an error; isentropic_release takes
+   null too. Since version 3. */
+typedef struct isentropic_call isentropic_call;
+ISENTROPIC_C_API isentropic_call* isentropic_prepare(const char* operation, const char* parameters, int vjp);
+ISENTROPIC_C_API int isentropic_run(const isentropic_call* call, const isentropic_array* arrays, size_t count);
+ISENTROPIC_C_API void isentropic_release(isentropic_call* call);
 
 /* The message of this thread's last failed call; valid until the thread's next call that fails. */
 ISENTROPIC_C_API const char* isentropic_last_error(void);

@@ -25,20 +25,24 @@ namespace isentropic::inline ISENTROPIC_ABI {
 
 // What an array of an operation holds.
 enum class ArrayKind {
-  row,      // a row of entries, for each row of the call
-  entry,    // one number for each row, of the type of the rows
-  number,   // one number for each row
-  integer,  // one integer for each row
-  indices,  // a row of integers for each row, of any length
-  target,   // a row of entries like that of the first array, or the class of each row
-  table,    // one table
-  vector,   // numbers for the whole call, in one row or in one column
-  scalar,   // one number for the whole call
-  count,    // one integer for the whole call
-  points,   // rows that belong together: points, costs, a plan, directions
-  heads,    // rows of batch x heads x rows of a head
-  mask,     // of queries x keys, or of all heads
+  row,       // a row of entries, for each row of the call
+  entry,     // one number for each row, of the type of the rows
+  number,    // one number for each row
+  integer,   // one integer for each row
+  indices,   // a row of integers for each row, of any length
+  target,    // a row of entries like that of the first array, or the class of each row
+  table,     // one table
+  vector,    // numbers for the whole call, in one row or in one column
+  scalar,    // one number for the whole call
+  count,     // one integer for the whole call
+  points,    // rows that belong together: points, costs, a plan, directions
+  heads,     // rows of batch x heads x rows of a head
+  kv_heads,  // the same of keys or values, whose number of heads may be smaller
+  mask,      // of queries x keys, or of all heads
 };
+
+inline constexpr std::string_view kArrayKindNames[] = {"row",    "entry",  "number", "integer", "indices", "target",   "table",
+                                                       "vector", "scalar", "count",  "points",  "heads",   "kv_heads", "mask"};
 
 // One array of an operation.
 struct ArrayInfo {
@@ -57,6 +61,8 @@ enum class Door {
   ranks,         // rows that are split, isentropic/parts.h
   web,           // the library in WebAssembly, which each page loads
 };
+
+inline constexpr std::string_view kDoorNames[] = {"c", "command_line", "device", "ranks", "web"};
 
 // A door that has not the operation, and why.
 struct Absence {

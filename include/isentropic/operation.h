@@ -101,6 +101,10 @@ struct FamilyInfo {
 
 ISENTROPIC_API std::span<const FamilyInfo> families();
 
+// Chains of steps as operations: sampler_probs and sampler_sample. They are no family of the registry, because their parameter
+// is a list of steps.
+ISENTROPIC_API const FamilyInfo& chains();
+
 // All that is known of every operation, as JSON: a list of objects. docs/howto/other_languages.md says what they hold.
 ISENTROPIC_API std::string operations_json();
 

@@ -1,7 +1,8 @@
-// The error for an argument with an invalid row.
+// Errors that say which argument is wrong, and where: for callers that know the file, the line and the column of a number.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -10,34 +11,65 @@
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
-// what() is "OPERATION: REASON in row ROW" and ADVICE. A reader of parts of a file can count rows from the file's beginning and
-// name the file.
-class ISENTROPIC_API RowError : public std::invalid_argument {
+// The place in an argument, and the words of messages before its numbers.
+struct ErrorPlace {
+  std::optional<std::size_t> row = {}, entry = {};
+  std::string_view row_words = " in row ", entry_words = " at entry ";
+  bool row_first = false;
+
+  std::string text() const {
+    const auto part = [](std::string_view words, const std::optional<std::size_t>& number) {
+      return number ? std::string(words) + std::to_string(*number) : std::string();
+    };
+    const std::string of_row = part(row_words, row), of_entry = part(entry_words, entry);
+    return row_first ? of_row + of_entry : of_entry + of_row;
+  }
+};
+
+// what() is "OPERATION: REASON", the place in words, and ADVICE.
+class ISENTROPIC_API ArgumentError : public std::invalid_argument {
  public:
-  RowError(std::string_view operation, std::string_view argument, std::string_view reason, std::size_t row,
-           std::string_view advice = {})
-      : std::invalid_argument(message(operation, reason, row, advice)),
+  ArgumentError(std::string_view operation, std::string_view argument, std::string_view reason, const ErrorPlace& place = {},
+                std::string_view advice = {})
+      : std::invalid_argument(message(operation, reason, place, advice)),
         operation_(operation),
         argument_(argument),
         reason_(reason),
         advice_(advice),
-        row_(row) {}
+        place_(place) {}
 
   const std::string& argument() const { return argument_; }
-  std::size_t row() const { return row_; }
+  const ErrorPlace& place() const { return place_; }
+  // "OPERATION: REASON".
+  std::string what_alone() const { return message(operation_, reason_, {}, {}); }
   // what() for another row and other advice.
-  std::string message(std::size_t row, std::string_view advice) const { return message(operation_, reason_, row, advice); }
+  std::string message(std::size_t row, std::string_view advice) const {
+    ErrorPlace other = place_;
+    other.row = row;
+    return message(operation_, reason_, other, advice);
+  }
   const std::string& advice() const { return advice_; }
 
  private:
-  static std::string message(std::string_view operation, std::string_view reason, std::size_t row, std::string_view advice) {
+  static std::string message(std::string_view operation, std::string_view reason, const ErrorPlace& place,
+                             std::string_view advice) {
     std::string text(operation);
-    text.append(": ").append(reason).append(" in row ").append(std::to_string(row)).append(advice);
+    text.append(": ").append(reason).append(place.text()).append(advice);
     return text;
   }
 
   std::string operation_, argument_, reason_, advice_;
-  std::size_t row_;
+  ErrorPlace place_;  // its words are literals
+};
+
+// The error for an argument with an invalid row. A reader of parts of a file can count rows from the file's beginning.
+class ISENTROPIC_API RowError : public ArgumentError {
+ public:
+  RowError(std::string_view operation, std::string_view argument, std::string_view reason, std::size_t row,
+           std::string_view advice = {}, std::optional<std::size_t> entry = {}, std::string_view entry_words = " at entry ")
+      : ArgumentError(operation, argument, reason, {.row = row, .entry = entry, .entry_words = entry_words}, advice) {}
+
+  std::size_t row() const { return *place().row; }
 };
 
 }  // namespace isentropic::inline ISENTROPIC_ABI

@@ -55,6 +55,8 @@ inline constexpr ArrayInfo kBarycenterArrays[] = {
     {.name = "weights", .kind = ArrayKind::vector, .optional = true},
     {.name = "cost", .kind = ArrayKind::points},
     {.name = "q", .kind = ArrayKind::points, .output = true},
+    {.name = "f", .kind = ArrayKind::points, .output = true, .optional = true},
+    {.name = "g", .kind = ArrayKind::points, .output = true, .optional = true},
     {.name = "marginal_error", .kind = ArrayKind::scalar, .output = true, .optional = true},
     {.name = "iterations", .kind = ArrayKind::count, .output = true, .optional = true},
     {.name = "converged", .kind = ArrayKind::count, .output = true, .optional = true}};

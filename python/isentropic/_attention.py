@@ -98,15 +98,13 @@ def _four_axes(x, batch, heads):
 
 
 def _mask(function, mask, shape, dtype):
-    """(visible, additive); at most one is not None."""
+    """The mask for each query of each head: of bools, or of numbers to add."""
     if mask is None:
-        return None, None
+        return None
     mask = _convert.to_numpy(function, "mask", mask)
     whole = np.broadcast_to(mask, mask_shape(function, mask, mask.dtype.kind in "bf", shape))
     whole = whole.reshape(math.prod(shape.batch), shape.heads, shape.queries, shape.keys)
-    if mask.dtype.kind == "b":
-        return whole, None
-    return None, whole.astype(dtype, copy=False)
+    return whole if mask.dtype.kind == "b" else whole.astype(dtype, copy=False)
 
 
 def mask_shape(function, mask, fits, shape):
@@ -262,22 +260,13 @@ def attention(
     """
     call = _Call("attention", q, k, v)
     shape, chosen = call.shape, call.map(map, map_params)
-    visible, additive = _mask("attention", mask, shape, call.work)
+    seen = _mask("attention", mask, shape, call.work)
     batch = math.prod(shape.batch)
     out = call.empty(batch, shape.heads, shape.queries, call.shapes[2][-1])
     weights = call.empty(batch, shape.heads, shape.queries, shape.keys) if return_weights else None
     entropy = call.empty(batch * shape.heads * shape.queries) if return_entropy else None
-    _core.attention(
-        *call.arrays,
-        out,
-        visible,
-        additive,
-        weights,
-        entropy,
-        chosen.name,
-        chosen.values,
-        (*scale_values("attention", scale, train_length, kappa), causal),
-    )
+    params = (chosen.name, chosen.values), *scale_values("attention", scale, train_length, kappa), causal
+    _core.attention(*call.arrays, seen, out, weights, entropy, params)
     results = [call.back(q, out, *call.out_shape)]
     if return_weights:
         results.append(call.back(q, weights, *shape.lead, shape.queries, shape.keys))
@@ -344,25 +333,16 @@ def attention_vjp(
     further = () if entropy_grad is None else (("entropy_grad", entropy_grad),)
     call = _Call("attention_vjp", q, k, v, ("grad", grad), *further)
     shape, chosen = call.shape, call.map(map, map_params)
-    visible, additive = _mask("attention_vjp", mask, shape, call.work)
+    seen = _mask("attention_vjp", mask, shape, call.work)
     g, grads = call.gradients()
     queries = math.prod(shape.lead) * shape.queries
     asked = ()
     if param_grad:
         names = _checks.asked_params("attention_vjp", chosen.per_row, chosen.values, param_grad)
         asked = tuple((name, np.empty(queries)) for name in names)
-    _core.attention_vjp(
-        *call.arrays,
-        g,
-        *grads,
-        visible,
-        additive,
-        chosen.name,
-        chosen.values,
-        (*scale_values("attention_vjp", scale, train_length, kappa), causal),
-        asked,
-        call.entropy_gradient() if further else None,
-    )
+    params = (chosen.name, chosen.values), *scale_values("attention_vjp", scale, train_length, kappa), causal
+    entropy_gradient = call.entropy_gradient() if further else None
+    _core.attention_vjp(*call.arrays, g, seen, entropy_gradient, *grads, params, asked)
     results = call.back_gradients(grads)
     results += [call.back(q, numbers, *shape.lead, shape.queries) for _, numbers in asked]
     return tuple(results)

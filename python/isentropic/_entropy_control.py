@@ -165,9 +165,16 @@ def density_of(rows, weights, entropy):
     name = "normalize_density"
     p, q = rows.values, np.empty_like(rows.values)
     targets = _convert.per_row(name, "entropy", entropy)
-    found = _core.normalize_density(p, _weights(name, weights, rows), q, rows.axis, (targets,))
+    shape = (*p.shape[: rows.axis], 1, *p.shape[rows.axis + 1 :])
+    try:
+        wanted = np.broadcast_to(targets, shape).ravel()
+    except ValueError:
+        raise ValueError(
+            f"{name}: entropy must be a number or an array that broadcasts to {shape}, p's shape with 1 for axis {rows.axis}, "
+            f"got shape {np.shape(targets)}"
+        ) from None
+    found = _core.normalize_density(p, _weights(name, weights, rows), q, rows.axis, (wanted if np.ndim(targets) else targets,))
     if q.size > 0:
-        wanted = np.broadcast_to(targets, (*p.shape[: rows.axis], 1, *p.shape[rows.axis + 1 :])).ravel()
         moved = np.moveaxis(p, rows.axis, -1)
         for row, result in enumerate(found):
             if result[-1] != "ok":

@@ -117,7 +117,9 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     name = "sliced_wasserstein"
     arrays, given = _wasserstein.points_of(name, x, y, a, b)
     theta = directions(name, given[0].shape[1], projections, seed)
-    return SlicedResult(*(arrays.back(np.array(one), ()) for one in _core.sliced_wasserstein(*given, theta, (order,))))
+    found = np.empty((2, 1))
+    _core.sliced_wasserstein(*given, theta, *found, (order,))
+    return SlicedResult(*(arrays.back(one, ()) for one in found))
 
 
 def partial_transport(a, b, cost, *, mass):
@@ -160,10 +162,10 @@ def partial_transport(a, b, cost, *, mass):
     0.0
     """
     problems = _transport.ProblemArrays("partial_transport", a, b, cost)
-    numbers, status = np.empty((problems.count, 3)), np.empty(problems.count, np.uint8)
-    _core.partial_transport(*problems.views, numbers, status, (mass,))
+    values, multipliers, gaps = (np.empty(problems.count) for _ in range(3))
+    status = np.empty(problems.count, np.int64)
+    _core.partial_transport(*problems.given, values, *problems.results, multipliers, gaps, status, -1, (mass,))
     problems.check_feasible(status)
-    values, multipliers, gaps = np.ascontiguousarray(numbers.T)
     value, gap = problems.arrays.certified(values, gaps, problems.lead)
     return PartialResult(value, *problems.found(), problems.arrays.back(multipliers, problems.lead), gap)
 
@@ -217,11 +219,12 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
     True
     """
     problems = _transport.ProblemArrays("unbalanced_sinkhorn", a, b, cost)
-    numbers = np.empty((problems.count, 2))
+    values, gaps = np.empty(problems.count), np.empty(problems.count)
     iterations, converged = np.empty(problems.count, np.int64), np.empty(problems.count, bool)
-    _core.unbalanced_sinkhorn(*problems.views, numbers, iterations, converged, (epsilon, penalty, tolerance, max_iterations))
+    params = (epsilon, penalty, tolerance, max_iterations)
+    _core.unbalanced_sinkhorn(*problems.given, values, *problems.results, gaps, iterations, converged, -1, params)
     lead = problems.lead
-    value, gap = problems.arrays.certified(*np.ascontiguousarray(numbers.T), lead, "value")
+    value, gap = problems.arrays.certified(values, gaps, lead, "value")
     return UnbalancedResult(value, *problems.found(), gap, iterations.reshape(lead)[()], converged.reshape(lead)[()])
 
 
@@ -293,18 +296,17 @@ def barycenters(p, cost, weights, params):
     lead = arrays.lead(**own)
     rows = {argument: arrays.rows(argument, lead, count) for argument, count in own.items()}
     count = math.prod(lead)
-    none = np.empty(0, arrays.computed)
     q, f, g = (np.empty((count, *shape), arrays.computed) for shape in ((m,), (k, n), (k, m)))
     error, iterations, converged = np.empty(count), np.empty(count, np.int64), np.empty(count, bool)
     for i in range(count):
-        own_weights = rows["weights"][i] if "weights" in rows else none
+        own_weights = rows["weights"][i] if "weights" in rows else None
         own_p, own_cost = rows["p"][i * k : (i + 1) * k], rows["cost"][i * n : (i + 1) * n]
         try:
-            found = _core.sinkhorn_barycenter(own_p, own_weights, own_cost, q[i], f[i], g[i], params)
+            numbers = (one[i : i + 1] for one in (error, iterations, converged))
+            _core.sinkhorn_barycenter(own_p, own_weights, own_cost, q[i : i + 1], f[i], g[i], *numbers, -1, params)
         except ValueError as wrong:
             where = _checks.place("in problem", np.unravel_index(i, lead))
             raise ValueError(f"{wrong}{where}") from None
-        error[i], iterations[i], converged[i] = found
     return arrays, lead, (q, f, g, error, iterations, converged)
 
 

@@ -164,7 +164,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
     costs, gaps = np.empty(problems.count), np.empty(problems.count)
     status = np.empty(problems.count, np.uint8)
     mass_tolerance = problems.mass_tolerance(mass_tolerance)
-    _core.optimal_transport(*problems.views, costs, gaps, status, (mass_tolerance,))
+    _core.optimal_transport(*problems.given, costs, *problems.results, gaps, status, -1, (mass_tolerance,))
     problems.check_feasible(status)
     value, gap = problems.arrays.certified(costs, gaps, problems.lead)
     return TransportResult(value, *problems.found(), gap, STATUS[status].reshape(problems.lead)[()])
@@ -219,12 +219,11 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     (True, True, 0.25)
     """
     problems = ProblemArrays("sinkhorn", a, b, cost)
-    numbers = np.empty((problems.count, 4))
+    costs, errors, lower, upper = (np.empty(problems.count) for _ in range(4))
     iterations, converged = np.empty(problems.count, np.int64), np.empty(problems.count, bool)
     params = (epsilon, tolerance, max_iterations, problems.mass_tolerance(mass_tolerance))
-    _core.sinkhorn(*problems.views, numbers, iterations, converged, params)
+    _core.sinkhorn(*problems.given, costs, *problems.results, errors, lower, upper, iterations, converged, -1, params)
     lead, back = problems.lead, problems.arrays.back
-    costs, errors, lower, upper = np.ascontiguousarray(numbers.T)
     value, _ = problems.arrays.certified(costs, np.zeros_like(costs), lead)
     bounds = back(lower, lead, -np.inf), back(upper, lead, np.inf)
     return SinkhornResult(
@@ -233,7 +232,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
 
 
 class ProblemArrays:
-    """a, b and cost of a batch of problems, and arrays for the results: as _core takes them, in .views."""
+    """a, b and cost of a batch of problems, and arrays for the results, plan, f and g: as _core takes them."""
 
     def __init__(self, name, a, b, cost):
         arrays = self.arrays = Together(name, a=a, b=b, cost=cost)
@@ -246,7 +245,8 @@ class ProblemArrays:
         self.count = count = math.prod(lead)
         one_cost = math.prod(matrix.shape[:-2]) == 1
         given = arrays.rows("a", lead), arrays.rows("b", lead), arrays.rows("cost", None if one_cost else lead, 2)
-        self.views = (*given, *(np.empty(shape, arrays.computed) for shape in ((count * n, m), (count, n), (count, m))))
+        self.given = given
+        self.results = [np.empty(shape, arrays.computed) for shape in ((count * n, m), (count, n), (count, m))]
 
     def mass_tolerance(self, given):
         return self.arrays.sum_tolerance if given is None else given
@@ -260,7 +260,7 @@ class ProblemArrays:
     def found(self):
         """plan, f, g."""
         (n, m), lead, back = self.shape, self.lead, self.arrays.back
-        plan, f, g = self.views[3:]
+        plan, f, g = self.results
         return back(plan, (*lead, n, m)), back(f, (*lead, n)), back(g, (*lead, m))
 
 

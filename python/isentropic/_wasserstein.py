@@ -44,7 +44,7 @@ class _Pairs(Together):
         both."""
         rows = [self.along(x) for x in self.two]
         distance = np.empty(math.prod(self.others))
-        slopes = [np.empty_like(x) if return_grad else np.empty((0, 0), self.computed) for x in rows]
+        slopes = [np.empty_like(x) if return_grad else None for x in rows]
         run(*rows, distance, *slopes)
         result = self.back(distance, self.others)
         return (result, *map(self._gradient, self.two, slopes)) if return_grad else result
@@ -111,7 +111,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, 
     weights = []
     for argument, samples in (("u_weights", "u"), ("v_weights", "v")):
         if argument not in arrays.given:
-            weights.append(np.empty((0, 0), arrays.computed))
+            weights.append(None)
             continue
         given, shape = arrays.given[argument], arrays.given[samples].shape
         try:
@@ -123,7 +123,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, 
         weights.append(arrays.along(argument))
 
     def run(u, v, *found):
-        _core.wasserstein_1d(u, v, *weights, *found, (order,))
+        _core.wasserstein_1d(u, v, *weights, *found, -1, (order,))
 
     return arrays.distances(run, return_grad)
 
@@ -194,7 +194,7 @@ def of_histograms(p, q, support, order, axis, return_grad, sum_tolerance=None):
             raise ValueError(f"{name}: support must have shape ({n},), one point for each entry, got {points.shape}")
 
     def run(p, q, *found):
-        _core.wasserstein_histogram(p, q, points, *found, (order, sum_tolerance))
+        _core.wasserstein_histogram(p, q, points, *found, -1, (order, sum_tolerance))
 
     return arrays.distances(run, return_grad)
 
@@ -279,8 +279,9 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
     if many is not None:
         return many
     arrays, given = points_of("wasserstein", x, y, a, b)
-    distance = _core.wasserstein(*given, np.empty((0, 0), arrays.computed), (order,))
-    return arrays.back(np.array(distance), ())
+    distance = np.empty(1)
+    _core.wasserstein(*given, distance, None, (order,))
+    return arrays.back(distance, ())
 
 
 def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
@@ -336,8 +337,9 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     if many is not None:
         return many
     arrays, given = points_of("sinkhorn_divergence", x, y, a, b)
-    value = _core.sinkhorn_divergence(*given, (epsilon, order, tolerance, max_iterations))
-    return arrays.back(np.array(value), ())
+    value = np.empty(1)
+    _core.sinkhorn_divergence(*given, value, (epsilon, order, tolerance, max_iterations))
+    return arrays.back(value, ())
 
 
 # For torch and JAX: plans and gradients of problems in float64, whose points are x and y and whose weights are a and b.
@@ -360,8 +362,9 @@ def of_each(function, x, y, a, b):
 
 def plan_of(order, *given):
     """(wasserstein, the plan as parts of the whole)."""
-    plan = np.empty((len(given[0]), len(given[1])))
-    return _core.wasserstein(*given, plan, (order,)), plan
+    plan, distance = np.empty((len(given[0]), len(given[1]))), np.empty(1)
+    _core.wasserstein(*given, distance, plan, (order,))
+    return distance[0], plan
 
 
 def slopes_of(order, of_weights, x, y, a, b):

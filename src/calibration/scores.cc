@@ -23,7 +23,7 @@ void check_distribution(std::string_view name, MatrixView<const T> p, std::size_
   const double tolerance = sum_tolerance.value_or(kSumTolerance<T>);
   for (std::size_t i = 0; i < p.cols; ++i) {
     if (!(row[i] >= 0 && row[i] <= std::numeric_limits<T>::max())) {
-      fail_in_row(name, "p", r, "p must be at least 0 and finite, got {} at entry {}", row[i], i);
+      fail_in_row(name, "p", r, i, "p must be at least 0 and finite, got {}", row[i]);
     }
   }
   const double sum = sum_of(p.cols, [&](std::size_t i) { return static_cast<double>(row[i]); });

@@ -55,7 +55,7 @@ void check_row(std::string_view name, std::string_view argument, std::string_vie
   if (all_of_row(a.row(r), a.cols, good)) return;
   for (std::size_t i = 0; i < a.cols; ++i) {
     const auto value = static_cast<Working<T>>(a.row(r)[i]);
-    if (good(value) == 0) fail_in_row(name, argument, r, "{} must be {}, got {} at entry {}", argument, wanted, value, i);
+    if (good(value) == 0) fail_in_row(name, argument, r, i, "{} must be {}, got {}", argument, wanted, value);
   }
 }
 

@@ -292,7 +292,7 @@ void check_sums(std::string_view operation, std::string_view name, Input input, 
     if (sums[r] != sums[r]) {
       find_wrong_entry(input, p.row(r), p.cols, [&](std::size_t i, const std::string& wrong) {
         const std::string_view advice = input == Input::probs ? " (input scores takes scores)" : "";
-        throw RowError(operation, name, fmt::format("{} {} at entry {}", name, wrong, i), r, advice);
+        throw RowError(operation, name, fmt::format("{} {}", name, wrong), r, advice, i);
       });
     }
     const std::string wrong = wrong_sum(input, name, normalize, sums[r], kSumTolerance<T>);
@@ -411,11 +411,11 @@ double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::
     kernels.sums(input, normalize, {table.data(), 1, n}, &sum);
     if (sum != sum) {
       find_wrong_entry(input, table.data(), n, [&, name = name](std::size_t i, const std::string& wrong) {
-        fail_in_row(name, "pxy", i / cols, "pxy {} at column {}", wrong, i % cols);
+        throw RowError(name, "pxy", fmt::format("pxy {}", wrong), i / cols, {}, i % cols, " at column ");
       });
     }
     const std::string wrong = wrong_sum(input, "pxy", normalize, sum, kSumTolerance<T>);
-    if (!wrong.empty()) fail("{}: {}{}", name, wrong, advice_on_sum(normalize));
+    if (!wrong.empty()) throw ArgumentError(name, "pxy", wrong, {}, advice_on_sum(normalize));
   }
   const TableShape shape = {rows, cols};
   const double value = kernels.table(op, table.data(), shape, sum, scratch(kernels.table_room(shape)),
@@ -449,8 +449,8 @@ void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type
       const double entry = to_double(p.row(r)[i]);
       const bool good = input == Input::probs ? entry >= 0 && entry <= most : entry <= most - 1;
       if (good) continue;
-      fail_in_row(name, "p", r, "p must be {}, got {} at entry {}",
-                  input == Input::probs ? "in [0, 1]" : "at most 0, the logarithm of 1", entry, i);
+      fail_in_row(name, "p", r, i, "p must be {}, got {}",
+                  input == Input::probs ? "in [0, 1]" : "at most 0, the logarithm of 1", entry);
     }
   }
   std::vector<double> sums = of_rows ? checked_sums(name, "p", input, normalize, p) : std::vector<double>();

@@ -41,22 +41,17 @@ std::string json(const ParamInfo& param) {
       quoted(param.name), quoted(param.meaning), kind_name(param.kind), boolean(param.required), boolean(param.per_row),
       quoted(param.allowed), json(param.initial), list(param.choices, quoted));
 }
-std::string_view kind_name(ArrayKind kind) {
-  static constexpr std::string_view kNames[] = {"row",    "entry",  "number", "integer", "indices", "target", "table",
-                                                "vector", "scalar", "count",  "points",  "heads",   "mask"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
 std::string json(std::span<const ArrayInfo> arrays) {
   return list(arrays, [](const ArrayInfo& one) {
-    return fmt::format(R"({{"name": {}, "kind": "{}", "output": {}, "optional": {}}})", quoted(one.name), kind_name(one.kind),
-                       boolean(one.output), boolean(one.optional));
+    return fmt::format(R"({{"name": {}, "kind": "{}", "output": {}, "optional": {}}})", quoted(one.name),
+                       kArrayKindNames[static_cast<std::size_t>(one.kind)], boolean(one.output), boolean(one.optional));
   });
 }
 std::string json(std::span<const Absence> absences) {
-  static constexpr std::string_view kDoors[] = {"c", "command_line", "device", "ranks", "web"};
   std::string all;
   for (const Absence& one : absences) {
-    all += fmt::format(R"({}"{}": {})", all.empty() ? "" : ", ", kDoors[static_cast<std::size_t>(one.door)], quoted(one.why));
+    all +=
+        fmt::format(R"({}"{}": {})", all.empty() ? "" : ", ", kDoorNames[static_cast<std::size_t>(one.door)], quoted(one.why));
   }
   return "{" + all + "}";
 }

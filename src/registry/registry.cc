@@ -260,6 +260,34 @@ const FamilyInfo& family_info() {
   return info;
 }
 
+const FamilyInfo& chains() {
+  const auto chain = [](std::string_view name, std::string_view summary, std::string_view formula,
+                        std::span<const ArrayInfo> arrays, std::size_t index) {
+    return OperationInfo{.family = "sampler",
+                         .name = name,
+                         .summary = summary,
+                         .formula = formula,
+                         .gradient = "none: it is for drawing",
+                         .source = "see the steps",
+                         .arrays = arrays,
+                         .jacobian = {},
+                         .drawn = index == 1,
+                         .command = {},
+                         .not_in = {},
+                         .laws = nullptr,
+                         .target = nullptr,
+                         .params = {},
+                         .index = index};
+  };
+  static const OperationInfo kAll[] = {
+      chain("sampler_probs", "The distribution after a chain of steps.",
+            "the first step acts on softmax(x), each other step on the result of the one before", kStepArrays, 0),
+      chain("sampler_sample", "Indices drawn from the distribution after a chain of steps.", "as sample, from sampler_probs",
+            kSampleArrays, 1)};
+  static const FamilyInfo kFamily = {"sampler", "Chains of steps", "draws through steps", kAll};
+  return kFamily;
+}
+
 std::span<const FamilyInfo> families() {
   static const std::vector<FamilyInfo> all = make_families(Families{});
   return all;

@@ -32,7 +32,7 @@ void c_transform(std::span<const std::type_identity_t<T>> f, MatrixView<const T>
     if (!(f[i] <= std::numeric_limits<T>::max())) fail("{}: f must be finite or -inf, got {} at {}", kName, f[i], i);
     const std::size_t wrong = kernels.find_invalid(cost.row(i), cost.cols);
     if (wrong != cost.cols) {
-      fail("{}: cost must be finite or +inf, got {} at row {}, column {}", kName, cost.row(i)[wrong], i, wrong);
+      fail_at(kName, "cost", in_matrix(i, wrong), "cost must be finite or +inf, got {}", cost.row(i)[wrong]);
     }
   }
   std::vector<double> minima(cost.cols, kInfinity);
@@ -64,7 +64,7 @@ double lipschitz_constant(std::span<const std::type_identity_t<T>> f, MatrixView
     if (!std::isfinite(f[i])) fail("{}: f must be finite, got {} at {}", kName, f[i], i);
     for (std::size_t j = 0; j < n; ++j) {
       if (i != j && !(distance.row(i)[j] >= 0)) {
-        fail("{}: distance must be at least 0, got {} at row {}, column {}", kName, distance.row(i)[j], i, j);
+        fail_at(kName, "distance", in_matrix(i, j), "distance must be at least 0, got {}", distance.row(i)[j]);
       }
     }
   }

@@ -19,19 +19,19 @@
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
-// The sum of masses. Each must be at least 0 and finite, and not all 0; refuse(what is wrong) throws.
+// The sum of masses. Each must be at least 0 and finite, and not all 0; refuse(what is wrong, the entry or nothing) throws.
 template <class T, class Refuse>
 double sum_of_masses(const T* masses, std::size_t n, const Refuse& refuse) {
   CompensatedSum sum;
   for (std::size_t i = 0; i < n; ++i) {
     const double mass = masses[i];
     if (!(mass >= 0 && mass <= std::numeric_limits<T>::max())) {
-      refuse(formatted("must be at least 0 and finite, got {} at entry {}", mass, i));
+      refuse(formatted("must be at least 0 and finite, got {}", mass), std::optional(i));
     }
     sum.add(mass);
   }
   if (!(sum.value() > 0 && sum.value() <= std::numeric_limits<double>::max())) {
-    refuse(formatted("must have a finite sum above 0, got {}", sum.value()));
+    refuse(formatted("must have a finite sum above 0, got {}", sum.value()), std::optional<std::size_t>());
   }
   return sum.value();
 }
@@ -39,15 +39,18 @@ double sum_of_masses(const T* masses, std::size_t n, const Refuse& refuse) {
 // The sum of one row of several, and of the weights of all points.
 template <class T>
 double check_masses(std::string_view operation, std::string_view name, const MatrixView<const T>& masses, std::size_t row) {
-  return sum_of_masses(masses.row(row), masses.cols,
-                       [&](const std::string& wrong) { fail_in_row(operation, name, row, "{} {}", name, wrong); });
+  return sum_of_masses(masses.row(row), masses.cols, [&](const std::string& wrong, std::optional<std::size_t> entry) {
+    throw RowError(operation, name, formatted("{} {}", name, wrong), row, {}, entry);
+  });
 }
 template <class T>
 double check_weights(std::string_view operation, std::string_view name, std::span<const T> weights, std::size_t points) {
   if (weights.size() != points) {
     fail("{}: {} must have one weight for each of {} points, got {}", operation, name, points, weights.size());
   }
-  return sum_of_masses(weights.data(), points, [&](const std::string& wrong) { fail("{}: {} {}", operation, name, wrong); });
+  return sum_of_masses(weights.data(), points, [&](const std::string& wrong, std::optional<std::size_t> entry) {
+    fail_at(operation, name, {.entry = entry}, "{} {}", name, wrong);
+  });
 }
 
 // Times 2^power: exact products, unless they underflow a double. A loop that asks std::ldexp for each number takes twice as

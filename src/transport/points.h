@@ -17,15 +17,17 @@ template <class T>
 void check_points(std::string_view operation, const MatrixView<const T>& x, const MatrixView<const T>& y) {
   check_layout(operation, "x", x);
   check_layout(operation, "y", y);
-  if (x.cols != y.cols) fail("{}: y must have points of as many coordinates as x, {}, got {}", operation, x.cols, y.cols);
+  if (x.cols != y.cols)
+    fail_at(operation, "y", {}, "y must have points of as many coordinates as x, {}, got {}", x.cols, y.cols);
   if (x.rows == 0 || y.rows == 0) {
-    fail("{}: x and y must have at least one point, got {} and {}", operation, x.rows, y.rows);
+    fail_at(operation, "x and y", {}, "x and y must have at least one point, got {} and {}", x.rows, y.rows);
   }
   const auto finite = [&](std::string_view name, const MatrixView<const T>& points) {
     for (std::size_t i = 0; i < points.rows; ++i) {
       for (std::size_t k = 0; k < points.cols; ++k) {
         if (!std::isfinite(points.row(i)[k])) {
-          fail("{}: {} must be finite, got {} at point {}, coordinate {}", operation, name, points.row(i)[k], i, k);
+          fail_at(operation, name, {i, k, " at point ", ", coordinate ", true}, "{} must be finite, got {}", name,
+                  points.row(i)[k]);
         }
       }
     }

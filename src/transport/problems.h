@@ -58,7 +58,9 @@ std::vector<MassSums> check_problems(std::string_view name, const MatrixView<con
   if (cost.cols != m || (cost.rows != n && cost.rows != problems * n)) {
     fail("{}: cost must be {} x {}, or that for each of {} problems, got {} x {}", name, n, m, problems, cost.rows, cost.cols);
   }
-  if (n > (1u << 30) || m > (1u << 30)) fail("{}: a and b must have at most 2^30 entries, got {} and {}", name, n, m);
+  if (n > (1u << 30) || m > (1u << 30)) {
+    fail_at(name, "a and b", {}, "a and b must have at most 2^30 entries, got {} and {}", n, m);
+  }
   if (plan.rows != 0) check_shape(name, "plan", plan, "cost for each problem", problems * n, m);
   check_shape(name, "f", f, "a", problems, n);
   check_shape(name, "g", g, "b", problems, m);
@@ -77,20 +79,21 @@ std::vector<MassSums> check_problems(std::string_view name, const MatrixView<con
   for (std::size_t r = 0; r < cost.rows; ++r) {
     const std::size_t wrong = kernels.find_invalid(cost.row(r), m);
     if (wrong != m) {
-      fail("{}: cost must be finite or +inf, got {} at row {}, column {}{}", name, cost.row(r)[wrong], r % n, wrong,
-           in_problem(r / n, cost.rows / n));
+      throw ArgumentError(name, "cost", formatted("cost must be finite or +inf, got {}", cost.row(r)[wrong]),
+                          in_matrix(r % n, wrong), in_problem(r / n, cost.rows / n));
     }
   }
   const double tolerance = mass_tolerance.value_or(kSumTolerance<T>);
   for (std::size_t k = 0; k < problems; ++k) {
     const auto sum = [&](std::string_view which, const MatrixView<const T>& masses) {
-      return sum_of_masses(masses.row(k), masses.cols,
-                           [&](const std::string& wrong) { fail("{}: {} {}{}", name, which, wrong, in_problem(k, problems)); });
+      return sum_of_masses(masses.row(k), masses.cols, [&](const std::string& wrong, std::optional<std::size_t> entry) {
+        throw ArgumentError(name, which, formatted("{} {}", which, wrong), {.entry = entry}, in_problem(k, problems));
+      });
     };
     sums[k] = {sum("a", a), sum("b", b)};
     if (std::abs(sums[k].a - sums[k].b) > tolerance * std::max(sums[k].a, sums[k].b)) {
-      fail("{}: a and b must have equal sums within {} of them, got {} and {}{}", name, tolerance, sums[k].a, sums[k].b,
-           in_problem(k, problems));
+      fail_at(name, "a and b", {}, "a and b must have equal sums within {} of them, got {} and {}{}", tolerance, sums[k].a,
+              sums[k].b, in_problem(k, problems));
     }
   }
   return sums;

@@ -378,7 +378,8 @@ void check_arcs(std::string_view name, const MatrixView<const T>& cost, const T*
       column[j] |= a[i] > 0;
     }
     if (!any && a[i] > 0) {
-      fail("{}: cost must be below +inf somewhere in row {}, which has mass{}", name, i, in_problem(problem, problems));
+      fail_at(name, "cost", {}, "cost must be below +inf somewhere in row {}, which has mass{}", i,
+              in_problem(problem, problems));
     }
   }
   for (std::size_t j = 0; j < cost.cols; ++j) {

@@ -69,7 +69,7 @@ void check_shapes_and_cost(const MatrixView<const T>& p, const MatrixView<const 
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = 0; j < m; ++j) {
       if (!std::isfinite(cost.row(i)[j])) {
-        fail("{}: cost must be finite, got {} at row {}, column {}", kName, cost.row(i)[j], i, j);
+        fail_at(kName, "cost", in_matrix(i, j), "cost must be finite, got {}", cost.row(i)[j]);
       }
     }
   }

@@ -27,10 +27,10 @@ std::vector<double> units(const MatrixView<const double>& directions) {
     double largest = 0, sum = 0;
     for (std::size_t k = 0; k < d; ++k) {
       const double one = std::abs(directions.row(r)[k]);
-      if (!std::isfinite(one)) fail("{}: directions must be finite, got {} in row {}", kName, directions.row(r)[k], r);
+      if (!std::isfinite(one)) fail_in_row(kName, "directions", r, "directions must be finite, got {}", directions.row(r)[k]);
       largest = std::max(largest, one);
     }
-    if (largest == 0) fail("{}: directions must not be 0, got 0 everywhere in row {}", kName, r);
+    if (largest == 0) fail_in_row(kName, "directions", r, "directions must not be 0, got 0 everywhere");
     for (std::size_t k = 0; k < d; ++k) {
       const double one = all[r * d + k] = directions.row(r)[k] / largest;
       sum += one * one;

@@ -67,7 +67,7 @@ void wasserstein_1d(const Wasserstein1d& options, MatrixView<const T> u, MatrixV
   if (v.rows != rows) fail("{}: v must have as many rows as u, {}, got {}", kName, rows, v.rows);
   check_size(kName, "distance", distance.size(), rows);
   if (rows == 0) return;
-  if (n == 0 || m == 0) fail("{}: u and v must have at least one sample, got {} and {}", kName, n, m);
+  if (n == 0 || m == 0) fail_at(kName, "u and v", {}, "u and v must have at least one sample, got {} and {}", n, m);
   if (n >= 1u << 31 || m >= 1u << 31) fail("{}: u and v must have less than 2^31 samples, got {} and {}", kName, n, m);
   const Weights<T> weights_u(kName, "u_weights", u_weights, "u", u), weights_v(kName, "v_weights", v_weights, "v", v);
   if (du.rows != 0) check_shape(kName, "du", du, "u", rows, n);
@@ -156,9 +156,11 @@ void wasserstein_histogram(const WassersteinHistogram& options, MatrixView<const
   check_shape(kName, "q", q, "p", p.rows, p.cols);
   const std::size_t rows = p.rows, n = p.cols;
   check_size(kName, "distance", distance.size(), rows);
-  if (support.size() != n) fail("{}: support must have one point for each of {} columns, got {}", kName, n, support.size());
+  if (support.size() != n) {
+    fail_at(kName, "support", {}, "support must have one point for each of {} columns, got {}", n, support.size());
+  }
   for (std::size_t i = 0; i < n; ++i) {
-    if (!std::isfinite(support[i])) fail("{}: support must be finite, got {} at entry {}", kName, support[i], i);
+    if (!std::isfinite(support[i])) fail_at(kName, "support", {.entry = i}, "support must be finite, got {}", support[i]);
   }
   if (dp.rows != 0) check_shape(kName, "dp", dp, "p", rows, n);
   if (dq.rows != 0) check_shape(kName, "dq", dq, "q", rows, n);

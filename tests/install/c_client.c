@@ -111,5 +111,14 @@ int main(void) {
   larger[0].array.struct_size = 8;
   check(isentropic_apply("softmax", NULL, &larger[0].array, 2) == ISENTROPIC_INVALID_ARGUMENT, "a smaller struct");
   check(isentropic_apply(NULL, NULL, NULL, 0) == ISENTROPIC_INVALID_ARGUMENT, "null");
+  {
+    isentropic_call* call = isentropic_prepare("softmax", "{\"temperature\": 2}", 0);
+    check(call != NULL, "prepare");
+    a[0] = array("x", x, 1, 3, ISENTROPIC_FLOAT64);
+    a[1] = array("y", y, 1, 3, ISENTROPIC_FLOAT64);
+    check(isentropic_run(call, a, 2) == ISENTROPIC_OK && fabs(y[0] + y[1] + y[2] - 1) < 1e-12, "run what is prepared");
+    isentropic_release(call);
+    check(isentropic_prepare("no_such", NULL, 0) == NULL, "prepare an unknown operation");
+  }
   return failures != 0;
 }

@@ -2,6 +2,7 @@
 
 import ctypes as c
 import json
+import math
 import os
 import shutil
 import struct
@@ -531,3 +532,69 @@ def test_draws_of_rows_that_are_copied_in_blocks(library):
         assert library.isentropic_apply(b"sample", b'{"seed": 5}', arrays, c.c_size_t(2)) == 0, library.isentropic_last_error()
         drawn.append(list(indices))
     assert drawn[0] == drawn[1]
+
+
+def prepared(library, name, parameters=None, vjp=False):
+    library.isentropic_prepare.restype = c.c_void_p
+    library.isentropic_prepare.argtypes = (c.c_char_p, c.c_char_p, c.c_int)
+    library.isentropic_run.argtypes = (c.c_void_p, c.POINTER(Array), c.c_size_t)
+    library.isentropic_release.argtypes = (c.c_void_p,)
+    library.isentropic_release.restype = None
+    return library.isentropic_prepare(name.encode(), None if parameters is None else json.dumps(parameters).encode(), vjp)
+
+
+def run_prepared(library, handle, arrays):
+    given = [
+        Array(c.sizeof(Array), key.encode(), c.addressof(data), *rest[:2], 0, 0, rest[2])
+        for key, (data, *rest) in arrays.items()
+    ]
+    code = library.isentropic_run(handle, (Array * len(given))(*given), len(given))
+    return "" if code == 0 else library.isentropic_last_error().decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "out"),
+    [
+        ("entmax", {"alpha": 1.3}, "y"),
+        ("sampler_probs", {"steps": [{"name": "top_k", "k": 2}]}, "y"),
+        ("gumbel_softmax", {"seed": 3, "stream": 5}, "y"),
+    ],
+)
+def test_a_prepared_call_is_the_call(library, name, parameters, out):
+    """Its results are those of isentropic_apply, for any arrays, as often as it is run."""
+    handle = prepared(library, name, parameters)
+    assert handle
+    for rows in (1, 3):
+        x = (c.c_double * (4 * rows))(*(math.sin(i * rows) for i in range(4 * rows)))
+        once, twice = (c.c_double * (4 * rows))(), (c.c_double * (4 * rows))()
+        assert call(library, name, {"x": (x, rows, 4, FLOAT64), out: (once, rows, 4, FLOAT64)}, parameters) == ""
+        assert run_prepared(library, handle, {"x": (x, rows, 4, FLOAT64), out: (twice, rows, 4, FLOAT64)}) == ""
+        assert list(once) == list(twice)
+        assert sum(once) == pytest.approx(rows)
+    library.isentropic_release(handle)
+
+
+def test_a_prepared_gradient(library):
+    x, y, g, dx = ((c.c_double * 3)(*numbers) for numbers in ((1, 2, 3), (0, 0, 0), (1, 0, 0), (0, 0, 0)))
+    assert call(library, "softmax", {"x": (x, 1, 3, FLOAT64), "y": (y, 1, 3, FLOAT64)}) == ""
+    handle = prepared(library, "softmax", {"temperature": 2.0}, vjp=True)
+    arrays = {key: (data, 1, 3, FLOAT64) for key, data in (("x", x), ("y", y), ("grad", g), ("dx", dx))}
+    assert run_prepared(library, handle, arrays) == ""
+    assert dx[0] == pytest.approx(y[0] * (1 - y[0]) / 2)
+    library.isentropic_release(handle)
+
+
+def test_what_cannot_be_prepared(library):
+    for name, parameters, vjp, said in (
+        ("softmax", {"heat": 1}, False, "softmax: there is no parameter 'heat'; it has temperature"),
+        ("sample", {}, True, "operation must be a name in isentropic_registry() with a vjp, got 'sample'"),
+    ):
+        assert prepared(library, name, parameters, vjp) is None
+        assert library.isentropic_last_error().decode() == said
+    assert run_prepared(library, None, {}) == "isentropic_run: call must not be null"
+    library.isentropic_release(None)
+    x = (c.c_double * 2)(1, 2)
+    handle = prepared(library, "softmax", {"temperature": -1})  # ranges are those of a run
+    said = run_prepared(library, handle, {"x": (x, 1, 2, FLOAT64), "y": (x, 1, 2, FLOAT64)})
+    assert said == "softmax: temperature must be above 0 and finite, got -1"
+    library.isentropic_release(handle)

@@ -180,9 +180,6 @@ def _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa
     try:
         map_name, params = map_and_params("attention", map, map_params)
         call = map_name, tuple(params.values()), (name, number, train_length, kappa, causal)
-        eager = ready()
-        if eager is not None:
-            return eager.attention(_RULE, q, k, v, mask, call)
         return _by_kernel(q, k, v, mask, call)
     except (TypeError, ValueError):
         return None

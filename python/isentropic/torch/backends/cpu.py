@@ -229,21 +229,22 @@ def _attention_keywords(mask, rows, name, names, values, row_names, scale, numbe
     }
 
 
-def attend(q, k, v, mask, *call):
+def attend(q, k, v, mask, map, map_values, values):
     """Attention of tensors of one type with two to four axes, and a mask of this type or of bools, with the same axes."""
     _threads.follow(torch_threads())
-    wide, masks = [_rows(x) for x in (q, k, v)], _masks(mask)
+    wide = [_rows(x) for x in (q, k, v)]
     out = torch.empty((*q.shape[:-1], v.shape[-1]), dtype=result_type(q))
-    _core.attention(*map(_place, (*wide, out, *masks)), None, None, *call)
+    _core.attention(*(_place(x) for x in (*wide, _mask(mask), out)), None, None, ((map, map_values), *values))
     return out.to(q.dtype)
 
 
-def attend_vjp(q, k, v, grad, mask, *call):
+def attend_vjp(q, k, v, grad, mask, map, map_values, values):
     """The gradients in q, k and v."""
     _threads.follow(torch_threads())
-    wide, masks = [_rows(x) for x in (q, k, v, grad)], _masks(mask)
+    wide = [_rows(x) for x in (q, k, v, grad)]
     gradients = [torch.empty(x.shape, dtype=x.dtype) for x in wide[:3]]
-    _core.attention_vjp(*map(_place, (*wide, *gradients, *masks)), *call)
+    arrays = *wide, _mask(mask), None, *gradients
+    _core.attention_vjp(*(_place(x) for x in arrays), ((map, map_values), *values))
     return [one.to(q.dtype) for one in gradients]
 
 
@@ -253,11 +254,8 @@ def _rows(x):
     return x if x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous()
 
 
-def _masks(mask):
-    """(visible, additive)."""
-    if mask is None or mask.dtype is torch.bool:
-        return mask, None
-    return None, mask.float() if mask.dtype in HALVES else mask
+def _mask(mask):
+    return mask.float() if mask is not None and mask.dtype in HALVES else mask
 
 
 def _attend(q, k, v, *arguments):

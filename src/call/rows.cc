@@ -1,0 +1,357 @@
+// Calls on rows: maps, logarithms, entropy control, measures, losses and draws.
+
+#include <span>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "src/call/arguments.h"
+
+namespace isentropic::inline ISENTROPIC_ABI::call {
+namespace {
+
+// How the rows of an array come to a function.
+bool has_rows(const ArrayInfo& info, const CallArray& array) {
+  if (info.kind == ArrayKind::target) return !is_integer(array.type);
+  return info.kind == ArrayKind::row;
+}
+bool has_numbers(const ArrayInfo& info) {
+  return info.kind == ArrayKind::entry || info.kind == ArrayKind::number || info.kind == ArrayKind::integer ||
+         info.kind == ArrayKind::target;
+}
+
+// Calls run(type, blocks, first row) with blocks of all arrays of the description but `indices`, in its order. An array that
+// was left out has blocks without data. Rows have the type of the first array. check(number of rows) comes before anything is
+// written.
+template <bool kFloat32 = true, bool kHalves = !kSmall, class Run, class Check>
+void on_rows(Arguments& call, const Run& run, const Check& check) {
+  const Call& given = call.call();
+  std::array<RowArgument, StridedRows::kMaxArguments> arguments;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < call.infos().size(); ++i) {
+    const ArrayInfo& info = call.infos()[i];
+    const CallArray& array = call.array(i);
+    const bool rows = has_rows(info, array);
+    if (!rows && !has_numbers(info)) continue;
+    if (array.given()) {
+      if (rows || info.kind == ArrayKind::entry) {
+        if (array.type != call.first().type) fail("{}: {} must be of the type of {}", call.where(), call.name(i), call.name(0));
+      } else if (info.kind == ArrayKind::number) {
+        call.check_numbers(call.name(i), array);
+      } else {
+        call.check_integers(call.name(i), array);
+      }
+    }
+    arguments[count++] = {.name = call.name(i),
+                          .array = array,
+                          .output = info.output,
+                          .one_per_row = !rows,
+                          .one_for_all = info.one_for_all,
+                          .absent = !array.given()};
+  }
+  const bool by_index = !given.row_parameters.empty() || given.operation.drawn;
+  const StridedRows rows(call.where(), std::span(arguments).first(count), given.axis,
+                         by_index ? RowOrder::by_index : RowOrder::free);
+  if (given.check_apart) rows.check_apart();
+  call.read_rows(rows.count(), false);
+  check(rows.count());
+  on_type<kFloat32, kHalves>(call, call.name(0), call.first(), [&]<class T>(std::type_identity<T> type) {
+    rows.for_blocks([&](const RowBlock* blocks, std::size_t first) { run(type, blocks, first); });
+  });
+  call.store_gradients();
+}
+template <bool kFloat32 = true, bool kHalves = !kSmall, class Run>
+void on_rows(Arguments& call, const Run& run) {
+  on_rows<kFloat32, kHalves>(call, run, [](std::size_t) {});
+}
+
+// Calls run(numbers) for a block of one number for each row: functions calculate float64, and float32 may be wanted.
+template <class Run>
+void as_double(const RowBlock& block, const CallArray& array, const Run& run) {
+  if (array.type == NumberType::float64) return run(block.numbers<double>());
+  std::vector<double> wide(block.rows);
+  run(std::span<double>(wide));
+  std::ranges::transform(wide, block.numbers<float>().begin(), [](double one) { return static_cast<float>(one); });
+}
+
+// Checks the parameters of all rows before any row is written, because rows may be copied in blocks.
+template <class Family>
+void check_rows(const Family& op, std::size_t rows, std::span<const PerRow> per_row) {
+  std::visit([&](const auto& one) { check_params(one, per_row, rows); }, op);
+}
+
+template <class T>
+void forward(const Map& map, const RowBlock* b, std::span<const PerRow> per_row) {
+  apply<T>(map, b[0].matrix<const T>(), b[1].matrix<T>(), per_row);
+}
+template <class T>
+void forward(const Logarithm& op, const RowBlock* b, std::span<const PerRow> per_row) {
+  const auto x = b[0].matrix<const T>();
+  const auto y = b[1].matrix<T>();
+  if (const auto* const log = std::get_if<LogSoftmax>(&op)) return log_softmax<T>(*log, x, y, per_row);
+  logsumexp<T>(std::get<LogSumExp>(op), x, y, per_row);
+}
+template <class T>
+void backward(const Map& map, const RowBlock* b, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+  apply_vjp<T>(map, b[0].matrix<const T>(), b[1].matrix<const T>(), b[2].matrix<const T>(), b[3].matrix<T>(), per_row,
+               gradients);
+}
+template <class T>
+void backward(const Logarithm& op, const RowBlock* b, std::span<const PerRow> per_row,
+              std::span<const ParamGradient> gradients) {
+  const auto x = b[0].matrix<const T>(), y = b[1].matrix<const T>(), g = b[2].matrix<const T>();
+  const auto dx = b[3].matrix<T>();
+  if (const auto* const log = std::get_if<LogSoftmax>(&op)) {
+    return log_softmax_vjp<T>(*log, x, y, g, dx, per_row, gradients);
+  }
+  logsumexp_vjp<T>(std::get<LogSumExp>(op), x, y, g, dx, per_row, gradients);
+}
+
+template <class Family>
+void run_map(Arguments& call) {
+  const auto op = call.make<Family>();
+  const auto check = [&](std::size_t rows) {
+    if (!call.call().row_parameters.empty()) check_rows(op, rows, call.per_row(0, rows));
+  };
+  if (call.call().vjp) {
+    return on_rows<!kSmall, !kSmall>(
+        call,
+        [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+          backward<T>(op, b, call.per_row(first, b[0].rows), call.gradients(first, b[0].rows));
+        },
+        check);
+  }
+  on_rows(
+      call,
+      [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+        forward<T>(op, b, call.per_row(first, b[0].rows));
+      },
+      check);
+}
+
+void run_measure(Arguments& call) {
+  const auto op = call.make<Measure>();
+  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+    as_double(b[1], call.array(1), [&](std::span<double> value) {
+      measure<T>(op, b[0].matrix<const T>(), value, b[2].matrix<T>(), call.per_row(first, b[0].rows),
+                 call.gradients(first, b[0].rows));
+    });
+  });
+}
+
+void run_divergence(Arguments& call) {
+  const auto op = call.make<Divergence>();
+  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
+    as_double(b[2], call.array(2), [&](std::span<double> value) {
+      measure<T>(op, b[0].matrix<const T>(), b[1].matrix<const T>(), value, b[3].matrix<T>(), b[4].matrix<T>());
+    });
+  });
+}
+
+void run_entry(Arguments& call) {
+  const auto op = call.make<EntryMeasure>();
+  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
+    measure<T>(op, b[0].matrix<const T>(), b[1].matrix<T>(), b[2].matrix<T>());
+  });
+}
+
+void run_loss(Arguments& call) {
+  const auto op = call.make<Loss>();
+  const CallArray& target = call.array(1);
+  const std::optional<std::int64_t>& ignored = call.call().ignore_index;
+  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+    const std::size_t count = b[0].rows;
+    const auto x = b[0].matrix<const T>();
+    const auto dx = b[3].matrix<T>();
+    as_double(b[2], call.array(2), [&](std::span<double> value) {
+      const auto per_row = call.per_row(first, count);
+      const auto gradients = call.gradients(first, count);
+      if (!is_integer(target.type)) return loss<T>(op, x, b[1].matrix<const T>(), value, dx, per_row, gradients);
+      if (target.type == NumberType::int64) {
+        return loss<T>(op, x, b[1].numbers<const std::int64_t>(), value, dx, per_row, gradients, ignored);
+      }
+      const auto narrow = b[1].numbers<const std::int32_t>();
+      const std::vector<std::int64_t> classes(narrow.begin(), narrow.end());
+      loss<T>(op, x, std::span<const std::int64_t>(classes), value, dx, per_row, gradients, ignored);
+    });
+  });
+}
+
+void run_gamma(const GammaForEntropy& op, Arguments& call) {
+  on_rows<true, false>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+    const std::size_t count = b[0].rows;
+    as_double(b[1], call.array(1), [&](std::span<double> gamma) {
+      as_double(b[2], call.array(2), [&](std::span<double> reached) {
+        const auto find = [&](std::span<GammaStatus> status) {
+          gamma_for_entropy<T>(op, b[0].matrix<const T>(), gamma, reached, status, call.per_row(first, count));
+        };
+        static_assert(std::is_same_v<std::underlying_type_t<GammaStatus>, std::int32_t>);
+        if (call.array(3).type == NumberType::int32) return find(b[3].numbers<GammaStatus>());
+        std::vector<GammaStatus> codes(count);
+        find(codes);
+        std::ranges::transform(codes, b[3].numbers<std::int64_t>().begin(),
+                               [](GammaStatus code) { return static_cast<std::int64_t>(code); });
+      });
+    });
+  });
+}
+
+void run_control(Arguments& call) {
+  const auto op = call.make<EntropyControl>();
+  if (const auto* const gamma = std::get_if<GammaForEntropy>(&op)) return run_gamma(*gamma, call);
+  if (const auto* const estimate = std::get_if<MeanFieldEntropy>(&op)) {
+    return on_rows<true, false>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
+      as_double(b[1], call.array(1),
+                [&](std::span<double> value) { mean_field_entropy<T>(*estimate, b[0].matrix<const T>(), value); });
+    });
+  }
+  if constexpr (!kSmall) {
+    const auto& power = std::get<PowerTransform>(op);
+    on_rows<true, false>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+      power_transform<T>(power, b[0].matrix<const T>(), b[1].matrix<T>(), call.per_row(first, b[0].rows));
+    });
+  }
+}
+
+// Calls draw(type, block of x, indices, noise): the indices of each row are a row of their array.
+template <class Draw>
+void on_draws(Arguments& call, const Draw& draw) {
+  const CallArray& indices = call["indices"];
+  call.check_integers("indices", indices);
+  const std::size_t draws = indices.shape.empty() ? 0 : static_cast<std::size_t>(indices.shape.back());
+  const std::span<std::int64_t> drawn = call.room<std::int64_t>(indices, count_of(indices));
+  on_rows<!kSmall, !kSmall>(
+      call,
+      [&]<class T>(std::type_identity<T> type, const RowBlock* b, std::size_t first) {
+        draw(type, b[0], MatrixView(drawn.data() + first * draws, b[0].rows, draws), call.noise(first, b[0].rows));
+      },
+      [&](std::size_t rows) {
+        if (drawn.size() == rows * draws) return;
+        fail("{}: indices must have a row for each of {} rows of {}, got shape {}", call.where(), rows, call.name(0),
+             shape_text(indices.shape));
+      });
+  if (!Arguments::in_place<std::int64_t>(indices)) store<std::int64_t>(indices, drawn);
+}
+
+void run_sampling(Arguments& call) {
+  const auto op = call.make<Sampling>();
+  if (const auto* const relaxed = std::get_if<GumbelSoftmax>(&op)) {
+    return on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+      gumbel_softmax<T>(*relaxed, b[0].matrix<const T>(), b[1].matrix<T>(), call.noise(first, b[0].rows));
+    });
+  }
+  on_draws(call, [&]<class T>(std::type_identity<T>, const RowBlock& x, MatrixView<std::int64_t> indices, const Noise& noise) {
+    sample<T>(std::get<Sample>(op), x.matrix<const T>(), indices, noise);
+  });
+}
+
+void run_chain(Arguments& call) {
+  const Sampler& sampler = *call.call().sampler;
+  if (call.call().operation.drawn) {
+    return on_draws(call, [&]<class T>(std::type_identity<T>, const RowBlock& x, MatrixView<std::int64_t> indices,
+                                       Noise noise) { sampler.sample<T>(x.matrix<const T>(), indices, noise); });
+  }
+  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
+    sampler.probs<T>(b[0].matrix<const T>(), b[1].matrix<T>());
+  });
+}
+
+// A table is an array's last two axes, without gaps.
+void run_table(Arguments& call) {
+  const auto op = call.make<TableMeasure>();
+  const CallArray &pxy = call.array(0), &value = call.array(1), &dp = call.array(2);
+  for (const CallArray* one : {&pxy, &dp}) {
+    if (one->given() && (one->shape.size() < 2 || !without_gaps(*one) || one->type != pxy.type)) {
+      fail("{}: {} must have no gaps, and the type of {}", call.where(), one == &pxy ? call.name(0) : call.name(2),
+           call.name(0));
+    }
+  }
+  call.check_numbers(call.name(1), value);
+  const auto rows = static_cast<std::size_t>(pxy.shape[pxy.shape.size() - 2]),
+             cols = static_cast<std::size_t>(pxy.shape.back());
+  std::size_t tables = 1;
+  for (const std::ptrdiff_t size : pxy.shape.first(pxy.shape.size() - 2)) tables *= static_cast<std::size_t>(size);
+  if (count_of(value) != tables) {
+    fail("{}: value must have one number for each of {} tables, got shape {}", call.where(), tables, shape_text(value.shape));
+  }
+  const std::span<double> found = call.room<double>(value, tables);
+  on_type<!kSmall>(call, call.name(0), pxy, [&]<class T>(std::type_identity<T>) {
+    for (std::size_t t = 0; t < tables; ++t) {
+      const std::size_t begin = t * rows * cols;
+      const MatrixView<const T> table(reinterpret_cast<const T*>(pxy.data) + begin, rows, cols);
+      MatrixView<T> gradient;
+      if (dp.given()) gradient = {reinterpret_cast<T*>(dp.data) + begin, rows, cols};
+      try {
+        found[t] = measure<T>(op, table, gradient);
+      } catch (const std::invalid_argument& error) {
+        if (tables == 1) throw;
+        throw std::invalid_argument(std::string(error.what()) + ", in table " + std::to_string(t));
+      }
+    }
+  });
+  if (!Arguments::in_place<double>(value)) store<double>(value, found);
+}
+
+using Run = void (*)(Arguments& call);
+template <class Family>
+constexpr Run kRun = nullptr;
+template <>
+constexpr Run kRun<Map> = run_map<Map>;
+template <>
+constexpr Run kRun<Logarithm> = run_map<Logarithm>;
+template <>
+constexpr Run kRun<EntropyControl> = run_control;
+template <>
+constexpr Run kRun<Measure> = run_measure;
+template <>
+constexpr Run kRun<Divergence> = run_divergence;
+template <>
+constexpr Run kRun<Loss> = run_loss;
+template <>
+constexpr Run kRun<Sampling> = run_sampling;
+template <>
+constexpr Run kRun<Transport> = run_transport;
+#ifndef __wasm__
+template <>
+constexpr Run kRun<TableMeasure> = run_table;
+template <>
+constexpr Run kRun<EntryMeasure> = run_entry;
+template <>
+constexpr Run kRun<AttentionOperation> = run_attention;
+#endif
+
+template <class... Family>
+Run run_of(const OperationInfo& operation, FamilyList<Family...> /*all*/) {
+  Run found = nullptr;
+  const auto look = [&]<class One>(std::type_identity<One>) {
+    const std::span<const OperationInfo> all = family_info<One>().operations;
+    if (&operation >= all.data() && &operation < all.data() + all.size()) found = kRun<One>;
+  };
+  (look(std::type_identity<Family>()), ...);
+  return found;
+}
+Run run_of(const OperationInfo& operation) {
+  if (operation.family == chains().name) return run_chain;
+  return run_of(operation, Families{});
+}
+
+}  // namespace
+}  // namespace isentropic::inline ISENTROPIC_ABI::call
+
+namespace isentropic::inline ISENTROPIC_ABI {
+
+void run(const Call& given) {
+  const call::Run run = call::run_of(given.operation);
+  if (run == nullptr || !can_run(given.operation, given.vjp)) {
+    fail("there is no call of {}{} by name", given.operation.name, given.vjp ? "_vjp" : "");
+  }
+  call::Arguments arguments(given);
+  run(arguments);
+}
+
+bool can_run(const OperationInfo& operation, bool vjp) {
+  return call::run_of(operation) != nullptr && !call::arrays_of(operation, vjp).empty() && has(operation, Door::c) &&
+         (!call::kSmall || has(operation, Door::web));
+}
+
+}  // namespace isentropic::inline ISENTROPIC_ABI
