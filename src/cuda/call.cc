@@ -252,13 +252,16 @@ void run_match(const DeviceArguments& a) {
 template <class T, auto kFit>
 void run_fit(const DeviceArguments& a) {
   double& value = *a.number<double>(3);
+  constexpr bool kClamps = std::is_same_v<decltype(kFit(MatrixView<const T>(), {}, {}, {}, {}, {})), FittedTemperature>;
+  std::int32_t* clamped = nullptr;
+  if constexpr (kClamps) clamped = a.number<std::int32_t>(4);
   const auto fitted = kFit(a.matrix<const T>(0), a.numbers<const std::int64_t>(1), a.memory(), a.stream(),
                            a.numbers<const double>(2), a.call().ignore_index);
-  if constexpr (std::is_arithmetic_v<std::remove_const_t<decltype(fitted)>>) {
-    value = fitted;
-  } else {
+  if constexpr (kClamps) {
     value = fitted.temperature;
-    if (auto* const clamped = a.number<std::int32_t>(4); clamped != nullptr) *clamped = fitted.clamped ? 1 : 0;
+    if (clamped != nullptr) *clamped = fitted.clamped ? 1 : 0;
+  } else {
+    value = fitted;
   }
 }
 

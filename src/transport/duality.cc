@@ -16,7 +16,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void check_count(std::string_view operation, std::string_view name, std::size_t size, std::string_view of, std::size_t count) {
-  if (size != count) fail("{}: {} must have one entry for each {}, {}, got {}", operation, name, of, count, size);
+  if (size != count) fail_at(operation, name, {}, "{} must have one entry for each {}, {}, got {}", name, of, count, size);
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ void c_transform(std::span<const std::type_identity_t<T>> f, MatrixView<const T>
   check_count(kName, "g", g.size(), "column of cost", cost.cols);
   const TransportKernels<T> kernels = transport_kernels<T>();
   for (std::size_t i = 0; i < f.size(); ++i) {
-    if (!(f[i] <= std::numeric_limits<T>::max())) fail("{}: f must be finite or -inf, got {} at {}", kName, f[i], i);
+    if (!(f[i] <= std::numeric_limits<T>::max())) fail_at(kName, "f", {}, "f must be finite or -inf, got {} at {}", f[i], i);
     const std::size_t wrong = kernels.find_invalid(cost.row(i), cost.cols);
     if (wrong != cost.cols) {
       fail_at(kName, "cost", in_matrix(i, wrong), "cost must be finite or +inf, got {}", cost.row(i)[wrong]);
@@ -61,7 +61,7 @@ double lipschitz_constant(std::span<const std::type_identity_t<T>> f, MatrixView
   const std::size_t n = f.size();
   check_shape(kName, "distance", distance, "pairs of f", n, n);
   for (std::size_t i = 0; i < n; ++i) {
-    if (!std::isfinite(f[i])) fail("{}: f must be finite, got {} at {}", kName, f[i], i);
+    if (!std::isfinite(f[i])) fail_at(kName, "f", {}, "f must be finite, got {} at {}", f[i], i);
     for (std::size_t j = 0; j < n; ++j) {
       if (i != j && !(distance.row(i)[j] >= 0)) {
         fail_at(kName, "distance", in_matrix(i, j), "distance must be at least 0, got {}", distance.row(i)[j]);

@@ -46,7 +46,7 @@ double check_masses(std::string_view operation, std::string_view name, const Mat
 template <class T>
 double check_weights(std::string_view operation, std::string_view name, std::span<const T> weights, std::size_t points) {
   if (weights.size() != points) {
-    fail("{}: {} must have one weight for each of {} points, got {}", operation, name, points, weights.size());
+    fail_at(operation, name, {}, "{} must have one weight for each of {} points, got {}", name, points, weights.size());
   }
   return sum_of_masses(weights.data(), points, [&](const std::string& wrong, std::optional<std::size_t> entry) {
     fail_at(operation, name, {.entry = entry}, "{} {}", name, wrong);

@@ -112,8 +112,8 @@ void partial_transport(const PartialTransport& options, MatrixView<const std::ty
   for (std::size_t k = 0; k < problems; ++k) {
     const double least = std::min(sums[k].a, sums[k].b);
     if (options.mass > least * (1 + kSumTolerance<T>)) {
-      fail("{}: mass must be at most the sum of a and that of b, {}, got {}{}", kName, least, options.mass,
-           in_problem(k, problems));
+      fail_at(kName, "mass", {}, "mass must be at most the sum of a and that of b, {}, got {}{}", least, options.mass,
+              in_problem(k, problems));
     }
   }
   parallel_rows(problems, 64 * n * m, [&](std::size_t begin, std::size_t end) {

@@ -54,9 +54,10 @@ std::vector<MassSums> check_problems(std::string_view name, const MatrixView<con
   check_layout(name, "a", a);
   check_layout(name, "b", b);
   check_layout(name, "cost", cost);
-  if (b.rows != problems) fail("{}: b must have one row for each of {} problems, got {}", name, problems, b.rows);
+  if (b.rows != problems) fail_at(name, "b", {}, "b must have one row for each of {} problems, got {}", problems, b.rows);
   if (cost.cols != m || (cost.rows != n && cost.rows != problems * n)) {
-    fail("{}: cost must be {} x {}, or that for each of {} problems, got {} x {}", name, n, m, problems, cost.rows, cost.cols);
+    fail_at(name, "cost", {}, "cost must be {} x {}, or that for each of {} problems, got {} x {}", n, m, problems, cost.rows,
+            cost.cols);
   }
   if (n > (1u << 30) || m > (1u << 30)) {
     fail_at(name, "a and b", {}, "a and b must have at most 2^30 entries, got {} and {}", n, m);
@@ -72,7 +73,8 @@ std::vector<MassSums> check_problems(std::string_view name, const MatrixView<con
   check_apart(name, "f", f, "plan", plan);
   check_apart(name, "g", g, "plan", plan);
   check_apart(name, "g", g, "f", f);
-  if (results != problems) fail("{}: result must have one entry for each of {} problems, got {}", name, problems, results);
+  if (results != problems)
+    fail_at(name, "result", {}, "result must have one entry for each of {} problems, got {}", problems, results);
   std::vector<MassSums> sums(problems);
   if (problems == 0) return sums;
   const TransportKernels<T> kernels = transport_kernels<T>();

@@ -384,7 +384,8 @@ void check_arcs(std::string_view name, const MatrixView<const T>& cost, const T*
   }
   for (std::size_t j = 0; j < cost.cols; ++j) {
     if (!column[j] && b[j] > 0) {
-      fail("{}: cost must be below +inf somewhere in column {}, which has mass{}", name, j, in_problem(problem, problems));
+      fail_at(name, "cost", {}, "cost must be below +inf somewhere in column {}, which has mass{}", j,
+              in_problem(problem, problems));
     }
   }
 }

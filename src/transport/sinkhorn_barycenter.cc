@@ -59,11 +59,12 @@ void check_shapes_and_cost(const MatrixView<const T>& p, const MatrixView<const 
   const std::size_t count = p.rows, n = p.cols, m = cost.cols;
   check_layout(kName, "p", p);
   check_layout(kName, "cost", cost);
-  if (count == 0) fail("{}: p must have at least one row", kName);
+  if (count == 0) fail_at(kName, "p", {}, "p must have at least one row");
   if (cost.rows != n || m == 0) {
-    fail("{}: cost must have a row for each of {} columns of p and at least one column, got {} x {}", kName, n, cost.rows, m);
+    fail_at(kName, "cost", {}, "cost must have a row for each of {} columns of p and at least one column, got {} x {}", n,
+            cost.rows, m);
   }
-  if (barycenter.size() != m) fail("{}: barycenter must have {} entries, got {}", kName, m, barycenter.size());
+  if (barycenter.size() != m) fail_at(kName, "barycenter", {}, "barycenter must have {} entries, got {}", m, barycenter.size());
   if (f.rows != 0) check_shape(kName, "f", f, "p", count, n);
   if (g.rows != 0) check_shape(kName, "g", g, "p by columns of cost", count, m);
   for (std::size_t i = 0; i < n; ++i) {

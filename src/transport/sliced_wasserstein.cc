@@ -51,7 +51,8 @@ SlicedWassersteinResult sliced_wasserstein(const SlicedWasserstein& options, Mat
   check_layout(kName, "directions", directions);
   const std::size_t n = x.rows, m = y.rows, d = x.cols, count = directions.rows;
   if (directions.cols != d || count == 0) {
-    fail("{}: directions must be at least one row of {} coordinates, got {} x {}", kName, d, count, directions.cols);
+    fail_at(kName, "directions", {}, "directions must be at least one row of {} coordinates, got {} x {}", d, count,
+            directions.cols);
   }
   const auto weights = [&](std::string_view name, std::span<const T> given, std::size_t points) {
     if (!given.empty()) check_weights(kName, name, given, points);

@@ -64,11 +64,12 @@ void wasserstein_1d(const Wasserstein1d& options, MatrixView<const T> u, MatrixV
   check_layout(kName, "u", u);
   check_layout(kName, "v", v);
   const std::size_t rows = u.rows, n = u.cols, m = v.cols;
-  if (v.rows != rows) fail("{}: v must have as many rows as u, {}, got {}", kName, rows, v.rows);
+  if (v.rows != rows) fail_at(kName, "v", {}, "v must have as many rows as u, {}, got {}", rows, v.rows);
   check_size(kName, "distance", distance.size(), rows);
   if (rows == 0) return;
   if (n == 0 || m == 0) fail_at(kName, "u and v", {}, "u and v must have at least one sample, got {} and {}", n, m);
-  if (n >= 1u << 31 || m >= 1u << 31) fail("{}: u and v must have less than 2^31 samples, got {} and {}", kName, n, m);
+  if (n >= 1u << 31 || m >= 1u << 31)
+    fail_at(kName, "u and v", {}, "u and v must have less than 2^31 samples, got {} and {}", n, m);
   const Weights<T> weights_u(kName, "u_weights", u_weights, "u", u), weights_v(kName, "v_weights", v_weights, "v", v);
   if (du.rows != 0) check_shape(kName, "du", du, "u", rows, n);
   if (dv.rows != 0) check_shape(kName, "dv", dv, "v", rows, m);

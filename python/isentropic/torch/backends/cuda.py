@@ -142,7 +142,8 @@ def _token_statistics(instead, x, target, rows, temperature, top, dim):
     arrays = {"x": flat, "target": target.reshape(-1).contiguous(), "statistics": statistics}
     arrays |= {"top": indices} if within else {}
     arrays |= {} if rows is None else {"temperature": rows.to(torch.float64).reshape(-1).contiguous()}
-    call("token_statistics", json.dumps({"temperature": temperature, "top": within}), arrays)
+    one = {"temperature": temperature} if rows is None else {}
+    call("token_statistics", json.dumps({**one, "top": within}), arrays)
     if within < top:
         indices = top_indices(flat, top, 1)
     return statistics.view(*target.shape, 4), indices.view(*target.shape, top)
@@ -158,7 +159,8 @@ def _token_statistics_vjp(instead, x, target, rows, statistics, grad, temperatur
         more = {"temperature": wide, "d_temperature": torch.empty_like(wide)}
     of_rows = (t.to(result_type(x)).reshape(-1, 4).contiguous() for t in (statistics, grad))
     arrays = {"x": flat, "target": target.reshape(-1).contiguous(), **dict(zip(("statistics", "grad"), of_rows, strict=True))}
-    call("token_statistics", json.dumps({"temperature": temperature}), arrays | {"dx": dx} | more, vjp=True)
+    one = {"temperature": temperature} if rows is None else {}
+    call("token_statistics", json.dumps(one), arrays | {"dx": dx} | more, vjp=True)
     return _back(dx, x, dim).contiguous(), absent(x) if rows is None else more["d_temperature"].view(rows.shape)
 
 
