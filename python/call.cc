@@ -27,13 +27,16 @@ namespace {
 constexpr NumberType kNumberTypes[] = {NumberType::float32, NumberType::float64, NumberType::float16, NumberType::bfloat16,
                                        NumberType::int64,   NumberType::int32,   NumberType::boolean};
 
-CallArray call_array(const Buffer& a) {
-  if (!a.given()) return {};
-  CallArray array;
+void set(CallArray& array, const Buffer& a) {
+  if (!a.given()) return;
   const auto axes = static_cast<std::size_t>(a->ndim);
   array.data = a->data, array.shape = {a->shape, axes}, array.strides = {a->strides, axes};
   array.item_size = static_cast<std::size_t>(a->item_size());
   array.type = kNumberTypes[static_cast<std::size_t>(a->type)];
+}
+CallArray call_array(const Buffer& a) {
+  CallArray array;
+  set(array, a);
   return array;
 }
 
@@ -59,7 +62,7 @@ void replace(std::string& text, std::string_view what, std::string_view by) {
 }
 
 // Runs the call; the advice in its errors is written as in Python.
-void run_in_words_of_python(const Call& call) {
+void run_in_words_of_python(Runner run, const Call& call) {
   const nb::gil_scoped_release release;
   try {
     run(call);
@@ -74,29 +77,24 @@ void run_in_words_of_python(const Call& call) {
 // The positional arguments of a call, one after the other.
 class Given {
  public:
-  explicit Given(nb::handle all) : all_(all.ptr()), count_(static_cast<std::size_t>(NB_TUPLE_GET_SIZE(all.ptr()))) {}
-  bool empty() const { return at_ == count_; }
-  nb::handle next() {
-    if (empty()) throw nb::type_error("a call of an operation must have arrays, an axis and parameters");
-    return NB_TUPLE_GET_ITEM(all_, static_cast<Py_ssize_t>(at_++));
-  }
+  explicit Given(std::span<const nb::handle> all) : all_(all) {}
+  nb::handle next() { return all_[at_++]; }
 
  private:
-  PyObject* all_;
-  std::size_t count_, at_ = 0;
+  std::span<const nb::handle> all_;
+  std::size_t at_ = 0;
 };
 
+// kMost: at least the number of arrays.
+template <std::size_t kMost>
 class PythonCall {
  public:
-  static constexpr std::size_t kMostArrays = 16;
-
   PythonCall(const OperationInfo& info, bool vjp, std::string_view where, Given& given)
-      : call_{.operation = info, .vjp = vjp, .values = {}, .arrays = {}, .where = where},
-        where_(where.empty() ? std::string(info.name) + (vjp ? "_vjp" : "") : std::string(where)) {
+      : call_{.operation = info, .vjp = vjp, .values = {}, .arrays = {}, .where = where}, where_(where) {
     const std::span<const ArrayInfo> infos = vjp ? info.jacobian.arrays : info.arrays;
     for (std::size_t i = 0; i < infos.size(); ++i) {
       buffers_[i].read(where_, given.next(), infos[i].output);
-      arrays_[i] = call_array(buffers_[i]);
+      set(arrays_[i], buffers_[i]);
       arrays_[i].name = name_of(info, infos[i], i);
     }
     call_.arrays = std::span(arrays_).first(infos.size());
@@ -128,42 +126,61 @@ class PythonCall {
   void take_noise(nb::handle seed, nb::handle streams, nb::handle position) {
     call_.seed = nb::cast<std::uint64_t>(seed);
     call_.position = nb::cast<std::uint64_t>(position);
-    streams_.read(where_, streams, false);
-    call_.streams = call_array(streams_);
+    streams_.emplace(where_, streams, false);
+    call_.streams = call_array(*streams_);
   }
-  void run(const Sampler* sampler = nullptr) {
+  void run(Runner runner, const Sampler* sampler = nullptr) {
     call_.row_parameters = rows_;
     call_.sampler = sampler;
-    run_in_words_of_python(call_);
+    run_in_words_of_python(runner, call_);
   }
 
  private:
   Call call_;
-  std::string where_;
-  std::array<Buffer, kMostArrays> buffers_;
-  std::array<CallArray, kMostArrays> arrays_;
+  std::string_view where_;
+  std::array<Buffer, kMost> buffers_;
+  std::array<CallArray, kMost> arrays_;
   std::optional<ParamValues> params_;
   std::list<Buffer> slopes_;
   std::vector<RowParameter> rows_;
-  Buffer streams_;
+  std::optional<Buffer> streams_;
 };
 
-nb::object function(const OperationInfo& info, bool vjp) {
-  return nb::cpp_function([&info, vjp](const nb::args& all) {
-    Given given(all);
-    PythonCall call(info, vjp, {}, given);
-    if (info.arrays[0].kind == ArrayKind::row) call.take_axis(given.next());
-    call.take_params(given.next());
-    if (info.target != nullptr) call.take_ignore_index(given.next());
-    if (info.drawn) {
-      const nb::handle seed = given.next(), streams = given.next();
-      call.take_noise(seed, streams, given.empty() ? nb::handle(nb::int_(0)) : given.next());
-    } else if (!given.empty()) {
-      call.take_slopes(given.next());
-    }
-    if (!given.empty()) throw nb::type_error("a call of an operation has too many arguments");
-    call.run();
-  });
+template <std::size_t>
+using Argument = nb::handle;
+
+// A function with as many arguments as the call has: to make a tuple of them takes a twentieth of a small call.
+template <std::size_t... k>
+nb::object function(const OperationInfo& info, bool vjp, bool slopes, std::index_sequence<k...>) {
+  constexpr std::size_t kCount = sizeof...(k);
+  return nb::cpp_function(
+      [&info, vjp, slopes, where = std::string(info.name) + (vjp ? "_vjp" : ""),
+       runner = runner_of(info, vjp)](Argument<k>... all) {
+        const std::array<nb::handle, kCount> arguments = {all...};
+        Given given(arguments);
+        PythonCall<kCount> call(info, vjp, where, given);
+        if (info.arrays[0].kind == ArrayKind::row) call.take_axis(given.next());
+        call.take_params(given.next());
+        if (info.target != nullptr) call.take_ignore_index(given.next());
+        if (info.drawn) {
+          const nb::handle seed = given.next(), streams = given.next();
+          call.take_noise(seed, streams, given.next());
+        }
+        if (slopes) call.take_slopes(given.next());
+        call.run(runner);
+      },
+      (static_cast<void>(k), nb::arg().none())...);
+}
+nb::object function(const OperationInfo& info, bool vjp, bool slopes) {
+  const std::size_t count = (vjp ? info.jacobian.arrays : info.arrays).size() +
+                            (info.arrays[0].kind == ArrayKind::row ? 2 : 1) + (info.target != nullptr ? 1 : 0) +
+                            (info.drawn ? 3 : 0) + (slopes ? 1 : 0);
+  nb::object made;
+  [&]<std::size_t... n>(std::index_sequence<n...>) {
+    ((n == count ? (void)(made = function(info, vjp, slopes, std::make_index_sequence<n>())) : void()), ...);
+  }
+  (std::make_index_sequence<17>());
+  return made;
 }
 
 // The family's operations with their functions.
@@ -176,8 +193,15 @@ nb::list operations(const FamilyInfo& family) {
       d["target"] = to_str(kTargets[static_cast<std::size_t>(*info.target)]);
       d["arguments"] = nb::make_tuple(to_str(scores), to_str(target));
     }
-    if (can_run(info, false)) d["run"] = d["forward"] = function(info, false);
-    if (can_run(info, true)) d["vjp"] = d["param_vjp"] = function(info, true);
+    const bool loss = info.target != nullptr;
+    if (runner_of(info, false) != nullptr) {
+      d["run"] = d["forward"] = function(info, false, loss);
+      if (!loss) d["param_run"] = function(info, false, true);
+    }
+    if (runner_of(info, true) != nullptr) {
+      d["vjp"] = function(info, true, false);
+      d["param_vjp"] = function(info, true, true);
+    }
     all.append(d);
   }
   return all;
@@ -199,15 +223,17 @@ Sampler to_sampler(const nb::list& steps, std::uint64_t seed) {
   return Sampler(std::move(chain), seed);
 }
 
-void run_chain(const Sampler& sampler, const OperationInfo& info, std::string_view where, const nb::args& all) {
-  Given given(all);
-  PythonCall call(info, false, where, given);
+// (x, p, axis), or (x, indices, axis, streams, position).
+void run_chain(const Sampler& sampler, bool drawn, std::string_view where, std::span<const nb::handle> arguments) {
+  const OperationInfo& info = chains().operations[drawn ? 1 : 0];
+  Given given(arguments);
+  PythonCall<2> call(info, false, where, given);
   call.take_axis(given.next());
-  if (info.drawn) {
+  if (drawn) {
     const nb::handle streams = given.next();
     call.take_noise(nb::int_(0), streams, given.next());
   }
-  call.run(&sampler);
+  call.run(runner_of(info, false), &sampler);
 }
 
 }  // namespace
@@ -236,7 +262,10 @@ void bind_calls(nb::module_& m) {
                                    &family_info<AttentionOperation>()}) {
     for (const OperationInfo& info : family->operations) {
       for (const bool vjp : {false, true}) {
-        if (can_run(info, vjp)) m.attr((std::string(info.name) + (vjp ? "_vjp" : "")).c_str()) = function(info, vjp);
+        if (runner_of(info, vjp) != nullptr) {
+          const bool slopes = vjp && info.params[0].kind == ParamKind::map;
+          m.attr((std::string(info.name) + (vjp ? "_vjp" : "")).c_str()) = function(info, vjp, slopes);
+        }
       }
     }
   }
@@ -245,12 +274,14 @@ void bind_calls(nb::module_& m) {
           "__init__",
           [](Sampler* self, const nb::list& steps, std::uint64_t seed) { new (self) Sampler(to_sampler(steps, seed)); },
           nb::arg("steps"), nb::arg("seed"))
-      // (x, p, axis)
       .def("probs",
-           [](const Sampler& self, const nb::args& all) { run_chain(self, chains().operations[0], "Sampler.probs", all); })
-      // (x, indices, axis, streams, position)
+           [](const Sampler& self, nb::handle x, nb::handle p, nb::handle axis) {
+             run_chain(self, false, "Sampler.probs", std::array{x, p, axis});
+           })
       .def("sample",
-           [](const Sampler& self, const nb::args& all) { run_chain(self, chains().operations[1], "Sampler.sample", all); });
+           [](const Sampler& self, nb::handle x, nb::handle indices, nb::handle axis, nb::handle streams, nb::handle position) {
+             run_chain(self, true, "Sampler.sample", std::array{x, indices, axis, streams, position});
+           });
   m.def(
       "normalize_axis", [](const std::string& where, nb::handle axis, int dims) { return to_axis(where, axis, dims); },
       nb::arg("where"), nb::arg("axis").none(), nb::arg("dims"));

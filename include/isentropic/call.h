@@ -67,11 +67,10 @@ struct Call {
   bool check_apart = false;                          // refuse an output that overlaps with another array in part
 };
 
-// Throws: std::invalid_argument that names the function and the array or the parameter; RowError for an invalid row.
-ISENTROPIC_API void run(const Call& call);
-
-// Whether there is such a call: a library for WebAssembly has some operations alone.
-ISENTROPIC_API bool can_run(const OperationInfo& operation, bool vjp);
+// What runs calls of an operation, or of its gradient; null if there is none: a library for WebAssembly has some operations
+// alone. Throws: std::invalid_argument that names the function and the array or the parameter; RowError for an invalid row.
+using Runner = void (*)(const Call& call);
+ISENTROPIC_API Runner runner_of(const OperationInfo& operation, bool vjp);
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
 

@@ -9,7 +9,7 @@ from isentropic import _checks, _containers, _convert, _core, _device
 from isentropic._convert import FLOAT16, FLOAT32, FLOAT64
 
 ndarray = np.ndarray
-empty_like = np.empty_like
+empty, empty_like = np.empty, np.empty_like
 may_share_memory = np.may_share_memory
 
 
@@ -19,7 +19,7 @@ def run_map(operation, x, axis, out, params):
         dtype = x.dtype
         if dtype is FLOAT32 or dtype is FLOAT64 or dtype is FLOAT16:
             if out is None:
-                y = empty_like(x)
+                y = empty(x.shape, dtype) if x.ndim == 1 else empty_like(x)  # empty is faster, and has no order
                 operation.forward(x, y, axis, params)
                 return y
             if out is x or (
@@ -88,7 +88,7 @@ def run_vjp(operation, x, y, grad, axis, params):
     if type(x) is ndarray and type(y) is ndarray and type(grad) is ndarray:
         dtype = x.dtype
         if (dtype is FLOAT32 or dtype is FLOAT64 or dtype is FLOAT16) and y.dtype is dtype and grad.dtype is dtype:
-            dx = empty_like(x)
+            dx = empty(x.shape, dtype) if x.ndim == 1 else empty_like(x)
             operation.vjp(x, y, grad, dx, axis, params)
             return dx
     if _containers.is_container(x):

@@ -1,6 +1,6 @@
 """Losses: one number for each row of scores against a target, and its gradient."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,7 +14,8 @@ ndarray = np.ndarray
 empty, empty_like = np.empty, np.empty_like
 
 
-class Kernel(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Kernel:
     """A loss's function in _core, its name for errors, and its properties."""
 
     name: str

@@ -1,7 +1,7 @@
 """Measures of distributions: how uncertain one is, how far two are apart, what two variables know of each other."""
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,11 +12,13 @@ ndarray = np.ndarray
 empty, empty_like = np.empty, np.empty_like
 
 
-class Kernel(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Kernel:
     """A measure's function in _core, and its name for errors."""
 
     name: str
     run: object
+    param_run: object
     per_row: tuple = ()  # as in _maps.Kernels
 
 
@@ -50,7 +52,7 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
     dp = empty_like(rows.values) if return_grad else None
     named = zip(operation.per_row, params, strict=True)
     asked = [(param, empty(rows.lead)) for param, given in named if param and given is not None and param_grad]
-    operation.run(rows.values, value, dp, rows.axis, params, asked)
+    operation.param_run(rows.values, value, dp, rows.axis, params, asked)
     gradients = [rows.back(dp)] if return_grad else []
     slopes = [rows.measured(slope) for _, slope in asked] if param_grad else None
     return _layout.packed(rows.measured(value), gradients, slopes)
@@ -150,6 +152,8 @@ def of_entries(operation, p, axis, return_grad, params):
 
 
 KERNELS = {
-    one["name"]: Kernel(one["name"], one["run"], tuple(p["name"] if p["per_row"] else None for p in one["params"]))
+    one["name"]: Kernel(
+        one["name"], one["run"], one["param_run"], tuple(p["name"] if p["per_row"] else None for p in one["params"])
+    )
     for one in _core.measure_operations()
 }

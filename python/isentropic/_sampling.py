@@ -139,7 +139,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
     rows = _layout.Along(name, "x", x, axis)
     p = np.empty_like(rows.values)
     _core.gumbel_softmax(
-        rows.values, p, rows.axis, (temperature, hard), natural(name, "seed", seed), streams_of_rows(name, rows, stream)
+        rows.values, p, rows.axis, (temperature, hard), natural(name, "seed", seed), streams_of_rows(name, rows, stream), 0
     )
     return rows.back(p)
 

@@ -17,26 +17,28 @@ namespace {
 
 const Library& library() {
   static const FamilyInfo* const further[] = {&chains()};
-  static const Library kLibrary = {further, can_run, "isentropic_registry()"};
+  static const Library kLibrary = {further, [](const OperationInfo& info, bool vjp) { return runner_of(info, vjp) != nullptr; },
+                                   "isentropic_registry()"};
   return kLibrary;
 }
 
 isentropic_call prepared(const char* operation, const char* parameters, bool vjp) {
   isentropic_call call(library(), operation, parameters, vjp);
+  call.runner = runner_of(call.info, vjp);
   if (call.steps) call.sampler = std::make_shared<Sampler>(*call.steps, static_cast<std::uint64_t>(call.number(seed)));
   return call;
 }
 
 void run_prepared(const isentropic_call& prepared, const isentropic_array* arrays, std::size_t count) {
   const Arrays given(prepared, arrays, count);
-  run(call_of(prepared, given));
+  prepared.runner(call_of(prepared, given));
 }
 
 std::string registry() {
   std::vector<std::string> all;
   const auto add = [&](const FamilyInfo& family) {
     for (const OperationInfo& info : family.operations) {
-      if (can_run(info, false)) all.push_back(operation_json(info));
+      if (runner_of(info, false) != nullptr) all.push_back(operation_json(info));
     }
   };
   for (const FamilyInfo& family : families()) add(family);

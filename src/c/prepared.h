@@ -22,7 +22,7 @@ namespace isentropic::inline ISENTROPIC_ABI::by_name {
 // The operations of a library with this interface.
 struct Library {
   std::span<const FamilyInfo* const> further;  // families besides those of the registry
-  bool (*can_run)(const OperationInfo& info, bool vjp);
+  bool (*has)(const OperationInfo& info, bool vjp);
   std::string_view list;  // what lists the names, for messages
 };
 
@@ -30,7 +30,7 @@ inline const OperationInfo& operation_of(const Library& library, const char* nam
   if (name == nullptr) fail("operation must not be null");
   const auto look = [&](const FamilyInfo& family) -> const OperationInfo* {
     const OperationInfo* const info = find_operation(family, name);
-    return info != nullptr && library.can_run(*info, vjp) ? info : nullptr;
+    return info != nullptr && library.has(*info, vjp) ? info : nullptr;
   };
   for (const FamilyInfo& family : families()) {
     if (const OperationInfo* const info = look(family)) return *info;
@@ -62,6 +62,7 @@ struct isentropic_call {
   std::array<std::optional<std::int64_t>, std::size(isentropic::by_name::kWhole)> whole;
   std::optional<std::vector<isentropic::Step>> steps;  // of a chain
   std::shared_ptr<const isentropic::Sampler> sampler;  // the same, where the library has it
+  isentropic::Runner runner = nullptr;                 // on the host
 
   isentropic_call(const isentropic::by_name::Library& library, const char* operation, const char* parameters, bool of_vjp)
       : info(isentropic::by_name::operation_of(library, operation, of_vjp)),
@@ -226,7 +227,9 @@ class Arrays {
       used_[k] = true;
       one.gradient = checked_column(given_[k].name, given_[k], rows, false);
     }
-    if (one.values.given() || one.gradient.given()) row_parameters_[row_parameter_count_++] = one;
+    if (!one.values.given() && !one.gradient.given()) return;
+    if (row_parameter_count_ == row_parameters_.size()) fail("{}: too many parameters have a value for each row", where_);
+    row_parameters_[row_parameter_count_++] = one;
   }
 
   [[noreturn]] void refuse(std::string_view name, std::span<const ArrayInfo> wanted) const {
@@ -283,7 +286,7 @@ class Arrays {
   std::array<Axes, kMost> axes_;
   std::array<std::size_t, kMost> axes_in_order_{};
   std::array<bool, kMost> used_{};
-  std::array<RowParameter, 8> row_parameters_;
+  std::array<RowParameter, 4> row_parameters_;
   CallArray streams_, positions_, seeds_;
 };
 

@@ -107,9 +107,12 @@ void store(const CallArray& to, std::span<const Number> from, int toward = 0) {
 class Arguments {
  public:
   explicit Arguments(const Call& call) : call_(call), infos_(arrays_of(call.operation, call.vjp)), where_(call.where) {
-    if (where_.empty()) {
-      const auto end = fmt::format_to_n(name_.begin(), name_.size(), "{}{}", call.operation.name, call.vjp ? "_vjp" : "");
-      where_ = {name_.data(), std::min(end.size, name_.size())};
+    if (where_.empty()) where_ = call.operation.name;
+    if (call.vjp && call.where.empty()) {  // a std::string would ask for memory in every call
+      constexpr std::string_view kVjp = "_vjp";
+      const std::size_t size = std::min(where_.size(), name_.size() - kVjp.size());
+      std::ranges::copy(kVjp, std::copy_n(where_.begin(), size, name_.begin()));
+      where_ = {name_.data(), size + kVjp.size()};
     }
     if (call.arrays.size() != infos_.size())
       fail("{}: there must be {} arrays, got {}", where_, infos_.size(), call.arrays.size());
@@ -208,7 +211,7 @@ class Arguments {
   static bool in_place(const CallArray& a) {
     return a.type == kTypeOf<Number> && without_gaps(a);
   }
-  // Memory for numbers that are copied from an array or to it, or the array itself.
+  // Memory for numbers that are taken out of an array or put into one, or the array itself.
   template <class Number>
   std::span<Number> room(const CallArray& a, std::size_t count) {
     if (in_place<Number>(a)) return {reinterpret_cast<Number*>(a.data), count};
@@ -251,7 +254,7 @@ class Arguments {
 
   const Call& call_;
   std::span<const ArrayInfo> infos_;
-  std::array<char, 64> name_;  // a std::string would ask for memory in every call
+  std::array<char, 64> name_;
   std::string_view where_;
   Few<PerRow> per_row_;
   Few<ParamGradient> gradients_;

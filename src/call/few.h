@@ -22,7 +22,7 @@ inline constexpr NumberType kTypeOf = std::is_same_v<T, float>            ? Numb
 // Values of parameters for each row, or gradients in them. No operation and its map have more of them.
 template <class Numbers>
 struct Few {
-  static constexpr std::size_t kMost = 8;
+  static constexpr std::size_t kMost = 4;
   std::array<Numbers, kMost> all;
   std::size_t count = 0;
 

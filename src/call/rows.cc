@@ -292,47 +292,47 @@ void run_table(Arguments& call) {
   if (!Arguments::in_place<double>(value)) store<double>(value, found);
 }
 
-using Run = void (*)(Arguments& call);
+template <auto kRun>
+void run_checked(const Call& call) {
+  Arguments arguments(call);
+  kRun(arguments);
+}
+
 template <class Family>
-constexpr Run kRun = nullptr;
+constexpr Runner kRunner = nullptr;
 template <>
-constexpr Run kRun<Map> = run_map<Map>;
+constexpr Runner kRunner<Map> = run_checked<run_map<Map>>;
 template <>
-constexpr Run kRun<Logarithm> = run_map<Logarithm>;
+constexpr Runner kRunner<Logarithm> = run_checked<run_map<Logarithm>>;
 template <>
-constexpr Run kRun<EntropyControl> = run_control;
+constexpr Runner kRunner<EntropyControl> = run_checked<run_control>;
 template <>
-constexpr Run kRun<Measure> = run_measure;
+constexpr Runner kRunner<Measure> = run_checked<run_measure>;
 template <>
-constexpr Run kRun<Divergence> = run_divergence;
+constexpr Runner kRunner<Divergence> = run_checked<run_divergence>;
 template <>
-constexpr Run kRun<Loss> = run_loss;
+constexpr Runner kRunner<Loss> = run_checked<run_loss>;
 template <>
-constexpr Run kRun<Sampling> = run_sampling;
+constexpr Runner kRunner<Sampling> = run_checked<run_sampling>;
 template <>
-constexpr Run kRun<Transport> = run_transport;
+constexpr Runner kRunner<Transport> = run_checked<run_transport>;
 #ifndef __wasm__
 template <>
-constexpr Run kRun<TableMeasure> = run_table;
+constexpr Runner kRunner<TableMeasure> = run_checked<run_table>;
 template <>
-constexpr Run kRun<EntryMeasure> = run_entry;
+constexpr Runner kRunner<EntryMeasure> = run_checked<run_entry>;
 template <>
-constexpr Run kRun<AttentionOperation> = run_attention;
+constexpr Runner kRunner<AttentionOperation> = run_checked<run_attention>;
 #endif
 
 template <class... Family>
-Run run_of(const OperationInfo& operation, FamilyList<Family...> /*all*/) {
-  Run found = nullptr;
+Runner of_family(const OperationInfo& operation, FamilyList<Family...> /*all*/) {
+  Runner found = nullptr;
   const auto look = [&]<class One>(std::type_identity<One>) {
-    const std::span<const OperationInfo> all = family_info<One>().operations;
-    if (&operation >= all.data() && &operation < all.data() + all.size()) found = kRun<One>;
+    if (operation.family == family_info<One>().name) found = kRunner<One>;
   };
   (look(std::type_identity<Family>()), ...);
   return found;
-}
-Run run_of(const OperationInfo& operation) {
-  if (operation.family == chains().name) return run_chain;
-  return run_of(operation, Families{});
 }
 
 }  // namespace
@@ -340,18 +340,11 @@ Run run_of(const OperationInfo& operation) {
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
-void run(const Call& given) {
-  const call::Run run = call::run_of(given.operation);
-  if (run == nullptr || !can_run(given.operation, given.vjp)) {
-    fail("there is no call of {}{} by name", given.operation.name, given.vjp ? "_vjp" : "");
-  }
-  call::Arguments arguments(given);
-  run(arguments);
-}
-
-bool can_run(const OperationInfo& operation, bool vjp) {
-  return call::run_of(operation) != nullptr && !call::arrays_of(operation, vjp).empty() && has(operation, Door::c) &&
-         (!call::kSmall || has(operation, Door::web));
+Runner runner_of(const OperationInfo& operation, bool vjp) {
+  const bool here = has(operation, Door::c) && (!call::kSmall || has(operation, Door::web));
+  if (!here || call::arrays_of(operation, vjp).empty()) return nullptr;
+  if (operation.family == chains().name) return call::run_checked<call::run_chain>;
+  return call::of_family(operation, Families{});
 }
 
 }  // namespace isentropic::inline ISENTROPIC_ABI

@@ -204,42 +204,6 @@ void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, st
   Kernels<GammaForEntropy, T>::map(call, stream);
 }
 
-#define ISENTROPIC_CUDA_MAPS(T)                                                                                                \
-  template void apply(const Map&, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream, std::span<const PerRow>);  \
-  template void apply_vjp(const Map&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>, MatrixView<T>,            \
-                          std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);              \
-  template void log_softmax(const LogSoftmax&, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream,               \
-                            std::span<const PerRow>);                                                                          \
-  template void log_softmax_vjp(const LogSoftmax&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>,              \
-                                MatrixView<T>, std::span<std::byte>, Stream, std::span<const PerRow>,                          \
-                                std::span<const ParamGradient>);                                                               \
-  template void logsumexp(const LogSumExp&, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream,                  \
-                          std::span<const PerRow>);                                                                            \
-  template void logsumexp_vjp(const LogSumExp&, MatrixView<const T>, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, \
-                              Stream, std::span<const PerRow>, std::span<const ParamGradient>)
-ISENTROPIC_CUDA_MAPS(float);
-ISENTROPIC_CUDA_MAPS(double);
-ISENTROPIC_CUDA_MAPS(float16);
-ISENTROPIC_CUDA_MAPS(bfloat16);
-#undef ISENTROPIC_CUDA_MAPS
-#define ISENTROPIC_CUDA_MEMORY(T)                                                       \
-  template std::size_t memory_for<T>(const Map&, std::size_t, std::size_t);             \
-  template std::size_t memory_for<T>(const LogSoftmax&, std::size_t, std::size_t);      \
-  template std::size_t memory_for<T>(const LogSumExp&, std::size_t, std::size_t);       \
-  template std::size_t memory_for<T>(const Measure&, std::size_t, std::size_t);         \
-  template std::size_t memory_for<T>(const Divergence&, std::size_t, std::size_t);      \
-  template std::size_t memory_for<T>(const GammaForEntropy&, std::size_t, std::size_t); \
-  template std::size_t memory_for_calibration<T>(std::size_t, std::size_t)
-ISENTROPIC_CUDA_MEMORY(float);
-ISENTROPIC_CUDA_MEMORY(double);
-ISENTROPIC_CUDA_MEMORY(float16);
-ISENTROPIC_CUDA_MEMORY(bfloat16);
-#undef ISENTROPIC_CUDA_MEMORY
-template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const float>, std::span<double>, std::span<double>,
-                                std::span<int>, std::span<std::byte>, Stream, std::span<const PerRow>);
-template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const double>, std::span<double>, std::span<double>,
-                                std::span<int>, std::span<std::byte>, Stream, std::span<const PerRow>);
-
 namespace {
 
 // The use of p in a loss that starts from a map.
@@ -396,19 +360,6 @@ void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_id
   run_loss<T>(loss, {x, target, {}, value, dx, memory, stream, per_row, gradients, {}});
 }
 
-#define ISENTROPIC_CUDA_LOSSES(T)                                                                                       \
-  template std::size_t memory_for<T>(const Loss&, std::size_t, std::size_t);                                            \
-  template void loss(const Loss&, MatrixView<const T>, std::span<const std::int64_t>, std::span<double>, MatrixView<T>, \
-                     std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>,             \
-                     std::optional<std::int64_t>);                                                                      \
-  template void loss(const Loss&, MatrixView<const T>, MatrixView<const T>, std::span<double>, MatrixView<T>,           \
-                     std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>)
-ISENTROPIC_CUDA_LOSSES(float);
-ISENTROPIC_CUDA_LOSSES(double);
-ISENTROPIC_CUDA_LOSSES(float16);
-ISENTROPIC_CUDA_LOSSES(bfloat16);
-#undef ISENTROPIC_CUDA_LOSSES
-
 namespace {
 
 template <class T, class Op>
@@ -461,17 +412,6 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
       },
       op);
 }
-
-#define ISENTROPIC_CUDA_MEASURES(T)                                                                                          \
-  template void measure(const Measure&, MatrixView<const T>, std::span<double>, MatrixView<T>, std::span<std::byte>, Stream, \
-                        std::span<const PerRow>, std::span<const ParamGradient>);                                            \
-  template void measure(const Divergence&, MatrixView<const T>, MatrixView<const T>, std::span<double>, MatrixView<T>,       \
-                        MatrixView<T>, std::span<std::byte>, Stream)
-ISENTROPIC_CUDA_MEASURES(float);
-ISENTROPIC_CUDA_MEASURES(double);
-ISENTROPIC_CUDA_MEASURES(float16);
-ISENTROPIC_CUDA_MEASURES(bfloat16);
-#undef ISENTROPIC_CUDA_MEASURES
 
 namespace {
 
@@ -621,25 +561,6 @@ void gumbel_noise(MatrixView<T> g, DeviceNoise noise, std::span<std::byte> memor
   SamplingKernels<T>::add_noise(call, stream);
 }
 
-#define ISENTROPIC_CUDA_SAMPLING(T)                                                                                         \
-  template std::size_t memory_for<T>(const Sample&, std::size_t, std::size_t);                                              \
-  template std::size_t memory_for<T>(std::span<const Step>, std::size_t, std::size_t);                                      \
-  template std::size_t memory_for<T>(const GumbelSoftmax&, std::size_t, std::size_t);                                       \
-  template void sample(const Sample&, MatrixView<const T>, MatrixView<std::int64_t>, DeviceNoise, std::span<std::byte>,     \
-                       Stream);                                                                                             \
-  template void sample(std::span<const Step>, MatrixView<const T>, MatrixView<std::int64_t>, DeviceNoise,                   \
-                       std::span<std::byte>, Stream);                                                                       \
-  template void probs(std::span<const Step>, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream);             \
-  template void gumbel_softmax(const GumbelSoftmax&, MatrixView<const T>, MatrixView<T>, DeviceNoise, std::span<std::byte>, \
-                               Stream)
-ISENTROPIC_CUDA_SAMPLING(float);
-ISENTROPIC_CUDA_SAMPLING(double);
-ISENTROPIC_CUDA_SAMPLING(float16);
-ISENTROPIC_CUDA_SAMPLING(bfloat16);
-#undef ISENTROPIC_CUDA_SAMPLING
-template void gumbel_noise(MatrixView<float>, DeviceNoise, std::span<std::byte>, Stream);
-template void gumbel_noise(MatrixView<double>, DeviceNoise, std::span<std::byte>, Stream);
-
 namespace {
 
 template <class T>
@@ -698,20 +619,6 @@ void token_statistics_vjp(const TokenStatistics& options, MatrixView<const T> x,
   TokenKernels<T>::vjp(call, stream);
 }
 
-#define ISENTROPIC_CUDA_TOKENS(T)                                                                                         \
-  template std::size_t memory_for<T>(const TokenStatistics&, std::size_t, std::size_t, std::size_t);                      \
-  template void token_statistics(const TokenStatistics&, MatrixView<const T>, std::span<const std::int64_t>,              \
-                                 MatrixView<StatisticsOf<T>>, MatrixView<std::int64_t>, std::span<std::byte>, Stream,     \
-                                 std::span<const PerRow>);                                                                \
-  template void token_statistics_vjp(const TokenStatistics&, MatrixView<const T>, std::span<const std::int64_t>,          \
-                                     MatrixView<const StatisticsOf<T>>, MatrixView<const StatisticsOf<T>>, MatrixView<T>, \
-                                     std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>)
-ISENTROPIC_CUDA_TOKENS(float);
-ISENTROPIC_CUDA_TOKENS(double);
-ISENTROPIC_CUDA_TOKENS(float16);
-ISENTROPIC_CUDA_TOKENS(bfloat16);
-#undef ISENTROPIC_CUDA_TOKENS
-
 namespace {
 
 template <class T>
@@ -752,18 +659,71 @@ void target_entropy_losses(double entropy, MatrixView<const T> x, std::span<cons
   ask_rows("target_entropy_losses", CalibrationCall::loss, entropy, x, labels, found, memory, stream);
 }
 
-#define ISENTROPIC_CUDA_CALIBRATION(T)                                                                                \
-  template void calibration_facts(MatrixView<const T>, std::span<const std::int64_t>, MatrixView<double>,             \
-                                  std::span<std::byte>, Stream);                                                      \
-  template void temperature_slopes(double, MatrixView<const T>, std::span<const std::int64_t>, MatrixView<double>,    \
-                                   std::span<std::byte>, Stream);                                                     \
-  template void target_entropy_losses(double, MatrixView<const T>, std::span<const std::int64_t>, MatrixView<double>, \
+// Every function for every type.
+#define ISENTROPIC_CUDA(T)                                                                                                     \
+  template void apply(const Map&, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream, std::span<const PerRow>);  \
+  template void apply_vjp(const Map&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>, MatrixView<T>,            \
+                          std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);              \
+  template void log_softmax(const LogSoftmax&, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream,               \
+                            std::span<const PerRow>);                                                                          \
+  template void log_softmax_vjp(const LogSoftmax&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>,              \
+                                MatrixView<T>, std::span<std::byte>, Stream, std::span<const PerRow>,                          \
+                                std::span<const ParamGradient>);                                                               \
+  template void logsumexp(const LogSumExp&, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream,                  \
+                          std::span<const PerRow>);                                                                            \
+  template void logsumexp_vjp(const LogSumExp&, MatrixView<const T>, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, \
+                              Stream, std::span<const PerRow>, std::span<const ParamGradient>);                                \
+  template std::size_t memory_for<T>(const Map&, std::size_t, std::size_t);                                                    \
+  template std::size_t memory_for<T>(const LogSoftmax&, std::size_t, std::size_t);                                             \
+  template std::size_t memory_for<T>(const LogSumExp&, std::size_t, std::size_t);                                              \
+  template std::size_t memory_for<T>(const Measure&, std::size_t, std::size_t);                                                \
+  template std::size_t memory_for<T>(const Divergence&, std::size_t, std::size_t);                                             \
+  template std::size_t memory_for<T>(const GammaForEntropy&, std::size_t, std::size_t);                                        \
+  template std::size_t memory_for_calibration<T>(std::size_t, std::size_t);                                                    \
+  template std::size_t memory_for<T>(const Loss&, std::size_t, std::size_t);                                                   \
+  template void loss(const Loss&, MatrixView<const T>, std::span<const std::int64_t>, std::span<double>, MatrixView<T>,        \
+                     std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>,                    \
+                     std::optional<std::int64_t>);                                                                             \
+  template void loss(const Loss&, MatrixView<const T>, MatrixView<const T>, std::span<double>, MatrixView<T>,                  \
+                     std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);                   \
+  template void measure(const Measure&, MatrixView<const T>, std::span<double>, MatrixView<T>, std::span<std::byte>, Stream,   \
+                        std::span<const PerRow>, std::span<const ParamGradient>);                                              \
+  template void measure(const Divergence&, MatrixView<const T>, MatrixView<const T>, std::span<double>, MatrixView<T>,         \
+                        MatrixView<T>, std::span<std::byte>, Stream);                                                          \
+  template std::size_t memory_for<T>(const Sample&, std::size_t, std::size_t);                                                 \
+  template std::size_t memory_for<T>(std::span<const Step>, std::size_t, std::size_t);                                         \
+  template std::size_t memory_for<T>(const GumbelSoftmax&, std::size_t, std::size_t);                                          \
+  template void sample(const Sample&, MatrixView<const T>, MatrixView<std::int64_t>, DeviceNoise, std::span<std::byte>,        \
+                       Stream);                                                                                                \
+  template void sample(std::span<const Step>, MatrixView<const T>, MatrixView<std::int64_t>, DeviceNoise,                      \
+                       std::span<std::byte>, Stream);                                                                          \
+  template void probs(std::span<const Step>, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream);                \
+  template void gumbel_softmax(const GumbelSoftmax&, MatrixView<const T>, MatrixView<T>, DeviceNoise, std::span<std::byte>,    \
+                               Stream);                                                                                        \
+  template std::size_t memory_for<T>(const TokenStatistics&, std::size_t, std::size_t, std::size_t);                           \
+  template void token_statistics(const TokenStatistics&, MatrixView<const T>, std::span<const std::int64_t>,                   \
+                                 MatrixView<StatisticsOf<T>>, MatrixView<std::int64_t>, std::span<std::byte>, Stream,          \
+                                 std::span<const PerRow>);                                                                     \
+  template void token_statistics_vjp(const TokenStatistics&, MatrixView<const T>, std::span<const std::int64_t>,               \
+                                     MatrixView<const StatisticsOf<T>>, MatrixView<const StatisticsOf<T>>, MatrixView<T>,      \
+                                     std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);   \
+  template void calibration_facts(MatrixView<const T>, std::span<const std::int64_t>, MatrixView<double>,                      \
+                                  std::span<std::byte>, Stream);                                                               \
+  template void temperature_slopes(double, MatrixView<const T>, std::span<const std::int64_t>, MatrixView<double>,             \
+                                   std::span<std::byte>, Stream);                                                              \
+  template void target_entropy_losses(double, MatrixView<const T>, std::span<const std::int64_t>, MatrixView<double>,          \
                                       std::span<std::byte>, Stream)
-ISENTROPIC_CUDA_CALIBRATION(float);
-ISENTROPIC_CUDA_CALIBRATION(double);
-ISENTROPIC_CUDA_CALIBRATION(float16);
-ISENTROPIC_CUDA_CALIBRATION(bfloat16);
-#undef ISENTROPIC_CUDA_CALIBRATION
+ISENTROPIC_CUDA(float);
+ISENTROPIC_CUDA(double);
+ISENTROPIC_CUDA(float16);
+ISENTROPIC_CUDA(bfloat16);
+#undef ISENTROPIC_CUDA
+template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const float>, std::span<double>, std::span<double>,
+                                std::span<int>, std::span<std::byte>, Stream, std::span<const PerRow>);
+template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const double>, std::span<double>, std::span<double>,
+                                std::span<int>, std::span<std::byte>, Stream, std::span<const PerRow>);
+template void gumbel_noise(MatrixView<float>, DeviceNoise, std::span<std::byte>, Stream);
+template void gumbel_noise(MatrixView<double>, DeviceNoise, std::span<std::byte>, Stream);
 
 }  // namespace cuda
 }  // namespace isentropic::inline ISENTROPIC_ABI

@@ -20,7 +20,6 @@ from isentropic.torch._compat import (
     stands_for_several,
     tracing,
 )
-from isentropic.torch._eager import ready
 from isentropic.torch._modules import Configured
 from isentropic.torch._spec import OpSpec, Tensor
 from isentropic.torch.backends import cpu

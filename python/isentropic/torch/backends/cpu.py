@@ -143,7 +143,7 @@ def _measure(description, tensors, value, gradients, rows, values, dim):
     if rows:
         wanted, asked = gradients[: -len(rows)], (_asked(description, gradients[-len(rows) :]),)
     params = _values(description, rows, values)
-    description["run"](*map(place, tensors), place(value), *map(_place, wanted), dim, params, *asked)
+    description["param_run" if rows else "run"](*map(place, tensors), place(value), *map(_place, wanted), dim, params, *asked)
 
 
 def _table(description, tensors, value, gradients, rows, values, dim):
@@ -244,7 +244,7 @@ def attend_vjp(q, k, v, grad, mask, map, map_values, values):
     wide = [_rows(x) for x in (q, k, v, grad)]
     gradients = [torch.empty(x.shape, dtype=x.dtype) for x in wide[:3]]
     arrays = *wide, _mask(mask), None, *gradients
-    _core.attention_vjp(*(_place(x) for x in arrays), ((map, map_values), *values))
+    _core.attention_vjp(*(_place(x) for x in arrays), ((map, map_values), *values), ())
     return [one.to(q.dtype) for one in gradients]
 
 
@@ -364,7 +364,7 @@ def _gumbel_noise(x, result, dim, *key):
 
 
 def _gumbel_hard(x, result, dim, *key):
-    _core.gumbel_softmax(x, result, dim, (1.0, True), *key)
+    _core.gumbel_softmax(x, result, dim, (1.0, True), *key, 0)
 
 
 def _sampler_probs(x, steps):
