@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import isentropic
-from isentropic import _core
+from isentropic import _checks, _core
 
 try:
     import torch
@@ -308,6 +308,14 @@ def test_traced_functions_still_compute():
         traced = torch.jit.trace(lambda x: et.entmax(x), torch.zeros(2, 3))
     x = scores(2, 3, dtype=torch.float32)
     assert torch.equal(traced(x), et.entmax(x))
+
+
+def test_messages_know_which_functions_torch_has():
+    """Functions of arrays that refuse a tensor name isentropic.torch where it has them, and do not import it to know."""
+    for name in isentropic.__all__:
+        function = getattr(isentropic, name)
+        if inspect.isfunction(function) and "x" in inspect.signature(function).parameters:
+            assert _checks.of_torch(name.removesuffix("_vjp"), torch.zeros(1)) == hasattr(et, name.removesuffix("_vjp")), name
 
 
 def test_errors_name_the_argument():

@@ -17,7 +17,8 @@ except ImportError:
     pytest.skip("torch is not installed: pip install torch==2.13.0", allow_module_level=True)
 
 import isentropic.torch as et
-from isentropic.torch import _descriptions
+from isentropic import _descriptions
+from isentropic.torch import _schemas
 from isentropic.torch.backends import reference
 
 MAPS = {
@@ -224,7 +225,7 @@ def test_composition_is_the_same(name):
     mask[2] = False
     params = {param["name"]: param["default"] for param in _descriptions.MAPS[name]["params"]} | MAPS[name]
     for causal, scale in ((False, "sqrt"), (True, "entropy_invariant")):
-        rest = *_descriptions.map_arguments(name, params), scale, 1.0, 9.0, None, causal
+        rest = *_schemas.map_arguments(name, params), scale, 1.0, 9.0, None, causal
         for operator, given in (
             ("attention", (q, k, v, mask, None)),
             ("attention_vjp", (q, k, v, mask, None, g)),

@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import isentropic  # noqa: E402
 import isentropic.torch as et  # noqa: E402
-from isentropic import _cuda  # noqa: E402
-from isentropic.torch import _descriptions, _eager, _losses, _maps, _measures, backends  # noqa: E402
+from isentropic import _cuda, _descriptions  # noqa: E402
+from isentropic.torch import _eager, _losses, _maps, _measures, backends  # noqa: E402
 from isentropic.torch.backends import cpu, cuda, reference  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]

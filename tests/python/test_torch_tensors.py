@@ -12,7 +12,8 @@ import torch.autograd.forward_ad as fw  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import isentropic.torch as et  # noqa: E402
-from isentropic.torch import _descriptions, _eager  # noqa: E402
+from isentropic import _descriptions  # noqa: E402
+from isentropic.torch import _eager  # noqa: E402
 from isentropic.torch.backends import PLACES  # noqa: E402
 from test_torch_forward import ALONG, CASES, CLASSES, HEADS, MASSES, ONCE, ROWS, TABLE, X, Y, close, random  # noqa: E402
 

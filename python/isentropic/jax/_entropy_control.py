@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isentropic import _core
+from isentropic._descriptions import CONTROL, STATUSES
 from isentropic.jax._call import array, call, like, normalized, wide
 from isentropic.jax._maps import centred, in_units, target_slope, undefined
-from isentropic.jax._parameters import CONTROL, split
+from isentropic.jax._parameters import split
 
-_CONSTANT = _core.gamma_status_names.index("constant")
+_CONSTANT = STATUSES.index("constant")
 
 
 class GammaResult(NamedTuple):

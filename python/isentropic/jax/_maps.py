@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
+from isentropic._descriptions import MAPS
 from isentropic.jax._call import array, call, like, normalized, wide
-from isentropic.jax._parameters import MAPS, split
+from isentropic.jax._parameters import split
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))

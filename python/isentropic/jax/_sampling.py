@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import isentropic
-from isentropic import _checks, _sampling
+from isentropic import _checks
+from isentropic._descriptions import MAPS
+from isentropic._numpy import _sampling
 from isentropic.jax._call import array, call, like, normalized, wide
 from isentropic.jax._maps import centred, mapped, undefined
-from isentropic.jax._parameters import MAPS, known, split
+from isentropic.jax._parameters import known, split
 
 
 def _noise(function, seed, position, size, stream, x, axis):

@@ -6,7 +6,8 @@ import math
 import jax
 import jax.numpy as jnp
 
-from isentropic._losses import index_or_none, takes_classes
+from isentropic._checks import index_or_none
+from isentropic._descriptions import takes_classes
 from isentropic.jax._call import array, call, like, normalized, wide
 from isentropic.jax._maps import mapped
 from isentropic.jax._parameters import split, with_map

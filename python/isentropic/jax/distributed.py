@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isentropic import _core
+import isentropic._core as _core
 from isentropic.jax._call import array, call_hosted, hosted, like, normalized, wide
 from isentropic.jax._maps import undefined
 from isentropic.jax._parameters import known

@@ -4,10 +4,11 @@ import math
 
 import torch
 
-from isentropic import _checks, _core
+import isentropic._core as _core
+from isentropic import _checks
 from isentropic._attention import linear_values, scale_values, shape_of
 from isentropic._maps import MAPS, map_and_params
-from isentropic.torch import _descriptions
+from isentropic.torch import _schemas
 from isentropic.torch._arguments import autocast, from_array, misfit, no_gradient, numbers_near, one_device
 from isentropic.torch._builder import Operator, is_alone, wants_gradient
 from isentropic.torch._compat import (
@@ -22,9 +23,8 @@ from isentropic.torch._compat import (
 )
 from isentropic.torch._eager import ready
 from isentropic.torch._modules import Configured
-from isentropic.torch._spec import OpSpec, Tensor
+from isentropic.torch._spec import CODES, OpSpec, Tensor
 from isentropic.torch.backends import cpu
-from isentropic.torch.backends.cpu import CODES
 from isentropic.torch.backends.reference.attention import composed
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -56,7 +56,7 @@ def _operator(name, tensors, params, moving, outputs=("out",), shapes=_shapes):
 
 
 _SCALE = {"scale": "str", "number": "float", "train_length": "float", "kappa": "float?", "causal": "bool"}
-_OF_MAP = ["mask?", "rows?"], {**_descriptions.MAP_SCHEMA, **_SCALE}, ["rows"]
+_OF_MAP = ["mask?", "rows?"], {**_schemas.MAP_SCHEMA, **_SCALE}, ["rows"]
 _attend = _operator("attention", *_OF_MAP)
 _attend_with_entropy = _operator("attention_entropy", *_OF_MAP, ("out", "entropy"), _shapes_with_entropy)
 _attend_linearly = _operator("linear_attention", [], {"scale": "float?", "causal": "bool"}, [])
@@ -245,7 +245,7 @@ def _pulled_back(q, k, v, mask, grad, call):
     params = dict(zip((param["name"] for param in MAPS[name]["params"]), values, strict=True))
     kappa = kappa if kappa is None else float(kappa)
     tensors, back = _with_equal_axes(q, k, v, mask, None, grad)
-    further = *_descriptions.map_arguments(name, params), scale, float(number), float(train_length), kappa, causal
+    further = *_schemas.map_arguments(name, params), scale, float(number), float(train_length), kappa, causal
     return tuple(back(one) for one in _attend.vjp(*tensors, *further)[:3])
 
 
@@ -293,7 +293,7 @@ def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_len
     else:
         tensors, back = _with_equal_axes(q, k, v, mask, torch.cat(rows, -1) if rows else None)
         operator = _attend_with_entropy if further else _attend
-        found = operator(*tensors, *_descriptions.map_arguments(name, params), *call)
+        found = operator(*tensors, *_schemas.map_arguments(name, params), *call)
     return tuple(back(one) for one in found) if isinstance(found, tuple) else back(found)
 
 

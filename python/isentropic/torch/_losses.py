@@ -6,14 +6,15 @@ import numpy as np
 import torch
 
 import isentropic
-from isentropic import _losses as numpy_losses
-from isentropic.torch import _descriptions
-from isentropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim, readable
+from isentropic import _descriptions
+from isentropic.torch import _schemas
+from isentropic.torch._arguments import Tensor, checked_dim, checked_target, no_gradient, numbers_and_rows, one_dim, readable
 from isentropic.torch._builder import is_alone
 from isentropic.torch._compat import function_modes, is_dtensor, tracing
 from isentropic.torch._eager import ready
 from isentropic.torch._reductions import of_plain, of_rows, reduced, row_reduction, rule, widened
-from isentropic.torch.backends.cpu import CODES, DIRECT
+from isentropic.torch._spec import CODES
+from isentropic.torch.backends.cpu import DIRECT
 from isentropic.torch.backends.reference.losses import MAPPED
 from isentropic.torch.backends.reference.rows import working
 
@@ -21,43 +22,13 @@ DESCRIPTIONS = _descriptions.LOSSES
 
 
 def _operator(description):
-    params = _descriptions.params(description)
-    if numpy_losses.takes_classes(description):
+    params = _schemas.params(description)
+    if _descriptions.takes_classes(description):
         params["ignore_index"] = "int?"
     return row_reduction(description["name"], ["x", "target"], ["x"], params, _descriptions.rows(description))
 
 
 OPERATORS = {name: _operator(one) for name, one in DESCRIPTIONS.items() if not _descriptions.takes_map(one)}
-
-
-def checked_target(name, description, x, target, dim):
-    """target as the operators take it, on x's device."""
-    scores, argument = description["arguments"]
-    if not isinstance(target, Tensor):
-        raise TypeError(f"{name}: {argument} must be a torch.Tensor, got {type(target).__name__}")
-    no_gradient(name, argument, target)
-    one_device(name, {scores: x, argument: target})
-    kind = description["target"]
-    if kind.startswith("class") and not target.is_floating_point():
-        if target.dtype is torch.bool or target.is_complex():
-            raise TypeError(f"{name}: {argument} must be integers, one class for each row, got dtype {target.dtype}")
-        lead = (*x.shape[:dim], *x.shape[dim + 1 :])
-        if target.shape != lead:
-            raise ValueError(
-                f"{name}: {argument} must have one class for each row, of shape {tuple(lead)}, got integers of shape "
-                f"{tuple(target.shape)}"
-            )
-        return target.long()
-    if kind == "class":
-        raise TypeError(f"{name}: {argument} must be integers, one class for each row, got dtype {target.dtype}")
-    if kind.startswith("class") and target.shape == (*x.shape[:dim], *x.shape[dim + 1 :]):
-        raise ValueError(
-            f"{name}: {argument} must have one probability for each entry, of shape {tuple(x.shape)}, got shape "
-            f"{tuple(target.shape)}; classes are integers: pass {argument}.long()"
-        )
-    if target.shape != x.shape:
-        raise ValueError(f"{name}: {argument} must have the shape of {scores}, {tuple(x.shape)}, got {tuple(target.shape)}")
-    return target.to(x.dtype)
 
 
 def _are_plain(name, x, target, values):
@@ -185,7 +156,7 @@ def call(name, x, target, values, ignore_index, dim, axis, dtype):
     if params.get("kind") == "sphere":
         no_gradient(name, "margin", params["margin"])  # a whole number
     values, rows = numbers_and_rows(description, values, scores, x, dim)
-    if numpy_losses.takes_classes(description):
+    if _descriptions.takes_classes(description):
         values = (*values, ignore_index)
     return reduced(OPERATORS[name], (x, target), rows, values, dim, dtype)
 
@@ -194,7 +165,7 @@ def _of_dtensors(name, x, target, values, params, ignore_index, dim, dtype):
     from isentropic.torch.distributed._dtensor import rows_of_dtensors
 
     description = DESCRIPTIONS[name]
-    ignored = {"ignore_index": ignore_index} if numpy_losses.takes_classes(description) else {}
+    ignored = {"ignore_index": ignore_index} if _descriptions.takes_classes(description) else {}
     if not isinstance(target, Tensor):
         raise TypeError(f"{name}: {description['arguments'][1]} must be a torch.Tensor, got {type(target).__name__}")
     defaults = {param["name"]: param["default"] for param in description["params"]}
@@ -204,12 +175,6 @@ def _of_dtensors(name, x, target, values, params, ignore_index, dim, dtype):
 
     value = rows_of_dtensors(name, (x, target), dim, {**params, **ignored}, defaults, on_local)
     return value if dtype is None else value.to(dtype)
-
-
-def mapped(name, x, target, named_map, ignore_index):
-    """A loss of a map, of rows of scores along the last axis."""
-    target = working(target) if target.is_floating_point() else target
-    return MAPPED[name](working(x), target, tuple(named_map), ignore_index, x.dim() - 1)
 
 
 def _is_target(target, x, dim, ignore_index):

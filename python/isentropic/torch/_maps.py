@@ -4,14 +4,14 @@ import functools
 
 import torch
 
-from isentropic import _threads
-from isentropic.torch import _descriptions
+from isentropic import _descriptions, _threads
+from isentropic.torch import _schemas
 from isentropic.torch._arguments import checked_dim, numbers_and_rows, one_dim
 from isentropic.torch._builder import LARGE, Operator, is_alone
 from isentropic.torch._compat import function_modes, has_memory, is_dtensor, tracing
 from isentropic.torch._eager import ready
-from isentropic.torch._spec import OpSpec
-from isentropic.torch.backends.cpu import CODES, CONTIGUOUS, HALVES, torch_threads
+from isentropic.torch._spec import CODES, HALVES, OpSpec
+from isentropic.torch.backends.cpu import CONTIGUOUS, torch_threads
 from isentropic.torch.backends.reference.maps import symmetric
 
 Tensor = torch.Tensor
@@ -48,7 +48,7 @@ def _spec(description):
     return OpSpec(
         name=name,
         tensors=("x", *rows),
-        params={**_descriptions.params(description), "dim": "int"},
+        params={**_schemas.params(description), "dim": "int"},
         outputs=("y",),
         shapes=shapes,
         differentiable=names,
@@ -176,18 +176,9 @@ def call_operator(name, x, values, dim):
     if is_dtensor(x):
         from isentropic.torch.distributed._dtensor import of_dtensor
 
-        return of_dtensor(name, x, values, -1 if dim is None else dim)
+        return of_dtensor(name, x, values, -1 if dim is None else dim, call_operator)
     dim = checked_dim(name, "x", x, dim)
     if x.is_cuda and torch.is_autocast_enabled("cuda") and x.dtype in (torch.float16, torch.bfloat16):
         x = x.float()  # like torch.softmax
-    return _apply(name, x, values, dim)
-
-
-def _apply(name, x, values, dim):
     numbers, rows = numbers_and_rows(_descriptions.MAPS[name], values, "x", x, dim)
     return OPERATORS[name](x, *rows, *numbers, dim)
-
-
-def apply_map(name, x, params, dim):
-    """The map's operator; parameters by name."""
-    return _apply(name, x, (params[param["name"]] for param in _descriptions.MAPS[name]["params"]), dim)

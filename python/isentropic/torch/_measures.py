@@ -4,7 +4,8 @@ import functools
 
 import torch
 
-from isentropic.torch import _descriptions
+from isentropic import _descriptions
+from isentropic.torch import _schemas
 from isentropic.torch._arguments import Tensor, checked_dim, numbers_and_rows, one_device, one_dim
 from isentropic.torch._builder import Operator
 from isentropic.torch._compat import is_dtensor
@@ -21,7 +22,7 @@ _ARGUMENTS = {"measure": ("p",), "divergence": ("p", "q"), "table": ("pxy",)}
 
 
 def _operator(description):
-    name, params = description["name"], _descriptions.params(description)
+    name, params = description["name"], _schemas.params(description)
     if description["family"] == "entry":
         return Operator(
             OpSpec(

@@ -4,8 +4,8 @@ import torch
 
 from isentropic.torch._builder import Operator, is_alone, product_with, wants_gradient
 from isentropic.torch._compat import function_modes, has_memory, tracing
-from isentropic.torch._spec import Call, OpSpec, absent, result_type
-from isentropic.torch.backends.cpu import CODES, DIRECT
+from isentropic.torch._spec import CODES, Call, OpSpec, absent, result_type
+from isentropic.torch.backends.cpu import DIRECT
 
 
 def row_reduction(name, tensors, differentiable, params, rows=(), **further):

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from isentropic import _core
-from isentropic.torch._descriptions import MAPS, STATUSES
+import isentropic._core as _core
+from isentropic._descriptions import MAPS, STATUSES
 from isentropic.torch.distributed._divergences import Given, given_entropy_forward, given_entropy_vjp, two_forward, two_vjp
 from isentropic.torch.distributed._entries import by_largest, exponential, logarithm, masked, relative, scaled, terms_of
 from isentropic.torch.distributed._group import Group, cost, values_of

@@ -4,8 +4,8 @@ import math
 
 import torch
 
+from isentropic import _descriptions
 from isentropic._attention import shape_of
-from isentropic.torch import _descriptions
 from isentropic.torch._compat import can_be_read, without_autocast
 from isentropic.torch._spec import absent
 from isentropic.torch.backends.reference.maps import call_map

@@ -8,7 +8,7 @@ from math import inf
 
 import torch
 
-from isentropic.torch import _descriptions
+from isentropic import _descriptions
 from isentropic.torch.backends.reference.rows import or_nan
 
 

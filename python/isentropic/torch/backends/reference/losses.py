@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from isentropic.torch import _descriptions
+from isentropic import _descriptions
 from isentropic.torch._compat import primals, pushing_further
 from isentropic.torch.backends.reference.maps import call_map
 from isentropic.torch.backends.reference.rows import (
@@ -384,3 +384,9 @@ def _surrogate_loss(x, target, named_map, ignore_index, dim):
 
 
 MAPPED = {"smooth_accuracy_loss": _smooth_accuracy_loss, "surrogate_loss": _surrogate_loss}
+
+
+def mapped(name, x, target, named_map, ignore_index):
+    """A loss of a map, of rows of scores along the last axis."""
+    target = working(target) if target.is_floating_point() else target
+    return MAPPED[name](working(x), target, tuple(named_map), ignore_index, x.dim() - 1)

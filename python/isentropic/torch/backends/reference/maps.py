@@ -12,8 +12,9 @@ import math
 import numpy as np
 import torch
 
-from isentropic.torch import _descriptions
-from isentropic.torch._spec import absent
+from isentropic import _descriptions
+from isentropic.torch._arguments import numbers_and_rows
+from isentropic.torch._spec import OPERATORS, absent
 from isentropic.torch.backends.reference.rows import (
     below_most,
     canonical,
@@ -494,9 +495,9 @@ def symmetric(description, *arguments):
 
 def call_map(name, x, params, dim):
     """A map by its operator, which uses a kernel if there is one; differentiable in x and in parameters that are tensors."""
-    from isentropic.torch._maps import apply_map  # which imports this module
-
-    return apply_map(name, x, params, dim)
+    description = _descriptions.MAPS[name]
+    numbers, rows = numbers_and_rows(description, (params[param["name"]] for param in description["params"]), "x", x, dim)
+    return OPERATORS[name](x, *rows, *numbers, dim)
 
 
 def _map(description, x, *arguments):

@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from isentropic.torch import _descriptions
+from isentropic import _descriptions
 from isentropic.torch.backends.reference.rows import (
     INF,
     canonical,

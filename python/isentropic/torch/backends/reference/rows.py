@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from isentropic.torch import _descriptions
+from isentropic import _descriptions
 from isentropic.torch._spec import absent, result_type
 
 INF = math.inf
