@@ -17,7 +17,7 @@ def scale_values(function, scale, train_length, kappa):
 
 def _number(function, scale, words):
     number = _checks.number(function, "scale", scale, f"{words} or a number")
-    if not math.isfinite(number):
+    if not -math.inf < number < math.inf:  # which torch.compile takes of a symbol too
         raise ValueError(f"{function}: scale must be {words} or a finite number, got {number}")
     return number
 

@@ -379,6 +379,13 @@ def test_dim_is_any_integer(gradients):
             et.Softmax(dim)
 
 
+def test_functions_take_dim_second_as_torch_does():
+    x = torch.randn(3, 4)
+    for name in ("softmax", "log_softmax", "logsumexp"):
+        torch.testing.assert_close(getattr(et, name)(x, 0), getattr(torch, name)(x, 0))
+    torch.testing.assert_close(et.entmax(x, 0, alpha=1.3), et.entmax(x, alpha=1.3, dim=0))
+
+
 def test_modules_take_dim_as_torch_does():
     x = scores(3, 6)
     assert torch.equal(et.Softmax(0)(x), et.softmax(x, dim=0))

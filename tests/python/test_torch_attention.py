@@ -372,3 +372,11 @@ PARAMETER = "torch.nn.Parameter(torch.tensor(2.0))"
 def test_what_cannot_be_learned_says_so(call, argument):
     with pytest.raises(TypeError, match=f"{argument} requires grad, and there is no gradient in it; pass {argument}.detach"):
         eval(call, {**vars(et), "torch": torch, "x": torch.rand(2, 3)})
+
+
+@pytest.mark.parametrize("function", [et.attention, et.linear_attention])
+def test_a_compiled_function_may_get_other_scales(function):
+    q = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    compiled = torch.compile(lambda q, s: function(q, q, q, scale=s), fullgraph=True, backend="aot_eager")
+    for scale in (0.3, 0.4, 0.5):
+        torch.testing.assert_close(compiled(q, scale), function(q, q, q, scale=scale))

@@ -1,7 +1,7 @@
 """The functions of isentropic for JAX: under ``jit``, ``grad``, ``jvp``, ``hessian`` and ``vmap``, on the CPU.
 
-Maps, log_softmax and logsumexp can be differentiated forward and backward and more than once, in scores and in parameters that
-are arrays. Losses and measures can be differentiated once. Values have the bits of the NumPy functions.
+Maps, log_softmax, logsumexp, losses and measures can be differentiated forward and backward and more than once, in scores and
+in parameters that are arrays. Values have the bits of the NumPy functions.
 ``isentropic.jax.distributed`` has functions for rows that are split over devices.
 """
 

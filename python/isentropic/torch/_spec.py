@@ -95,6 +95,11 @@ def result_type(x):
     return torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
 
 
+def working(x):
+    """x in the type of the computation."""
+    return x.to(result_type(x))
+
+
 def absent(x):
     """Stands for an absent result."""
     return x.new_empty(0)
