@@ -10,7 +10,6 @@ namespace {
 // Whether this is an array. A number, also one of NumPy's, has no axes.
 bool is_array(nb::handle value) {
   if (PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr())) return false;
-  if (PyCapsule_IsValid(value.ptr(), kPlace) != 0) return true;
   Py_buffer view;
   if (PyObject_GetBuffer(value.ptr(), &view, PyBUF_FULL_RO) != 0) {
     PyErr_Clear();

@@ -18,8 +18,6 @@
 #include <string_view>
 #include <vector>
 
-#include "place.h"
-
 namespace nb = nanobind;
 
 namespace isentropic {
@@ -70,9 +68,8 @@ constexpr int kMaxDims = 64;  // NumPy's own limit
 enum class Type { float32, float64, float16, bfloat16, int64, int32, boolean };
 constexpr std::ptrdiff_t kItemSize[] = {4, 8, 2, 2, 8, 4, 1};
 
-// An array from outside: an object with the buffer protocol; or a tuple (address, shape, strides in items, number of its Type)
-// or a place (place.h), which are faster for a torch tensor; or None, which has neither axes nor data. Strides here are in
-// bytes.
+// An array from outside: an object with the buffer protocol; or a tuple (address, shape, strides in items, number of its Type),
+// which is faster for a torch tensor; or None, which has neither axes nor data. Strides here are in bytes.
 struct Array {
   char* data;
   int ndim;
@@ -105,10 +102,6 @@ class Buffer {
     if (!given_) return;
     if (PyTuple_Check(array.ptr())) {
       read_tuple(array.ptr());
-      return;
-    }
-    if (PyCapsule_IsValid(array.ptr(), kPlace) != 0) {
-      read_place(*static_cast<const Place*>(PyCapsule_GetPointer(array.ptr(), kPlace)));
       return;
     }
     if (PyObject_GetBuffer(array.ptr(), &view_, PyBUF_FORMAT | PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0)) != 0) {
@@ -149,15 +142,6 @@ class Buffer {
     for (int d = 0; d < ndim; ++d) {
       shape_[d] = PyLong_AsSsize_t(NB_TUPLE_GET_ITEM(shape, d));
       strides_[d] = PyLong_AsSsize_t(NB_TUPLE_GET_ITEM(strides, d)) * array_.item_size();
-    }
-  }
-
-  void read_place(const Place& place) {
-    if (place.dims > kMaxDims) throw nb::value_error("an array must have at most 64 axes");
-    array_ = {static_cast<char*>(place.data), place.dims, shape_, strides_, static_cast<Type>(place.type)};
-    for (int d = 0; d < place.dims; ++d) {
-      shape_[d] = place.shape[d];
-      strides_[d] = place.strides[d] * array_.item_size();
     }
   }
 

@@ -21,7 +21,8 @@ HEAD = '''"""Every function that the registry describes. Written by python/gener
 
 from math import inf  # noqa: F401  a default
 
-from isentropic import _calls, _convert, _entropy_control, _losses, _measures
+from isentropic._numpy import _calls, _convert, _entropy_control, _losses, _measures
+from isentropic._checks import index_or_none as _index_or_none
 from isentropic._maps import KERNELS as _KERNELS
 from isentropic._maps import map_and_params as _map_and_params
 
@@ -30,7 +31,6 @@ _run_map = _calls.run_map
 _run_param_vjp = _calls.run_param_vjp
 _run_reduction = _calls.run_reduction
 _run_vjp = _calls.run_vjp
-_index_or_none = _losses.index_or_none
 '''
 
 TORCH_HEAD = '''"""Functions and modules that the registry describes. Written by python/generate when the package is built."""
@@ -39,7 +39,7 @@ from math import inf  # noqa: F401  a default
 
 from torch import Tensor
 
-from isentropic._losses import index_or_none as _index_or_none
+from isentropic._checks import index_or_none as _index_or_none
 from isentropic._maps import map_and_params as _map_and_params
 from isentropic.torch._losses import call as _call_loss
 from isentropic.torch._maps import call as _call_map

@@ -6,9 +6,11 @@ from words import assignments
 
 
 def signature(description):
-    keywords = [*map(argument, description["params"]), *DIM]
+    """dim may come second, as in torch."""
+    dim, axis = DIM
+    keywords = [*map(argument, description["params"]), axis]
     keywords += [Argument("keepdim", "False", "bool"), Argument("keepdims", "False", "bool")] if description["reduces"] else []
-    return Signature([Argument("x", type="Tensor")], keywords)
+    return Signature([Argument("x", type="Tensor"), dim], keywords)
 
 
 def init_signature(description):

@@ -5,19 +5,21 @@ Every map is ``isentropic.NAME(x, *, parameters, axis=-1, out=None)`` and has it
 and dtype.
 """
 
-from isentropic import _core, _generated
-from isentropic._attention import attention, attention_vjp, linear_attention, linear_attention_vjp
+import isentropic._core as _core
+import isentropic._generated as _generated
 from isentropic._core import __version__
-from isentropic._counts import Counts
-from isentropic._entropy_control import (
+from isentropic._generated import *  # noqa: F403
+from isentropic._numpy._attention import attention, attention_vjp, linear_attention, linear_attention_vjp
+from isentropic._numpy._counts import Counts
+from isentropic._numpy._entropy_control import (
     GammaResult,
     mean_field_entropy,
     normalize_density,
     normalize_joint,
     power_transform,
 )
-from isentropic._files import read, write
-from isentropic._further_transport import (
+from isentropic._numpy._files import read, write
+from isentropic._numpy._further_transport import (
     BarycenterResult,
     PartialResult,
     SlicedResult,
@@ -27,11 +29,9 @@ from isentropic._further_transport import (
     sliced_wasserstein,
     unbalanced_sinkhorn,
 )
-from isentropic._generated import *  # noqa: F403
-from isentropic._ratio_map import ratio_map
-from isentropic._sampling import Sampler, gumbel_softmax, sample
-from isentropic._threads import get_num_threads, set_num_threads
-from isentropic._transport import (
+from isentropic._numpy._ratio_map import ratio_map
+from isentropic._numpy._sampling import Sampler, gumbel_softmax, sample
+from isentropic._numpy._transport import (
     SinkhornResult,
     TransportResult,
     c_transform,
@@ -40,7 +40,8 @@ from isentropic._transport import (
     optimal_transport,
     sinkhorn,
 )
-from isentropic._wasserstein import sinkhorn_divergence, wasserstein, wasserstein_1d, wasserstein_histogram
+from isentropic._numpy._wasserstein import sinkhorn_divergence, wasserstein, wasserstein_1d, wasserstein_histogram
+from isentropic._threads import get_num_threads, set_num_threads
 from isentropic.batch import BatchMap
 from isentropic.calibration import (
     ReliabilityBins,

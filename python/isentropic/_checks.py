@@ -1,6 +1,5 @@
 """Single numbers as arguments, and errors that several functions share."""
 
-import importlib
 import math
 import operator
 
@@ -55,6 +54,13 @@ def integer(operation, argument, value, expected="an integer"):
         raise TypeError(f"{operation}: {argument} must be {expected}, got {type(value).__name__}") from None
 
 
+def index_or_none(name, ignore_index):
+    """An ignored class, within int64."""
+    if ignore_index is None:
+        return None
+    return min(max(integer(name, "ignore_index", ignore_index, "an integer or None"), -(2**63)), 2**63 - 1)
+
+
 def asked_params(function, names, values, param_grad):
     """The parameters that `param_grad`, True or names, asks for. `names` are those per row, with None for others.
 
@@ -72,11 +78,25 @@ def asked_params(function, names, values, param_grad):
     return list(asked)
 
 
+# The functions of arrays that isentropic.torch does not have.
+_NOT_OF_TORCH = {
+    "brier_score",
+    "entropy_invariant_scale",
+    "expected_calibration_error",
+    "fit_target_entropy",
+    "fit_temperature",
+    "fit_vector_scaling",
+    "match_entropy",
+    "reliability_bins",
+    "reliability_diagram",
+    "sample",
+    "write",
+}
+
+
 def of_torch(operation, x):
-    """Whether x is a tensor for which isentropic.torch has the operation. For messages: it imports isentropic.torch."""
-    if not type(x).__module__.startswith("torch"):
-        return False
-    return hasattr(importlib.import_module("isentropic.torch"), operation)
+    """Whether x is a tensor for which isentropic.torch has the operation; a method's name has a dot."""
+    return type(x).__module__.startswith("torch") and operation not in _NOT_OF_TORCH and "." not in operation
 
 
 def no_autograd(operation, name, x):

@@ -3,7 +3,8 @@ further parameters."""
 
 from dataclasses import dataclass
 
-from isentropic import _core
+from isentropic import _descriptions
+from isentropic._descriptions import names_per_row
 
 
 @dataclass(frozen=True, slots=True)  # faster to read than a named tuple
@@ -18,13 +19,12 @@ class Kernels:
 
 
 def _kernels(description):
-    per_row = tuple(param["name"] if param["per_row"] else None for param in description["params"])
-    return Kernels(*(description[key] for key in ("name", "forward", "vjp", "param_vjp")), per_row)
+    return Kernels(*(description[key] for key in ("name", "forward", "vjp", "param_vjp")), names_per_row(description))
 
 
-KERNELS = {operation["name"]: _kernels(operation) for operation in _core.operations()}
+KERNELS = {name: _kernels(one) for name, one in _descriptions.MAPS.items()}
 
-MAPS = {operation["name"]: operation for operation in _core.operations() if operation["family"] == "map"}
+MAPS = {name: one for name, one in _descriptions.MAPS.items() if one["family"] == "map"}
 
 
 def map_and_params(function, given, params):

@@ -1,6 +1,6 @@
 """The number of threads: the one that was set, or that of another library that calls this one."""
 
-from isentropic import _core
+import isentropic._core as _core
 
 _asked = False  # whether set_num_threads was called with a number
 followed = None  # the other library's number that is in use now

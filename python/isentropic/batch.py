@@ -4,7 +4,9 @@ import re
 
 import numpy as np
 
-from isentropic import _core, _entropy_control, _generated, _sampling
+import isentropic._generated as _generated
+from isentropic._descriptions import LOSSES, MAPS, MEASURES
+from isentropic._numpy import _entropy_control, _sampling
 
 
 class BatchMap:
@@ -139,11 +141,11 @@ def _names(family):
     return {info["name"] for info in family}
 
 
-_TWO = _names(info for info in _core.measure_operations() if info["family"] == "divergence") | _names(_core.losses())
-_OF_CLASSES = _names(info for info in _core.losses() if info["target"].startswith("class"))
-_OF_DISTRIBUTIONS = _names(info for info in _core.losses() if info["target"] == "class or distribution")
-_MEASURES = _names(info for info in _core.measure_operations() if info["family"] in ("measure", "divergence", "entry"))
-_MAPS = _names(_core.operations())
+_TWO = _names(info for info in MEASURES.values() if info["family"] == "divergence") | _names(LOSSES.values())
+_OF_CLASSES = _names(info for info in LOSSES.values() if info["target"].startswith("class"))
+_OF_DISTRIBUTIONS = _names(info for info in LOSSES.values() if info["target"] == "class or distribution")
+_MEASURES = _names(info for info in MEASURES.values() if info["family"] in ("measure", "divergence", "entry"))
+_MAPS = _names(MAPS.values())
 FUNCTIONS = {name: getattr(_generated, name) for name in _MAPS | _MEASURES | _TWO | {"gamma_for_entropy"}}
 FUNCTIONS |= {
     one.__name__: one

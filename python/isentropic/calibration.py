@@ -6,21 +6,21 @@
 
 import importlib.util
 
-from isentropic._calibration import (
+from isentropic._numpy._calibration import (
     TemperatureClampedWarning,
     entropy_invariant_scale,
     fit_target_entropy,
     fit_temperature,
     match_entropy,
 )
-from isentropic._calibration_scores import (
+from isentropic._numpy._calibration_scores import (
     ReliabilityBins,
     brier_score,
     expected_calibration_error,
     reliability_bins,
     reliability_diagram,
 )
-from isentropic._vector_scaling import VectorScaling, fit_vector_scaling
+from isentropic._numpy._vector_scaling import VectorScaling, fit_vector_scaling
 
 __all__ = [
     "ReliabilityBins",
@@ -44,7 +44,7 @@ def __getattr__(name):
     if name not in _ESTIMATORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from isentropic import _estimators
+        from isentropic._numpy import _estimators
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "sklearn":
             raise

@@ -8,8 +8,8 @@ import numbers
 
 import numpy as np
 
-from isentropic._chain import Chain, streams_of_texts
-from isentropic._sampling import natural
+from isentropic._numpy._chain import Chain, streams_of_texts
+from isentropic._numpy._sampling import natural
 
 __all__ = ["logits_processor"]
 

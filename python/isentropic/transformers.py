@@ -21,7 +21,7 @@ except ImportError as error:
     raise ImportError("isentropic.transformers needs transformers and PyTorch: pip install transformers torch") from error
 
 from isentropic import _checks
-from isentropic._chain import streams_of_texts
+from isentropic._numpy._chain import streams_of_texts
 from isentropic.torch import scaled_dot_product_attention
 from isentropic.torch._chain import TensorChain
 

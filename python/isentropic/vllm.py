@@ -20,8 +20,8 @@ import warnings
 
 import numpy as np
 
-from isentropic._chain import streams_of_tokens
-from isentropic._sampling import natural
+from isentropic._numpy._chain import streams_of_tokens
+from isentropic._numpy._sampling import natural
 from isentropic.torch._chain import TensorChain
 
 

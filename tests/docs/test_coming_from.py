@@ -15,7 +15,7 @@ import torch
 
 import isentropic
 import isentropic.torch
-from isentropic._chain import Chain
+from isentropic._numpy._chain import Chain
 from isentropic.compat import entmax as compat
 
 try:

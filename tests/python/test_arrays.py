@@ -249,7 +249,7 @@ def test_tensors_that_are_not_what_is_in_memory():
 
 def test_the_address_of_what_only_has_dlpack():
     """The capsule may be freed only after it was read."""
-    from isentropic import _device
+    from isentropic._numpy import _device
 
     class OfDevice:
         device, numbers = "gpu", np.arange(12.0)

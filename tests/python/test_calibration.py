@@ -791,7 +791,7 @@ def test_reliability_diagram():
 
 
 def test_one_dimensional_scores_of_two_classes():
-    calibration = pytest.importorskip("isentropic._estimators")
+    calibration = pytest.importorskip("isentropic._numpy._estimators")
     scores, labels = drawn(np.random.default_rng(8), (400, 1))
     labels = (scores[:, 0] + np.random.default_rng(9).logistic(size=400) > 0).astype(int)
     for kind in (calibration.TemperatureScaler, calibration.EntropyScaler, calibration.VectorScaler):
@@ -803,7 +803,7 @@ def test_one_dimensional_scores_of_two_classes():
 
 
 def test_estimators_take_weights():
-    _estimators = pytest.importorskip("isentropic._estimators")
+    _estimators = pytest.importorskip("isentropic._numpy._estimators")
 
     x, labels = drawn(np.random.default_rng(10), (500, 3))
     scaler = _estimators.VectorScaler().fit(x, labels)

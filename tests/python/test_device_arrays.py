@@ -228,7 +228,7 @@ def test_calls_go_to_the_arrays_device_and_stream(monkeypatch):
 def test_tensors_of_torch(monkeypatch):
     """A tensor that says that it is on a GPU takes the same way, in its own types."""
     torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
-    from isentropic import _device
+    from isentropic._numpy import _device
 
     monkeypatch.setattr(_device, "holds", lambda x: isinstance(x, torch.Tensor))
     monkeypatch.setattr(_device._Tensors, "stream", lambda self: None)
@@ -332,7 +332,7 @@ def test_fits_refuse_what_they_refuse_of_the_host():
 
 def test_fits_refuse_gradients_and_other_numbers(monkeypatch):
     torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
-    from isentropic import _device
+    from isentropic._numpy import _device
 
     monkeypatch.setattr(_device, "holds", lambda x: isinstance(x, torch.Tensor))
     x, labels = torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import isentropic
-from isentropic._convert import from_arrow
+from isentropic._numpy._convert import from_arrow
 
 X = np.random.default_rng(16).normal(size=(7, 5)).astype(np.float32)
 BINARY = ["npy", "npz", "safetensors"]

@@ -11,18 +11,8 @@ import isentropic
 PACKAGE = pathlib.Path(isentropic.__file__).parent
 
 
-# The reference of attention calls maps by their operators, which are made of references.
-# The loss of a linear layer calls losses by their operators.
-# A map, a loss or a measure of a DTensor is one of parts, which leaves rows that are whole to it.
-CALLED_BACK = {
-    "isentropic.torch._entropy_control": {"isentropic.torch.distributed._dtensor"},
-    "isentropic.torch._losses": {"isentropic.torch.distributed._dtensor"},
-    "isentropic.torch._maps": {"isentropic.torch.distributed._dtensor"},
-    "isentropic.torch._measures": {"isentropic.torch.distributed._dtensor"},
-    "isentropic.torch._token_statistics": {"isentropic.torch.distributed._dtensor"},
-    "isentropic.torch.backends.reference.maps": {"isentropic.torch._maps"},
-    "isentropic.torch.backends.linear_loss": {"isentropic.torch._losses"},
-}
+# The doors: none imports another's. What imitates or serves other packages stands on torch's.
+DOORS = ("torch", "jax")
 
 
 def _name(file):
@@ -53,8 +43,17 @@ def test_no_circle():
     graph = {}
     for module, file in FILES.items():
         found = {name for name, *_ in _imports(ast.parse(file.read_text())) if name in FILES}
-        graph[module] = found - {module} - CALLED_BACK.get(module, set())
+        graph[module] = found - {module}
     tuple(graphlib.TopologicalSorter(graph).static_order())
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_no_door_imports_another(module):
+    found = {name for name, *_ in _imports(ast.parse(FILES[module].read_text()))}
+    door = module.split(".")[1:2]
+    others = [f"isentropic.{one}" for one in DOORS if [one] != door]
+    if door == [] or door[0] in (*DOORS, "_numpy") or door[0].startswith("_"):
+        assert not [name for name in found if name.startswith(tuple(others))]
 
 
 @pytest.mark.parametrize("module", FILES)

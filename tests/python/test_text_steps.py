@@ -7,7 +7,7 @@ import pytest
 
 import isentropic
 from cases import torch_or_skip
-from isentropic._chain import Chain
+from isentropic._numpy._chain import Chain
 
 RNG = np.random.default_rng(5)
 SCORES = (RNG.standard_normal((40, 30)) * 3).astype(np.float32)

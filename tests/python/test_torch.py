@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import isentropic
-from isentropic import _core
+from isentropic import _checks, _core
 
 try:
     import torch
@@ -310,6 +310,14 @@ def test_traced_functions_still_compute():
     assert torch.equal(traced(x), et.entmax(x))
 
 
+def test_messages_know_which_functions_torch_has():
+    """Functions of arrays that refuse a tensor name isentropic.torch where it has them, and do not import it to know."""
+    for name in isentropic.__all__:
+        function = getattr(isentropic, name)
+        if inspect.isfunction(function) and "x" in inspect.signature(function).parameters:
+            assert _checks.of_torch(name.removesuffix("_vjp"), torch.zeros(1)) == hasattr(et, name.removesuffix("_vjp")), name
+
+
 def test_errors_name_the_argument():
     x = torch.zeros(2, 3)
     with pytest.raises(TypeError, match=r"^entmax: x must be a torch.Tensor, got list; isentropic.entmax takes other arrays"):
@@ -369,6 +377,13 @@ def test_dim_is_any_integer(gradients):
                 call(x, dim=dim, **({"gamma": 1} if call is et.power_transform else {}))
         with pytest.raises(TypeError, match=r"^Softmax: dim must be one integer, got "):
             et.Softmax(dim)
+
+
+def test_functions_take_dim_second_as_torch_does():
+    x = torch.randn(3, 4)
+    for name in ("softmax", "log_softmax", "logsumexp"):
+        torch.testing.assert_close(getattr(et, name)(x, 0), getattr(torch, name)(x, 0))
+    torch.testing.assert_close(et.entmax(x, 0, alpha=1.3), et.entmax(x, alpha=1.3, dim=0))
 
 
 def test_modules_take_dim_as_torch_does():

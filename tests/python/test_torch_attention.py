@@ -17,7 +17,8 @@ except ImportError:
     pytest.skip("torch is not installed: pip install torch==2.13.0", allow_module_level=True)
 
 import isentropic.torch as et
-from isentropic.torch import _descriptions
+from isentropic import _descriptions
+from isentropic.torch import _schemas
 from isentropic.torch.backends import reference
 
 MAPS = {
@@ -224,7 +225,7 @@ def test_composition_is_the_same(name):
     mask[2] = False
     params = {param["name"]: param["default"] for param in _descriptions.MAPS[name]["params"]} | MAPS[name]
     for causal, scale in ((False, "sqrt"), (True, "entropy_invariant")):
-        rest = *_descriptions.map_arguments(name, params), scale, 1.0, 9.0, None, causal
+        rest = *_schemas.map_arguments(name, params), scale, 1.0, 9.0, None, causal
         for operator, given in (
             ("attention", (q, k, v, mask, None)),
             ("attention_vjp", (q, k, v, mask, None, g)),
@@ -371,3 +372,11 @@ PARAMETER = "torch.nn.Parameter(torch.tensor(2.0))"
 def test_what_cannot_be_learned_says_so(call, argument):
     with pytest.raises(TypeError, match=f"{argument} requires grad, and there is no gradient in it; pass {argument}.detach"):
         eval(call, {**vars(et), "torch": torch, "x": torch.rand(2, 3)})
+
+
+@pytest.mark.parametrize("function", [et.attention, et.linear_attention])
+def test_a_compiled_function_may_get_other_scales(function):
+    q = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    compiled = torch.compile(lambda q, s: function(q, q, q, scale=s), fullgraph=True, backend="aot_eager")
+    for scale in (0.3, 0.4, 0.5):
+        torch.testing.assert_close(compiled(q, scale), function(q, q, q, scale=scale))

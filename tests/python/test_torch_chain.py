@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-from isentropic._chain import Chain  # noqa: E402
+from isentropic._numpy._chain import Chain  # noqa: E402
 from isentropic.torch import backends  # noqa: E402
 from isentropic.torch._chain import TensorChain  # noqa: E402
 from on_device import NEEDS, OnDevice, device, to_device, to_host, use_kernels  # noqa: E402

@@ -15,7 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 import isentropic  # noqa: E402
 import isentropic.torch as et  # noqa: E402
-from isentropic.torch import _attention, _descriptions, _loss_modules, backends  # noqa: E402
+from isentropic import _descriptions  # noqa: E402
+from isentropic.torch import _attention, _loss_modules, _schemas, backends  # noqa: E402
 from isentropic.torch._modules import Loss  # noqa: E402
 from isentropic.torch.backends import cpu, device_transport, linear_attention, tiles  # noqa: E402
 from on_device import CUDA, NEEDS, OnDevice, device, to_device, to_host, use_kernels  # noqa: E402
@@ -89,7 +90,7 @@ class Largest(TorchDispatchMode):
 def test_attention_by_tiles_is_that_of_the_cpu(name, params, scores, table, monkeypatch):
     monkeypatch.setattr(tiles, "SCORES", scores)
     numbers = {one["name"]: params.get(one["name"], one["default"]) for one in _descriptions.MAPS[name]["params"]}
-    named = _descriptions.map_arguments(name, numbers)
+    named = _schemas.map_arguments(name, numbers)
     turn = 0
     for i, (m, n) in enumerate(((5, 7), (7, 7), (7, 4), (1, 6))):
         for j, kind in enumerate((None, "bool", "float")):
@@ -406,7 +407,7 @@ def test_the_status_of_gamma_stays_on_the_device():
         found = et.gamma_for_entropy(to_device(x), entropy=1.0)
     assert isinstance(found.status, OnDevice) and found.status.device == CUDA
     want = et.gamma_for_entropy(x, entropy=1.0)
-    words = isentropic._entropy_control.STATUS
+    words = isentropic._numpy._entropy_control.STATUS
     assert [str(words[number]) for number in to_host(found.status).tolist()] == [str(word) for word in want.status]
 
 

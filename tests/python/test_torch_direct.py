@@ -6,7 +6,7 @@ import torch.utils.checkpoint
 
 import isentropic
 import isentropic.torch as et
-from isentropic.torch import _attention, _eager, _losses, _maps, _measures, _reductions
+from isentropic.torch import _attention, _losses, _maps, _measures, _reductions
 from isentropic.torch.backends import cpu
 
 X = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
@@ -49,24 +49,14 @@ def attentions():
         yield pytest.param(one, (), id=f"attention, {what}")
 
 
-@pytest.fixture(autouse=True, params=["C++", "Python"])
-def way(request, monkeypatch):
-    """Both ways straight to the kernel."""
-    if request.param == "Python":
-        monkeypatch.setattr(_eager, "eager", None)
-    elif _eager.eager is None:
-        pytest.skip(f"the package was not built beside torch {torch.__version__}")
-
-
 @pytest.fixture
 def by_operator(monkeypatch):
     """Calls a function only through the operator."""
 
     def call(function):
         with monkeypatch.context() as patch:
-            patch.setattr(_eager, "eager", None)
             for module in (_maps, _reductions, _losses, _attention):
-                patch.setattr(module, "is_alone", lambda x: False)
+                patch.setattr(module, "is_plain", lambda *tensors: False)
             return function()
 
     return call

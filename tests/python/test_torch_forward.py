@@ -14,7 +14,7 @@ import torch.autograd.forward_ad as fw  # noqa: E402
 
 import isentropic  # noqa: E402
 import isentropic.torch as et  # noqa: E402
-from isentropic.torch import _descriptions  # noqa: E402
+from isentropic import _descriptions  # noqa: E402
 
 
 def random(*shape, seed=0):

@@ -12,7 +12,7 @@ import isentropic
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
 import isentropic.torch as et  # noqa: E402
-from isentropic.torch import _descriptions  # noqa: E402
+from isentropic import _descriptions  # noqa: E402
 from isentropic.torch._losses import OPERATORS  # noqa: E402
 from isentropic.torch.backends import reference  # noqa: E402
 

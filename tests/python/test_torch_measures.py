@@ -287,3 +287,8 @@ def test_second_derivatives_of_far_scores(function, alpha):
     first = torch.func.jacrev(lambda a: torch.func.grad(lambda x: function(x, alpha=a, input="scores").sum())(x))(both)
     second = torch.func.jacrev(lambda x: torch.func.grad(lambda a: function(x, alpha=a, input="scores").sum())(both))(x)
     torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-9)
+
+
+def test_cross_entropy_of_classes_names_the_loss():
+    with pytest.raises(TypeError, match=r"^cross_entropy: q must be a distribution, got dtype torch.int64; .* softmax_loss$"):
+        et.cross_entropy(torch.randn(2, 3), torch.tensor([0, 2]))

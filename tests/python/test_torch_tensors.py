@@ -12,7 +12,7 @@ import torch.autograd.forward_ad as fw  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import isentropic.torch as et  # noqa: E402
-from isentropic.torch import _descriptions, _eager  # noqa: E402
+from isentropic import _descriptions  # noqa: E402
 from isentropic.torch.backends import PLACES  # noqa: E402
 from test_torch_forward import ALONG, CASES, CLASSES, HEADS, MASSES, ONCE, ROWS, TABLE, X, Y, close, random  # noqa: E402
 
@@ -61,15 +61,6 @@ OPERATIONS |= {
 each = pytest.mark.parametrize(("function", "inputs"), OPERATIONS.values(), ids=OPERATIONS)
 
 
-@pytest.fixture(params=["C++", "Python"])
-def way(request, monkeypatch):
-    """Both ways straight to the kernel."""
-    if request.param == "Python":
-        monkeypatch.setattr(_eager, "eager", None)
-    elif _eager.eager is None:
-        pytest.skip(f"the package was not built beside torch {torch.__version__}")
-
-
 def test_every_differentiable_operator_is_here():
     class Seen(TorchDispatchMode):
         def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
@@ -116,7 +107,7 @@ def nowhere(x):
 
 
 @each
-def test_zeros_that_are_nowhere(function, inputs, way):
+def test_zeros_that_are_nowhere(function, inputs):
     """torch makes such gradients and tangents of what does not depend on something."""
     zero = nowhere(function(*inputs))
     assert not any(one.any() for one in gradients(function, inputs, zero)[1])
@@ -126,7 +117,7 @@ def test_zeros_that_are_nowhere(function, inputs, way):
 
 
 @each
-def test_operators_of_zeros_that_are_nowhere(function, inputs, way):
+def test_operators_of_zeros_that_are_nowhere(function, inputs):
     def result(inputs):
         try:
             return function(*inputs)

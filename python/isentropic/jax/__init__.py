@@ -1,18 +1,17 @@
 """The functions of isentropic for JAX: under ``jit``, ``grad``, ``jvp``, ``hessian`` and ``vmap``, on the CPU.
 
-Maps, log_softmax and logsumexp can be differentiated forward and backward and more than once, in scores and in parameters that
-are arrays. Losses and measures can be differentiated once. Values have the bits of the NumPy functions.
+Maps, log_softmax, logsumexp, losses and measures can be differentiated forward and backward and more than once, in scores and
+in parameters that are arrays. Values have the bits of the NumPy functions.
 ``isentropic.jax.distributed`` has functions for rows that are split over devices.
 """
 
 from typing import Any
 
-from isentropic import _core
+from isentropic._descriptions import LOSSES, MAPS, MEASURES
 from isentropic.jax import _calibration, _transport
 from isentropic.jax._attention import attention, linear_attention
 from isentropic.jax._entropy_control import GammaResult, gamma_for_entropy, mean_field_entropy, power_transform
 from isentropic.jax._maps import make_map, ratio_map
-from isentropic.jax._parameters import MAPS
 from isentropic.jax._sampling import Sampler, gumbel_softmax, sample
 from isentropic.jax._values import make_entry, make_loss, make_measure, make_table
 
@@ -35,9 +34,9 @@ def _publish(name, function, info):
 
 for _name, _info in MAPS.items():
     _publish(_name, make_map(_info), _info)
-for _info in _core.losses():
+for _info in LOSSES.values():
     _publish(_info["name"], make_loss(_info), _info)
-for _info in _core.measure_operations():
+for _info in MEASURES.values():
     _name = _info["name"]
     if _info["family"] in ("measure", "divergence"):
         _publish(_name, make_measure(_info, _info["family"] == "divergence"), _info)

@@ -7,11 +7,12 @@ import numpy as np
 import isentropic
 from isentropic import _checks
 from isentropic._attention import mask_shape, shape_of
+from isentropic._descriptions import MAPS
 from isentropic._maps import map_and_params
 from isentropic.jax._calibration import entropy_invariant_scale
 from isentropic.jax._call import array, wide
 from isentropic.jax._maps import make_map
-from isentropic.jax._parameters import MAPS, known
+from isentropic.jax._parameters import known
 
 
 def _arrays(function, q, k, v):

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 import isentropic
-from isentropic import _calibration, _core
+import isentropic._core as _core
+from isentropic._numpy import _calibration
 from isentropic.jax._call import array, call_hosted, hosted, normalized, sum_tolerance, wide
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isentropic import _core
+import isentropic._core as _core
 
 if tuple(int(part) for part in jax.__version__.split(".")[:3]) < (0, 5, 3):
     raise ImportError(f"isentropic.jax needs jax 0.5.3 or newer, this is {jax.__version__}")

@@ -7,12 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isentropic import _core
+from isentropic._descriptions import CONTROL, STATUSES
+from isentropic.formulas import maps
+from isentropic.formulas.rows import from_most
 from isentropic.jax._call import array, call, like, normalized, wide
-from isentropic.jax._maps import centred, in_units, target_slope, undefined
-from isentropic.jax._parameters import CONTROL, split
+from isentropic.jax._parameters import split
+from isentropic.jax._rows import ROWS
 
-_CONSTANT = _core.gamma_status_names.index("constant")
+_CONSTANT = STATUSES.index("constant")
 
 
 class GammaResult(NamedTuple):
@@ -24,6 +26,21 @@ class GammaResult(NamedTuple):
     gamma: jax.Array
     entropy: jax.Array
     status: jax.Array
+
+
+def _in_units(x, there):
+    """(u, h): x less its largest is 2 h u with u in [-1, 0]. Moments of u neither underflow nor overflow."""
+    half = from_most(ROWS, x, there)
+    h = ROWS.most(-half)
+    h = jnp.where(h > 0, h, 1)
+    return half / h, h
+
+
+def _target_slope(values, slopes):
+    """The derivative of the target in nats, or None."""
+    if "entropy" in slopes:
+        return slopes["entropy"]
+    return slopes["perplexity"] / values["perplexity"] if "perplexity" in slopes else None
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -43,13 +60,13 @@ def _gamma_jvp(static, primals, tangents):
     # Elsewhere there is no gamma, or it means nothing, and there is no derivative.
     still = jnp.where((gamma > 0) & (gamma < jnp.inf) & (status != _CONSTANT), gamma, 0)
     v = jnp.where(present, v, 0)
-    u, h = in_units(x, present)
+    u, h = _in_units(x, present)
     g = still * h * 2  # of u
     p = jax.nn.softmax(jnp.where(present, g * u, -jnp.inf), -1)
     u = u - (p * u).sum(-1, keepdims=True)
     variance, change = ((p * u * one).sum(-1, keepdims=True) for one in (u, v))
     moves = (status == 0) & (variance > 0) & (still > 0)
-    target = target_slope(values, slopes, "entropy", "perplexity")
+    target = _target_slope(values, slopes)
     right = 0 if target is None else target / jnp.where(moves, g, 1)
     d_gamma = jnp.where(moves, -(right + g * change / h / 2) / jnp.where(moves, variance, 1) / h / 2, 0)
     d_reached = jnp.where(moves, 0 if target is None else target, -g * g * change / h / 2)
@@ -82,14 +99,13 @@ def _powered(static, p, rows):
 def _powered_jvp(static, primals, tangents):
     (p, rows), (v, slopes) = primals, tangents
     q = _powered(static, p, rows)
-    there, lost = p > 0, undefined(q)
-    v, slopes = v * lost, {name: slope * lost for name, slope in slopes.items()}
+    there = p != 0  # of NaN it is NaN
     gamma = rows.get("gamma", dict(static).get("gamma"))
     # At gamma = inf a small change of p changes nothing.
     change = jnp.where(gamma < jnp.inf, gamma, 0) * jnp.where(there, v / jnp.where(there, p, 1), 0)
     if "gamma" in slopes:
         change = change + jnp.where(there, jnp.log(jnp.where(there, p, 1)), 0) * slopes["gamma"]
-    return q, centred(change, q) * lost
+    return q, maps.centred(ROWS, q, change)
 
 
 def power_transform(p, /, *, gamma, axis=-1):

@@ -4,12 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isentropic import _core
+from isentropic._descriptions import MAPS
 from isentropic._maps import map_and_params
 from isentropic.jax._call import wide
-
-MAPS = {one["name"]: one for one in _core.operations()}
-CONTROL = {one["name"]: one for one in _core.control_operations()}
 
 
 def split(info, given, x, axis):

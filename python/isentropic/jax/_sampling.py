@@ -9,10 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import isentropic
-from isentropic import _checks, _sampling
+from isentropic import _checks
+from isentropic._descriptions import MAPS
+from isentropic._numpy import _sampling
+from isentropic.formulas import maps
 from isentropic.jax._call import array, call, like, normalized, wide
-from isentropic.jax._maps import centred, mapped, undefined
-from isentropic.jax._parameters import MAPS, known, split
+from isentropic.jax._maps import mapped
+from isentropic.jax._parameters import known, split
+from isentropic.jax._rows import ROWS
 
 
 def _noise(function, seed, position, size, stream, x, axis):
@@ -84,10 +88,8 @@ def _relaxed(hard, temperature, static, x, streams):
 def _relaxed_jvp(hard, temperature, static, primals, tangents):
     y = _relaxed(hard, temperature, static, *primals)
     soft = _relaxed(False, temperature, static, *primals) if hard else y
-    p = wide(soft)
-    lost = undefined(p)
-    v = jnp.where(jnp.isinf(primals[0]), 0, wide(tangents[0]) * lost) / temperature
-    return y, (centred(v, p) * lost).astype(y.dtype)
+    x, p, v = map(wide, (primals[0], soft, tangents[0]))
+    return y, maps.pushed(ROWS, "softmax", x, p, {"temperature": temperature}, v, {}).astype(y.dtype)
 
 
 def _relaxed_at(temperature, static, x, streams):

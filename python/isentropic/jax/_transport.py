@@ -9,7 +9,8 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 import isentropic
-from isentropic import _checks, _wasserstein
+from isentropic import _checks
+from isentropic._numpy import _wasserstein
 from isentropic.jax._call import HOSTED, array, call_hosted, hosted, normalized, sum_tolerance
 from isentropic.jax._parameters import known
 
@@ -381,7 +382,7 @@ def wasserstein(x, y, /, *, order=1.0, a=None, b=None):
         return jnp.zeros(a.shape[:-1], dtype)
     order, fixed = float(order), [jax.lax.stop_gradient(one) for one in (x, y, a, b)]
     (plan,) = call_hosted("wasserstein", {"order": order}, fixed, [_empty(*a.shape, b.shape[-1], like=x)])
-    # As in isentropic._wasserstein.slopes_of: relative to the largest distance over which the plan moves mass.
+    # As in isentropic._numpy._wasserstein.slopes_of: relative to the largest distance over which the plan moves mass.
     apart = jnp.where(plan[..., None] > 0, x[..., :, None, :] - y[..., None, :, :], 0)
     size = jax.lax.stop_gradient(jnp.abs(apart).max(-1))  # so that no square overflows or vanishes
     largest = size.max((-2, -1), keepdims=True)

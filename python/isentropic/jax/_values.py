@@ -6,10 +6,13 @@ import math
 import jax
 import jax.numpy as jnp
 
-from isentropic._losses import index_or_none, takes_classes
+from isentropic._checks import index_or_none
+from isentropic._descriptions import LOSSES, MEASURES, takes_classes
+from isentropic.formulas import losses, measures
 from isentropic.jax._call import array, call, like, normalized, wide
 from isentropic.jax._maps import mapped
 from isentropic.jax._parameters import split, with_map
+from isentropic.jax._rows import ROWS
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3))
@@ -19,13 +22,15 @@ def _value(operation, static, names, moved, arrays, rows):
     return call(operation, static, {**given, **rows}, {"value": like(x, 1, wide(x).dtype)})[0]
 
 
-def _live(operation, array, slope):
-    """Where a slope of 0 may change. Elsewhere 0 times a tangent that is not finite counts as 0."""
-    if operation in _OF_MAPS:
-        return (slope != 0).any(-1, keepdims=True) & jnp.isfinite(array)  # ignored rows have no gradient at all
-    if operation in _TWICE:
-        return (slope != 0) | (array > 0) & jnp.isfinite(array)  # such as the slopes of a divergence where p = q
-    return slope != 0
+def _live(operation, static, arrays, name, slope):
+    """Where a slope may change. Elsewhere, where it is 0, 0 times a tangent that is not finite counts as 0."""
+    array, given = arrays[name], dict(static)
+    there = jnp.isfinite(array)
+    if operation in MEASURES and given.get("input", "probs") == "probs":
+        there = there & (array > 0)
+    if "target" in arrays and jnp.issubdtype(arrays["target"].dtype, jnp.integer) and "ignore_index" in given:
+        there = there & (arrays["target"] != given["ignore_index"])  # ignored rows have no gradient at all
+    return (slope != 0) | there
 
 
 @jax.custom_jvp
@@ -49,11 +54,10 @@ def _times(slope, v):
 def _value_jvp(operation, static, names, moved, primals, tangents):
     arrays, rows = primals
     value, slopes, of_rows = _graded(operation, static, names, moved, arrays, rows)
-    change = jnp.zeros_like(value)
+    given, change = dict(zip(names, arrays, strict=True)), jnp.zeros_like(value)
     for (name, _), slope in zip(moved, slopes, strict=True):
-        at = names.index(name)
-        live = _live(operation, arrays[at], slope)
-        change += jnp.where(live, _times(slope, tangents[0][at]), 0).sum(-1, keepdims=True)
+        live = _live(operation, static, given, name, slope)
+        change += jnp.where(live, _times(slope, tangents[0][names.index(name)]), 0).sum(-1, keepdims=True)
     for name, slope in of_rows.items():
         change += slope * tangents[1][name]
     return value, change
@@ -71,63 +75,55 @@ def _graded(operation, static, names, moved, arrays, rows):
 
 @_graded.defjvp
 def _graded_jvp(operation, static, names, moved, primals, tangents):
-    arrays, rows = primals
-    if operation not in _TWICE or rows:
-        of = f" where {next(iter(rows))} is an array" if rows else ""
-        raise NotImplementedError(f"isentropic.jax: {operation} has no second derivative{of}")
-    found = value, slopes, _ = _graded(operation, static, names, moved, arrays, rows)
-    places = [names.index(name) for name, _ in moved]
-    vs = [wide(tangents[0][at]) for at in places]
-    live = [_live(operation, arrays[at], slope) for at, slope in zip(places, slopes, strict=True)]
-    change = sum(jnp.where(there, _times(slope, v), 0) for there, slope, v in zip(live, slopes, vs, strict=True))
-    turned = _TWICE[operation](dict(static), dict(zip(names, arrays, strict=True)), vs)
-    turned = [one.astype(slope.dtype) for one, slope in zip(turned, slopes, strict=True)]
-    return found, (change.sum(-1, keepdims=True).astype(value.dtype), turned, {})
+    """The gradients are the kernel's, their derivatives those of the formulas."""
+    if operation not in _FORMULAS:
+        raise NotImplementedError(f"isentropic.jax: {operation} has no second derivative")
+    found = value, slopes, of_rows = _graded(operation, static, names, moved, *primals)
+    given, rows = dict(zip(names, primals[0], strict=True)), primals[1]
+    places = [name for name, _ in moved]
+
+    def formula(some, rows):
+        return _formula(operation, static, {**given, **dict(zip(places, some, strict=True))}, rows)
+
+    vs = [tangents[0][names.index(name)] for name in places]
+    _, turned = jax.jvp(formula, ([given[name] for name in places], rows), (vs, tangents[1]))
+    turned, turned_rows = jax.tree.map(lambda one, slope: one.astype(slope.dtype), turned, (list(slopes), of_rows))
+    change = jnp.zeros_like(value)
+    for name, slope, v in zip(places, slopes, vs, strict=True):
+        live = _live(operation, static, given, name, slope)
+        change += jnp.where(live, _times(slope, v), 0).sum(-1, keepdims=True).astype(value.dtype)
+    for name, slope in of_rows.items():
+        change += slope * tangents[1][name]
+    return found, (change, turned, turned_rows)
 
 
-# Derivatives of gradients, for second derivatives: of losses whose gradient is a map minus the target, and of measures of
-# probabilities.
+_INFO = {**LOSSES, **MEASURES}
+_FORMULAS = {*losses.LOSSES, *measures.MEASURES}
 
 
-def _of_map(name, static, arrays, vs):
-    x = arrays["x"]
-    params = tuple((key, static[key]) for key in ("alpha",) if key in static)
-    return [jax.jvp(lambda x: mapped(name, params, x, {}), (x,), (vs[0].astype(x.dtype),))[1]]
+def _params(operation, static, rows=None):
+    return {param["name"]: param["default"] for param in _INFO[operation]["params"]} | dict(static) | (rows or {})
 
 
-def _of_probabilities(rule):
-    def turned(static, arrays, vs):
-        if static.get("input", "probs") != "probs" or static.get("normalize"):
-            raise NotImplementedError(
-                "isentropic.jax: measures have second derivatives in probabilities that are not normalized"
-            )
-        given = [wide(arrays[name]) for name in ("p", "q")[: len(vs)]]
-        unit = math.log(static["base"]) if static.get("base") else 1.0
-        return [one / unit for one in rule(*given, *vs)]
+def _formula(operation, static, arrays, rows):
+    """([the gradients in arrays], those in parameters of rows)."""
+    params = _params(operation, static, rows)
+    arrays = {name: wide(x) if jnp.issubdtype(x.dtype, jnp.floating) else x for name, x in arrays.items()}
+    if operation in MEASURES:
+        return measures.graded(ROWS, operation, list(arrays.values()), params)[1:]
+    x, target, ignored = arrays["x"], arrays["target"], None
+    if jnp.issubdtype(target.dtype, jnp.integer):
+        if params.get("ignore_index") is not None:
+            ignored = target == params["ignore_index"]
+            x, target = jnp.where(ignored, 0, x), jnp.where(ignored, 0, target)
+        target = (jnp.arange(x.shape[-1]) == target).astype(x.dtype)
 
-    return turned
+    def of_map(name, x, own):
+        numbers = tuple(sorted((key, value) for key, value in own.items() if not isinstance(value, jax.Array)))
+        return mapped(name, numbers, x, {key: value for key, value in own.items() if isinstance(value, jax.Array)})
 
-
-def _over(v, p):
-    """v / p, and 0 where p is 0: a slope that is infinite there has no derivative."""
-    return jnp.where(p > 0, v / jnp.where(p > 0, p, 1), 0)
-
-
-def _js_turned(p, q, v, w):
-    m = p + q
-    return 0.5 * (_over(v, p) * _over(q, m) - _over(w, m)), 0.5 * (_over(w, q) * _over(p, m) - _over(v, m))
-
-
-_OF_MAPS = {f"{name}_loss": functools.partial(_of_map, name) for name in ("softmax", "sparsemax", "entmax")}
-_TWICE = {
-    **_OF_MAPS,
-    "entropy": _of_probabilities(lambda p, v: (-_over(v, p),)),
-    "cross_entropy": _of_probabilities(lambda p, q, v, w: (-_over(w, q), _over(p * _over(w, q) - v, q))),
-    "kl_divergence": _of_probabilities(lambda p, q, v, w: (_over(v, p) - _over(w, q), _over(p * _over(w, q) - v, q))),
-    "js_divergence": _of_probabilities(_js_turned),
-    "self_information": _of_probabilities(lambda p, v: (_over(_over(v, p), p),)),
-    "binary_entropy": _of_probabilities(lambda p, v: (-_over(v, p * (1 - p)),)),
-}
+    _, dx, slopes = losses.graded(ROWS, _INFO[operation], x, target, ignored, params, of_map)
+    return [dx], slopes
 
 
 def make_loss(info):
@@ -203,7 +199,17 @@ def _graded_table(operation, static, pxy):
 
 @_graded_table.defjvp
 def _graded_table_jvp(operation, static, primals, tangents):
-    raise NotImplementedError(f"isentropic.jax: {operation} has no second derivative")
+    if operation not in measures.MEASURES:
+        raise NotImplementedError(f"isentropic.jax: {operation} has no second derivative")
+    value, slope = _graded_table(operation, static, *primals)
+    (table,), (v,) = primals, tangents
+    params = {**_params(operation, static), "cols": table.shape[-1]}
+
+    def gradient(table):
+        return measures.graded(ROWS, operation, [wide(table).reshape(1, -1)], params)[1][0].reshape(table.shape)
+
+    change = jnp.where(slope != 0, _times(slope, v), 0).sum(keepdims=True)
+    return (value, slope), (change, jax.jvp(gradient, (table,), (v,))[1].astype(slope.dtype))
 
 
 def make_entry(info):
@@ -263,12 +269,12 @@ def _graded_entries(operation, static, p):
 
 @_graded_entries.defjvp
 def _graded_entries_jvp(operation, static, primals, tangents):
-    if operation not in _TWICE:
+    if operation not in measures.ENTRIES:
         raise NotImplementedError(f"isentropic.jax: {operation} has no second derivative")
     value, slope = _graded_entries(operation, static, *primals)
-    (p,), (v,) = primals, tangents
-    (turned,) = _TWICE[operation](dict(static), {"p": p}, [v])
-    return (value, slope), (_times(slope, v), turned)
+    params, (p,), (v,) = _params(operation, static), primals, tangents
+    turned = jax.jvp(lambda p: measures.entries_pulled(ROWS, operation, p, jnp.ones_like(p), params), (p,), (v,))[1]
+    return (value, slope), (_times(slope, v), turned.astype(slope.dtype))
 
 
 def make_table(info):

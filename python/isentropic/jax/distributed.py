@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isentropic import _core
+import isentropic._core as _core
+from isentropic.formulas import Rows, maps
 from isentropic.jax._call import array, call_hosted, hosted, like, normalized, wide
-from isentropic.jax._maps import undefined
 from isentropic.jax._parameters import known
 
 # The number of values that RowStatistics has for a row.
@@ -110,12 +110,42 @@ def _run(operation, params, axis_name, x, classes, *, values=False):
     return call_hosted("part_values", given, given_none, [like(x, _VALUES)])[0]
 
 
+def _undefined(x):
+    """NaN for rows with a NaN, otherwise 1. Rules take NaN as outside of the support, where they give 0; so tangents are
+    multiplied by this first and results last, which makes both directions of differentiation NaN in these rows."""
+    return jnp.where(jnp.isnan(x).any(-1, keepdims=True), jnp.nan, 1).astype(x.dtype)
+
+
 def _no_classes(x):
     return jnp.zeros((*x.shape[:-1], 0), jnp.int32)
 
 
 def _dot(a, b, axis_name):
     return jax.lax.psum((a * b).sum(-1, keepdims=True), axis_name)
+
+
+class _Parts(Rows):
+    """Rows in parts: what is asked of a row is asked of all devices."""
+
+    def __init__(self, axis_name):
+        super().__init__(jnp)
+        self.axis_name = axis_name
+
+    def constant(self, x):
+        return jax.lax.stop_gradient(x)
+
+    def wide(self, x):
+        return x
+
+    def sums(self, *terms):
+        # One psum of all would mix what is known with what is transposed.
+        return tuple(jax.lax.psum(one.sum(-1, keepdims=True), self.axis_name) for one in terms)
+
+    def any(self, condition):
+        return jax.lax.psum(condition.any(-1, keepdims=True).astype(jnp.int32), self.axis_name) > 0
+
+    def all(self, condition):
+        return ~self.any(~condition)
 
 
 # Each rule is for rows along the last axis, in float32 or float64.
@@ -129,9 +159,7 @@ def _softmax(temperature, axis_name, x):
 @_softmax.defjvp
 def _softmax_jvp(temperature, axis_name, primals, tangents):
     p = _softmax(temperature, axis_name, *primals)
-    lost = undefined(p)
-    v = jnp.where((p > 0) & jnp.isfinite(primals[0]), tangents[0] * lost, 0) / temperature
-    return p, jnp.where(p > 0, p * (v - _dot(p, v, axis_name)), 0) * lost
+    return p, maps.pushed(_Parts(axis_name), "softmax", *primals, p, {"temperature": temperature}, *tangents, {})
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
@@ -151,11 +179,8 @@ def _statistic_jvp(which, temperature, axis_name, primals, tangents):
     (x, classes), v = primals, tangents[0]
     value = _statistic(which, temperature, axis_name, x, classes)
     if which == "log_softmax":
-        lost = jnp.where(jax.lax.psum(jnp.isnan(x).any(-1, keepdims=True).astype(x.dtype), axis_name) > 0, jnp.nan, 1)
-        live, lost = jnp.isfinite(value) & jnp.isfinite(x), lost.astype(x.dtype)
-        v = jnp.where(live, v * lost, 0) / temperature
-        return value, jnp.where(live, v - _dot(jnp.where(live, jnp.exp(value), 0), v, axis_name), 0) * lost
-    p, lost = _softmax(temperature, axis_name, x), undefined(value)
+        return value, maps.pushed(_Parts(axis_name), which, x, value, {"temperature": temperature}, v, {})
+    p, lost = _softmax(temperature, axis_name, x), _undefined(value)
     live = (p > 0) & jnp.isfinite(x)
     p = jnp.where(live, p, 0)  # rows of only -inf, of which the logarithm does not move, have NaN
     if which == "loss":
@@ -218,11 +243,8 @@ def _entmax(alpha, temperature, axis_name, x):
 @_entmax.defjvp
 def _entmax_jvp(alpha, temperature, axis_name, primals, tangents):
     p = _entmax(alpha, temperature, axis_name, *primals)
-    on, lost = p > 0, undefined(p)
-    s = jnp.where(on, jnp.where(on, p, 1) ** (2 - alpha), 0)
-    v = jnp.where(on & jnp.isfinite(primals[0]), tangents[0] * lost, 0) / temperature
-    total = jax.lax.psum(s.sum(-1, keepdims=True), axis_name)
-    return p, jnp.where(on, s * (v - _dot(s, v, axis_name) / jnp.where(total > 0, total, 1)), 0) * lost
+    params = {"alpha": alpha, "temperature": temperature}
+    return p, maps.pushed(_Parts(axis_name), "entmax", *primals, p, params, *tangents, {})
 
 
 # The functions.

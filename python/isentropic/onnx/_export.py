@@ -12,8 +12,8 @@ import torch
 from onnx_ir.passes import common as passes
 from torch.utils import _pytree
 
+from isentropic import _descriptions
 from isentropic.onnx import _maps, _searches
-from isentropic.torch import _descriptions
 from isentropic.torch._spec import result_type
 from isentropic.torch.backends.reference import IMPLEMENTATIONS
 

@@ -9,9 +9,9 @@ import math
 
 import torch
 
+from isentropic import _descriptions
 from isentropic.onnx import _noises
 from isentropic.onnx._searches import entmax_of, softmax_of_entropy
-from isentropic.torch import _descriptions
 
 INF = math.inf
 

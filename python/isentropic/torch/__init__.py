@@ -13,7 +13,8 @@ try:
 except ImportError as error:
     raise ImportError("isentropic.torch needs PyTorch: pip install torch") from error
 
-from isentropic.torch import _duality, _entropy_control, _generated, _loss_modules, _transport, _wasserstein
+import isentropic.torch._generated as _generated
+from isentropic.torch import _duality, _entropy_control, _loss_modules, _transport, _wasserstein
 from isentropic.torch._attention import Attention, LinearAttention, attention, linear_attention, scaled_dot_product_attention
 from isentropic.torch._generated import *  # noqa: F403
 from isentropic.torch._linear_loss import linear_loss

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 import isentropic
-from isentropic import _checks, _convert
+from isentropic import _checks
+from isentropic._numpy import _convert
 from isentropic.torch._compat import constants, get_proxy_mode, in_transform, is_differentiated, is_fake
-from isentropic.torch.backends.cpu import CODES
+from isentropic.torch._spec import CODES
 
 Tensor = torch.Tensor
 
@@ -161,3 +162,33 @@ def numbers_and_rows(description, values, argument, x, dim):
     if not torch.compiler.is_compiling():
         numbers = description["in_their_types"](tuple(numbers))
     return tuple(numbers), rows
+
+
+def checked_target(name, description, x, target, dim):
+    """target as the operators take it, on x's device."""
+    scores, argument = description["arguments"]
+    if not isinstance(target, Tensor):
+        raise TypeError(f"{name}: {argument} must be a torch.Tensor, got {type(target).__name__}")
+    no_gradient(name, argument, target)
+    one_device(name, {scores: x, argument: target})
+    kind = description["target"]
+    if kind.startswith("class") and not target.is_floating_point():
+        if target.dtype is torch.bool or target.is_complex():
+            raise TypeError(f"{name}: {argument} must be integers, one class for each row, got dtype {target.dtype}")
+        lead = (*x.shape[:dim], *x.shape[dim + 1 :])
+        if target.shape != lead:
+            raise ValueError(
+                f"{name}: {argument} must have one class for each row, of shape {tuple(lead)}, got integers of shape "
+                f"{tuple(target.shape)}"
+            )
+        return target.long()
+    if kind == "class":
+        raise TypeError(f"{name}: {argument} must be integers, one class for each row, got dtype {target.dtype}")
+    if kind.startswith("class") and target.shape == (*x.shape[:dim], *x.shape[dim + 1 :]):
+        raise ValueError(
+            f"{name}: {argument} must have one probability for each entry, of shape {tuple(x.shape)}, got shape "
+            f"{tuple(target.shape)}; classes are integers: pass {argument}.long()"
+        )
+    if target.shape != x.shape:
+        raise ValueError(f"{name}: {argument} must have the shape of {scores}, {tuple(x.shape)}, got {tuple(target.shape)}")
+    return target.to(x.dtype)

@@ -4,26 +4,23 @@ import math
 
 import torch
 
-from isentropic import _checks, _core
+from isentropic import _checks
 from isentropic._attention import linear_values, scale_values, shape_of
 from isentropic._maps import MAPS, map_and_params
-from isentropic.torch import _descriptions
+from isentropic.torch import _schemas
 from isentropic.torch._arguments import autocast, from_array, misfit, no_gradient, numbers_near, one_device
 from isentropic.torch._builder import Operator, is_alone, wants_gradient
 from isentropic.torch._compat import (
-    function_modes,
-    has_memory,
     in_forward_mode,
     in_transform,
     is_differentiated,
     is_dtensor,
     stands_for_several,
-    tracing,
 )
+from isentropic.torch._direct import is_plain, tracked
 from isentropic.torch._modules import Configured
-from isentropic.torch._spec import OpSpec, Tensor
+from isentropic.torch._spec import CODES, OpSpec, Tensor
 from isentropic.torch.backends import cpu
-from isentropic.torch.backends.cpu import CODES
 from isentropic.torch.backends.reference.attention import composed
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -55,7 +52,7 @@ def _operator(name, tensors, params, moving, outputs=("out",), shapes=_shapes):
 
 
 _SCALE = {"scale": "str", "number": "float", "train_length": "float", "kappa": "float?", "causal": "bool"}
-_OF_MAP = ["mask?", "rows?"], {**_descriptions.MAP_SCHEMA, **_SCALE}, ["rows"]
+_OF_MAP = ["mask?", "rows?"], {**_schemas.MAP_SCHEMA, **_SCALE}, ["rows"]
 _attend = _operator("attention", *_OF_MAP)
 _attend_with_entropy = _operator("attention_entropy", *_OF_MAP, ("out", "entropy"), _shapes_with_entropy)
 _attend_linearly = _operator("linear_attention", [], {"scale": "float?", "causal": "bool"}, [])
@@ -185,8 +182,8 @@ def _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa
 
 
 def _by_kernel(q, k, v, mask, call):
-    """The direct call in Python."""
-    if not (is_alone(q) and is_alone(k) and is_alone(v)) or not all(type(value) in _VALUES for value in call[1]):
+    """The direct call, or None."""
+    if not is_plain(q, k, v) or not all(type(value) in _VALUES for value in call[1]):
         return None
     if q.dtype not in CODES or k.dtype is not q.dtype or v.dtype is not q.dtype or not 2 <= q.dim() <= 4:
         return None
@@ -195,7 +192,7 @@ def _by_kernel(q, k, v, mask, call):
     *v_batch, v_keys, _ = v.shape
     if k_size != size or v_keys != keys or k_batch != v_batch or not _shares_heads(batch, k_batch):
         return None
-    if function_modes() or tracing() is not None or torch.is_autocast_enabled("cpu"):
+    if torch.is_autocast_enabled("cpu"):
         return None
     if mask is not None:
         if not is_alone(mask) or mask.dtype not in (torch.bool, q.dtype) or mask.requires_grad:
@@ -205,7 +202,7 @@ def _by_kernel(q, k, v, mask, call):
         except RuntimeError:  # a shape that does not fit
             return None
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        return _Tracked.apply(call, q, k, v, mask)
+        return tracked(_Rule, call, q, k, v, mask)
     return cpu.attend(q, k, v, mask, *call)
 
 
@@ -221,34 +218,28 @@ _NUMBERS = (float, int)
 _VALUES = (float, int, str, bool, type(None))
 
 
-class _Tracked(torch.autograd.Function):
-    """The direct call with its gradient: the part of _builder.Operator that plain tensors need."""
+class _Rule:
+    """Attention in _direct."""
 
     @staticmethod
-    def forward(ctx, call, q, k, v, mask):
-        ctx.save_for_backward(q, k, v, mask)
-        ctx.call = call
-        return cpu.attend(q, k, v, mask, *call)
+    def forward(call, tensors):
+        return cpu.attend(*tensors, *call), tensors
 
     @staticmethod
-    def backward(ctx, grad):
-        q, k, v, mask = ctx.saved_tensors
-        if not torch.is_grad_enabled() and is_alone(grad) and has_memory(grad):
-            return None, *cpu.attend_vjp(q, k, v, grad, mask, *ctx.call), None
-        return None, *_pulled_back(q, k, v, mask, grad, ctx.call), None
+    def backward(call, kept, grad):
+        q, k, v, mask = kept
+        return *cpu.attend_vjp(q, k, v, grad, mask, *call), None
 
-
-def _pulled_back(q, k, v, mask, grad, call):
-    """The gradients in q, k and v by attention's operator."""
-    name, values, (scale, number, train_length, kappa, causal) = call
-    params = dict(zip((param["name"] for param in MAPS[name]["params"]), values, strict=True))
-    kappa = kappa if kappa is None else float(kappa)
-    tensors, back = _with_equal_axes(q, k, v, mask, None, grad)
-    further = *_descriptions.map_arguments(name, params), scale, float(number), float(train_length), kappa, causal
-    return tuple(back(one) for one in _attend.vjp(*tensors, *further)[:3])
-
-
-_RULE = _core.attention, _core.attention_vjp, _pulled_back
+    @staticmethod
+    def again(call, kept, grad):
+        """By attention's operator."""
+        q, k, v, mask = kept
+        name, values, (scale, number, train_length, kappa, causal) = call
+        params = dict(zip((param["name"] for param in MAPS[name]["params"]), values, strict=True))
+        kappa = kappa if kappa is None else float(kappa)
+        tensors, back = _with_equal_axes(q, k, v, mask, None, grad)
+        further = *_schemas.map_arguments(name, params), scale, float(number), float(train_length), kappa, causal
+        return *(back(one) for one in _attend.vjp(*tensors, *further)[:3]), None
 
 
 def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_length, kappa, **further):
@@ -292,7 +283,7 @@ def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_len
     else:
         tensors, back = _with_equal_axes(q, k, v, mask, torch.cat(rows, -1) if rows else None)
         operator = _attend_with_entropy if further else _attend
-        found = operator(*tensors, *_descriptions.map_arguments(name, params), *call)
+        found = operator(*tensors, *_schemas.map_arguments(name, params), *call)
     return tuple(back(one) for one in found) if isinstance(found, tuple) else back(found)
 
 

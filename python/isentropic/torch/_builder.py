@@ -22,7 +22,7 @@ from isentropic.torch._compat import (
     pushing_further,
     tracing,
 )
-from isentropic.torch._spec import Call, OpSpec, Tensor, absent
+from isentropic.torch._spec import OPERATORS, Call, OpSpec, Tensor, absent
 
 _library = torch.library.Library("isentropic", "DEF")
 
@@ -31,6 +31,7 @@ class Operator:
     """The operator of a specification; call it with the operator's arguments."""
 
     def __init__(self, spec, implementations=None, reference=None):
+        OPERATORS[spec.name] = self
         self.spec, self.count = spec, len(spec.tensors)
         at = {name: k for k, name in enumerate((*spec.names, *spec.outputs))}
         self._moving = [at[name] for name in spec.differentiable]
@@ -54,7 +55,7 @@ class Operator:
             self.vjp = Operator(_vjp_of(spec))
         by_name = {"operator": self._by_operator, "outputs": self.by_outputs, "reference": self._by_reference}
         self._pull_back = by_name.get(spec.derivative, spec.derivative)
-        self._reference = reference or backends.reference.DIFFERENTIABLE.get(spec.name)
+        self._reference = reference or backends.DIFFERENTIABLE.get(spec.name)
         torch.library.register_autograd(qualified, self._backward, setup_context=self._setup, lib=_library)
         shared = {"backward": self._backward, "jvp": self._jvp}
         # For torch.func, under whose transforms the rules of torch.library do not work; and for plain calls, for which such a

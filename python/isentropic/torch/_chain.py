@@ -1,4 +1,4 @@
-"""Chains of steps on tensors of any device, for samplers of language models: what isentropic._chain is for arrays.
+"""Chains of steps on tensors of any device, for samplers of language models: what isentropic._numpy._chain is for arrays.
 
 On the CPU they are those arrays, with the same results. On another device the steps of Sampler are the library's kernels, the
 others torch's operations; nothing is read from the device.
@@ -10,8 +10,8 @@ import math
 import numpy as np
 import torch
 
-from isentropic import _chain, _text_steps
-from isentropic._sampling import Sampler, signed
+from isentropic._numpy import _chain, _text_steps
+from isentropic._numpy._sampling import Sampler, signed
 from isentropic.torch._builder import Operator
 from isentropic.torch._spec import OpSpec, Tensor
 

@@ -5,8 +5,8 @@ from math import inf
 import torch
 
 import isentropic
-from isentropic import _entropy_control as numpy_control
-from isentropic.torch import _descriptions
+from isentropic import _descriptions
+from isentropic._numpy import _entropy_control as numpy_control
 from isentropic.torch._arguments import (
     checked_dim,
     from_array,

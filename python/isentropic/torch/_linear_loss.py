@@ -2,13 +2,23 @@
 
 import torch
 
-from isentropic._losses import index_or_none, takes_classes
+from isentropic import _descriptions
+from isentropic._checks import index_or_none
+from isentropic._descriptions import takes_classes
 from isentropic._maps import map_and_params
-from isentropic.torch import _descriptions
-from isentropic.torch._arguments import Tensor, as_text, autocast, no_gradient, numbers_and_rows, one_device, readable
+from isentropic.torch._arguments import (
+    Tensor,
+    as_text,
+    autocast,
+    checked_target,
+    no_gradient,
+    numbers_and_rows,
+    one_device,
+    readable,
+)
 from isentropic.torch._builder import Operator, wants_gradient
 from isentropic.torch._compat import dispatch_modes, has_memory, in_forward_mode, in_transform, never_again, tracing
-from isentropic.torch._losses import DESCRIPTIONS, checked_target
+from isentropic.torch._losses import DESCRIPTIONS
 from isentropic.torch._modules import checked_sample_weight, checked_z_loss
 from isentropic.torch._spec import OpSpec, result_type
 from isentropic.torch.backends.linear_loss import value_and_gradients

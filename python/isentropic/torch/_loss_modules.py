@@ -3,8 +3,8 @@ classes."""
 
 import torch
 
+import isentropic.torch._generated as _generated
 from isentropic._maps import map_and_params
-from isentropic.torch import _generated
 from isentropic.torch._compat import without_autocast
 from isentropic.torch._modules import Loss, weight_of_classes
 

@@ -6,23 +6,21 @@ import numpy as np
 import torch
 
 import isentropic
-from isentropic import _losses as numpy_losses
-from isentropic.torch import _descriptions
-from isentropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim, readable
-from isentropic.torch._builder import is_alone
-from isentropic.torch._compat import function_modes, is_dtensor, tracing
-from isentropic.torch._eager import ready
-from isentropic.torch._reductions import of_plain, of_rows, reduced, row_reduction, rule, widened
-from isentropic.torch.backends.cpu import CODES, DIRECT
+from isentropic import _descriptions
+from isentropic.torch import _schemas
+from isentropic.torch._arguments import Tensor, checked_dim, checked_target, no_gradient, numbers_and_rows, one_dim, readable
+from isentropic.torch._compat import is_dtensor
+from isentropic.torch._direct import is_plain, tracked
+from isentropic.torch._reductions import RULES, Rule, of_plain, reduced, row_reduction, widened
+from isentropic.torch._spec import CODES, working
 from isentropic.torch.backends.reference.losses import MAPPED
-from isentropic.torch.backends.reference.rows import working
 
 DESCRIPTIONS = _descriptions.LOSSES
 
 
 def _operator(description):
-    params = _descriptions.params(description)
-    if numpy_losses.takes_classes(description):
+    params = _schemas.params(description)
+    if _descriptions.takes_classes(description):
         params["ignore_index"] = "int?"
     return row_reduction(description["name"], ["x", "target"], ["x"], params, _descriptions.rows(description))
 
@@ -30,89 +28,26 @@ def _operator(description):
 OPERATORS = {name: _operator(one) for name, one in DESCRIPTIONS.items() if not _descriptions.takes_map(one)}
 
 
-def checked_target(name, description, x, target, dim):
-    """target as the operators take it, on x's device."""
-    scores, argument = description["arguments"]
-    if not isinstance(target, Tensor):
-        raise TypeError(f"{name}: {argument} must be a torch.Tensor, got {type(target).__name__}")
-    no_gradient(name, argument, target)
-    one_device(name, {scores: x, argument: target})
-    kind = description["target"]
-    if kind.startswith("class") and not target.is_floating_point():
-        if target.dtype is torch.bool or target.is_complex():
-            raise TypeError(f"{name}: {argument} must be integers, one class for each row, got dtype {target.dtype}")
-        lead = (*x.shape[:dim], *x.shape[dim + 1 :])
-        if target.shape != lead:
-            raise ValueError(
-                f"{name}: {argument} must have one class for each row, of shape {tuple(lead)}, got integers of shape "
-                f"{tuple(target.shape)}"
-            )
-        return target.long()
-    if kind == "class":
-        raise TypeError(f"{name}: {argument} must be integers, one class for each row, got dtype {target.dtype}")
-    if kind.startswith("class") and target.shape == (*x.shape[:dim], *x.shape[dim + 1 :]):
-        raise ValueError(
-            f"{name}: {argument} must have one probability for each entry, of shape {tuple(x.shape)}, got shape "
-            f"{tuple(target.shape)}; classes are integers: pass {argument}.long()"
-        )
-    if target.shape != x.shape:
-        raise ValueError(f"{name}: {argument} must have the shape of {scores}, {tuple(x.shape)}, got {tuple(target.shape)}")
-    return target.to(x.dtype)
-
-
 def _are_plain(name, x, target, values):
     """Whether these are rows of scores and their classes as the kernel takes them, and parameters that are numbers."""
     return (
         name in _OF_CLASSES
-        and not torch.compiler.is_compiling()
-        and is_alone(x)
-        and is_alone(target)
+        and is_plain(x, target)
         and target.dtype is torch.int64
         and x.dtype in CODES
         and target.shape == x.shape[:-1]
         and x.dim() > 0
         and not any(isinstance(value, _ARRAYS) for value in values)
-        and not function_modes()
-        and tracing() is None
     )
 
 
-_OF_CLASSES = {
-    name: DIRECT[name] for name, one in DESCRIPTIONS.items() if one["target"].startswith("class") and name in OPERATORS
-}
+_OF_CLASSES = {name for name, one in DESCRIPTIONS.items() if one["target"].startswith("class") and name in OPERATORS}
 _ARRAYS = Tensor, np.ndarray
-
-
-def _operator_values(name):
-    in_their_types = DESCRIPTIONS[name]["in_their_types"]
-    return lambda tail: (*in_their_types(tail[1]), tail[2])
-
-
-_RULES = {
-    name: rule(OPERATORS[name], direct, DESCRIPTIONS[name]["run"], _operator_values(name))
-    for name, direct in _OF_CLASSES.items()
-}
-
-
-def _by_eager(name, x, target, values, ignore_index, mean):
-    """A loss of rows of scores and their classes by eager, or None."""
-    if not (ignore_index is None or type(ignore_index) is int):
-        return None
-    if name not in _RULES or not isinstance(target, Tensor) or target.dtype is not torch.int64:
-        return None
-    eager = ready()
-    if eager is None:
-        return None
-    return eager.reduction(_RULES[name], (x, target), (-1, values, ignore_index, None), mean, ignore_index)
 
 
 def mean_of_rows(name, x, target, values, dim):
     """The mean of a loss over the rows that are not ignored, or None if there is no direct call for it."""
     *numbers, ignore_index = values.values()
-    if dim == -1:
-        mean = _by_eager(name, x, target, tuple(numbers), ignore_index, True)
-        if mean is not None:
-            return mean
     if dim != -1 or not _are_plain(name, x, target, numbers) or (ignore_index is not None and type(ignore_index) is not int):
         return None
     numbers = (*DESCRIPTIONS[name]["in_their_types"](tuple(numbers)), ignore_index)
@@ -120,45 +55,43 @@ def mean_of_rows(name, x, target, values, dim):
     if ignore_index is not None:
         count -= int((target == ignore_index).sum())
     if x.requires_grad and torch.is_grad_enabled():
-        return _Mean.apply(OPERATORS[name], _OF_CLASSES[name], numbers, count, x, target)
-    value, _ = _OF_CLASSES[name]((x, target), numbers, x.dim() - 1, False)
-    return _mean(value, count)
+        return tracked(_MEANS[name], (numbers, x.dim() - 1, count), x, target)
+    return _mean(RULES[name].run((x, target), numbers, x.dim() - 1, False)[0], count)
 
 
 def _mean(value, count):
     return value.mean() if count == value.numel() else value.sum() / count
 
 
-class _Mean(torch.autograd.Function):
-    """The mean with its gradient."""
+class _MeanRule(Rule):
+    """The mean with its gradient in _direct."""
+
+    def forward(self, call, tensors):
+        *call, count = call
+        value, kept = super().forward(call, tensors)
+        return _mean(value, count), kept
+
+    def backward(self, call, kept, grad):
+        return super().backward(*self._of_rows(call, kept, grad))
+
+    def again(self, call, kept, grad):
+        return super().again(*self._of_rows(call, kept, grad))
 
     @staticmethod
-    def forward(ctx, operator, direct, values, count, x, target):
-        dim = x.dim() - 1
-        value, (slope,) = direct((x, target), values, dim, True)
-        ctx.save_for_backward(x, target, slope)
-        ctx.call = operator, direct, values, dim, count
-        return _mean(value, count)
-
-    @staticmethod
-    def backward(ctx, grad):
-        x, target, slope = ctx.saved_tensors
-        operator, direct, values, dim, count = ctx.call
+    def _of_rows(call, kept, grad):
+        *call, count = call
         # Where all rows are ignored, the mean is 0 / 0, but their gradients are 0.
-        each = (grad / max(count, 1)).expand(target.shape)
-        (result,) = of_rows(operator, direct, (x, target), (slope,), values, dim, each)
-        return None, None, None, None, result, None
+        return call, kept, (grad / max(count, 1)).expand(kept[1].shape)
+
+
+_MEANS = {name: _MeanRule(name, RULES[name].run) for name in _OF_CLASSES}
 
 
 def call(name, x, target, values, ignore_index, dim, axis, dtype):
     description = DESCRIPTIONS[name]
-    if dtype is None and axis is None and (dim is None or dim == -1):
-        value = _by_eager(name, x, target, values, ignore_index, False)
-        if value is not None:
-            return value
     if dtype is None and axis is None and (dim is None or dim == -1) and _are_plain(name, x, target, values):
         values = (*description["in_their_types"](values), ignore_index)
-        return of_plain(OPERATORS[name], _OF_CLASSES[name], (x, target), values, x.dim() - 1)
+        return of_plain(RULES[name], (x, target), values, x.dim() - 1)
     params = {param["name"]: value for param, value in zip(description["params"], values, strict=True)}
     scores = description["arguments"][0]
     if is_dtensor(x):
@@ -185,7 +118,7 @@ def call(name, x, target, values, ignore_index, dim, axis, dtype):
     if params.get("kind") == "sphere":
         no_gradient(name, "margin", params["margin"])  # a whole number
     values, rows = numbers_and_rows(description, values, scores, x, dim)
-    if numpy_losses.takes_classes(description):
+    if _descriptions.takes_classes(description):
         values = (*values, ignore_index)
     return reduced(OPERATORS[name], (x, target), rows, values, dim, dtype)
 
@@ -194,7 +127,7 @@ def _of_dtensors(name, x, target, values, params, ignore_index, dim, dtype):
     from isentropic.torch.distributed._dtensor import rows_of_dtensors
 
     description = DESCRIPTIONS[name]
-    ignored = {"ignore_index": ignore_index} if numpy_losses.takes_classes(description) else {}
+    ignored = {"ignore_index": ignore_index} if _descriptions.takes_classes(description) else {}
     if not isinstance(target, Tensor):
         raise TypeError(f"{name}: {description['arguments'][1]} must be a torch.Tensor, got {type(target).__name__}")
     defaults = {param["name"]: param["default"] for param in description["params"]}
@@ -204,12 +137,6 @@ def _of_dtensors(name, x, target, values, params, ignore_index, dim, dtype):
 
     value = rows_of_dtensors(name, (x, target), dim, {**params, **ignored}, defaults, on_local)
     return value if dtype is None else value.to(dtype)
-
-
-def mapped(name, x, target, named_map, ignore_index):
-    """A loss of a map, of rows of scores along the last axis."""
-    target = working(target) if target.is_floating_point() else target
-    return MAPPED[name](working(x), target, tuple(named_map), ignore_index, x.dim() - 1)
 
 
 def _is_target(target, x, dim, ignore_index):

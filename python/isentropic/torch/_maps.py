@@ -4,18 +4,17 @@ import functools
 
 import torch
 
-from isentropic import _threads
-from isentropic.torch import _descriptions
+from isentropic import _descriptions, _threads
+from isentropic.torch import _schemas
 from isentropic.torch._arguments import checked_dim, numbers_and_rows, one_dim
 from isentropic.torch._builder import LARGE, Operator, is_alone
-from isentropic.torch._compat import function_modes, has_memory, is_dtensor, tracing
-from isentropic.torch._eager import ready
-from isentropic.torch._spec import OpSpec
-from isentropic.torch.backends.cpu import CODES, CONTIGUOUS, HALVES, torch_threads
+from isentropic.torch._compat import is_dtensor
+from isentropic.torch._direct import is_plain, tracked
+from isentropic.torch._spec import CODES, HALVES, OpSpec
+from isentropic.torch.backends.cpu import CONTIGUOUS, torch_threads
 from isentropic.torch.backends.reference.maps import symmetric
 
 Tensor = torch.Tensor
-_is_compiling = torch.compiler.is_compiling
 _grad_enabled = torch.is_grad_enabled
 _empty_like = torch.empty_like
 _code = CODES.get
@@ -48,7 +47,7 @@ def _spec(description):
     return OpSpec(
         name=name,
         tensors=("x", *rows),
-        params={**_descriptions.params(description), "dim": "int"},
+        params={**_schemas.params(description), "dim": "int"},
         outputs=("y",),
         shapes=shapes,
         differentiable=names,
@@ -66,27 +65,19 @@ def call(name, x, values, dim, axis, numbers=True):
     """A map of x; `numbers` says that no parameter is a tensor of one for each row."""
     if axis is not None or dim is None:
         dim = one_dim(name, dim, axis)
-    # Calls the kernel directly if there is no compiler, transform, mode or dual number.
-    eager = ready()
-    if eager is not None:
-        y = eager.map(_RULES[name], x, (dim, values))
-        if y is not None:
-            return y
-    if not _is_compiling() and is_alone(x) and not function_modes() and tracing() is None:
+    if is_plain(x):
         if not numbers:
             values = tuple(_number(value, x) for value in values)
             numbers = not any(isinstance(value, Tensor) for value in values)
-    else:
-        numbers = False
-    code = _code(x.dtype) if numbers else None
-    if code is not None:
-        try:
-            if not (x.requires_grad and _grad_enabled()):
-                return _mapped(name, x, code, dim, values)
-            if x.numel() < LARGE:
-                return _tracked(x, name, code, dim, values)
-        except (IndexError, TypeError):
-            pass  # the checks below report errors of dim and of tensors
+        code = _code(x.dtype) if numbers else None
+        if code is not None:
+            try:
+                if not (x.requires_grad and _grad_enabled()):
+                    return _mapped(name, x, code, dim, values)
+                if x.numel() < LARGE:
+                    return tracked(_RULES[name], (code, dim, values), x)
+            except (IndexError, TypeError):
+                pass  # the checks below report errors of dim and of tensors
     return call_operator(name, x, values, dim)
 
 
@@ -105,64 +96,34 @@ def _mapped(name, x, code, dim, values):
     return y
 
 
-class _Tracked(torch.autograd.Function):
-    """The direct call with its gradient: the part of _builder.Operator that plain tensors need."""
+class _Rule:
+    """A map in _direct."""
 
-    @staticmethod
-    def forward(ctx, x, name, code, dim, values):
-        y = _mapped(name, x, code, dim, values)
-        ctx.save_for_backward(x, y)
-        ctx.call = name, code, dim, values
-        return y
+    def __init__(self, name, description):
+        self.name, self.vjp = name, description["vjp"]
 
-    @staticmethod
-    def backward(ctx, grad):
-        x, y = ctx.saved_tensors
-        name, code, dim, values = ctx.call
-        if _grad_enabled() or not (is_alone(grad) and has_memory(grad)):
-            return *_pulled_back(name, x, y, grad, (dim, values)), None, None, None, None
+    def forward(self, call, tensors):
+        (x,) = tensors
+        y = _mapped(self.name, x, *call)
+        return y, (x, y)
+
+    def backward(self, call, kept, grad):
+        (x, y), (code, dim, values), shape = kept, call, grad.shape
         dx = _empty_like(y, memory_format=CONTIGUOUS)
         _threads.follow(torch_threads())
-        shape = x.shape
-        _VJPS[name](
-            (x.data_ptr(), shape, x.stride(), code),
-            (y.data_ptr(), shape, y.stride(), code),
-            (grad.data_ptr(), shape, grad.stride(), code),
-            (dx.data_ptr(), shape, dx.stride(), code),
-            dim,
-            values,
-        )
-        return dx, None, None, None, None
+        places = ((one.data_ptr(), shape, one.stride(), code) for one in (x, y, grad, dx))
+        self.vjp(*places, dim, values)
+        return (dx,)
+
+    def again(self, call, kept, grad):
+        (x, y), (_, dim, values) = kept, call
+        numbers, rows = numbers_and_rows(_descriptions.MAPS[self.name], values, "x", x, dim)
+        found = OPERATORS[self.name].vjp(x, *rows, y, grad, *numbers, dim % x.dim())
+        return found[:1] if isinstance(found, tuple) else (found,)
 
 
-def _pulled_back(name, x, y, grad, call):
-    """J^T grad by its operator, and the gradients in those parameters that are tensors."""
-    dim, values = call
-    description = _descriptions.MAPS[name]
-    numbers, rows = numbers_and_rows(description, values, "x", x, dim)
-    results = OPERATORS[name].vjp(x, *rows, y, grad, *numbers, dim % x.dim())
-    if not isinstance(results, tuple):
-        return (results,)
-    of_rows = [value for param, value in zip(description["params"], values, strict=True) if param["per_row"]]
-    dx, *slopes = results
-    given = ((slope, value) for slope, value in zip(slopes, of_rows, strict=True) if isinstance(value, Tensor))
-    return dx, *(slope.sum_to_size(value.shape).to(value.dtype) for slope, value in given)
-
-
-_tracked = _Tracked.apply
 _KERNELS = {name: description["forward"] for name, description in _descriptions.MAPS.items()}
-_VJPS = {name: description["vjp"] for name, description in _descriptions.MAPS.items()}
-_RULES = {
-    name: (
-        _KERNELS[name],
-        _VJPS[name],
-        functools.partial(_pulled_back, name),
-        description["param_vjp"],
-        tuple(param["name"] if param["per_row"] else None for param in description["params"]),
-    )
-    for name, description in _descriptions.MAPS.items()
-    if not description["reduces"]
-}
+_RULES = {name: _Rule(name, description) for name, description in _descriptions.MAPS.items() if not description["reduces"]}
 
 
 def call_reduction(name, x, values, dim, axis, keepdim):
@@ -176,18 +137,9 @@ def call_operator(name, x, values, dim):
     if is_dtensor(x):
         from isentropic.torch.distributed._dtensor import of_dtensor
 
-        return of_dtensor(name, x, values, -1 if dim is None else dim)
+        return of_dtensor(name, x, values, -1 if dim is None else dim, call_operator)
     dim = checked_dim(name, "x", x, dim)
     if x.is_cuda and torch.is_autocast_enabled("cuda") and x.dtype in (torch.float16, torch.bfloat16):
         x = x.float()  # like torch.softmax
-    return _apply(name, x, values, dim)
-
-
-def _apply(name, x, values, dim):
     numbers, rows = numbers_and_rows(_descriptions.MAPS[name], values, "x", x, dim)
     return OPERATORS[name](x, *rows, *numbers, dim)
-
-
-def apply_map(name, x, params, dim):
-    """The map's operator; parameters by name."""
-    return _apply(name, x, (params[param["name"]] for param in _descriptions.MAPS[name]["params"]), dim)

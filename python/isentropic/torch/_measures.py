@@ -4,14 +4,13 @@ import functools
 
 import torch
 
-from isentropic.torch import _descriptions
+from isentropic import _descriptions
+from isentropic.torch import _schemas
 from isentropic.torch._arguments import Tensor, checked_dim, numbers_and_rows, one_device, one_dim
 from isentropic.torch._builder import Operator
 from isentropic.torch._compat import is_dtensor
-from isentropic.torch._eager import ready
-from isentropic.torch._reductions import reduced, row_reduction, rule, widened
+from isentropic.torch._reductions import reduced, row_reduction, widened
 from isentropic.torch._spec import OpSpec, result_type
-from isentropic.torch.backends.cpu import DIRECT
 from isentropic.torch.backends.reference.measures import entries_vjp
 
 DESCRIPTIONS = _descriptions.MEASURES
@@ -21,7 +20,7 @@ _ARGUMENTS = {"measure": ("p",), "divergence": ("p", "q"), "table": ("pxy",)}
 
 
 def _operator(description):
-    name, params = description["name"], _descriptions.params(description)
+    name, params = description["name"], _schemas.params(description)
     if description["family"] == "entry":
         return Operator(
             OpSpec(
@@ -44,29 +43,13 @@ def _operator(description):
 OPERATORS = {name: _operator(one) for name, one in DESCRIPTIONS.items() if name != "joint_entropy"}
 
 
-def _operator_values(name):
-    in_their_types = DESCRIPTIONS[name]["in_their_types"]
-    return lambda tail: in_their_types(tail[1])
-
-
-_RULES = {
-    name: rule(OPERATORS[name], DIRECT[name], one["run"], _operator_values(name))
-    for name, one in DESCRIPTIONS.items()
-    if one["family"] in ("measure", "divergence")
-}
-
-
 def call(name, tensors, values, dim, axis, dtype):
     dim = one_dim(name, dim, axis)
-    if dtype is None:
-        eager = ready()
-        if eager is not None:
-            value = eager.reduction(_RULES[name], tensors, (dim, values), False, None)
-            if value is not None:
-                return value
     if any(map(is_dtensor, tensors)):
         return _of_dtensors(name, tensors, values, dim, dtype)
     for argument, x in zip("pq", tensors, strict=False):
+        if name == "cross_entropy" and isinstance(x, Tensor) and not x.is_floating_point():
+            raise TypeError(f"{name}: {argument} must be a distribution, got dtype {x.dtype}; that of classes is softmax_loss")
         checked_dim(name, argument, x, dim)
     if len(tensors) == 2:
         one_device(name, dict(zip("pq", tensors, strict=True)))

@@ -1,20 +1,27 @@
 """The bases of the functions' torch.nn modules: those in _generated.py, and those written by hand."""
 
 import math
-import sys
 
 import torch
 
 from isentropic import _checks
-from isentropic.torch._arguments import checked_dim, from_array, integer_dim, no_gradient, one_device, spread
-from isentropic.torch._losses import DESCRIPTIONS, checked_target, mean_of_rows
+from isentropic.torch._arguments import checked_dim, checked_target, from_array, integer_dim, no_gradient, one_device, spread
+from isentropic.torch._losses import DESCRIPTIONS, mean_of_rows
 from isentropic.torch._reductions import widened
 from isentropic.torch._spec import result_type
 
+# The functions by name, which modules name when they are made of them.
+_FUNCTIONS = {}
 
-def _public(name):
-    """A function of isentropic.torch, which imports this module."""
-    return getattr(sys.modules["isentropic.torch"], name)
+
+class _OfFunction:
+    """A base of classes whose `_function` is a function of isentropic.torch."""
+
+    def __init_subclass__(cls, **keywords):
+        super().__init_subclass__(**keywords)
+        function = getattr(cls, "_function", None)
+        if function is not None:
+            _FUNCTIONS[function.__name__] = function
 
 
 # torch.fx keeps the calls of forward as single calls, because it cannot follow a tensor that is only a name.
@@ -22,7 +29,7 @@ def _public(name):
 
 @torch.fx.wrap
 def _mapped(function, x, **values):
-    return _public(function)(x, **values)
+    return _FUNCTIONS[function](x, **values)
 
 
 def checked_sample_weight(name, weight, argument, x, shape):
@@ -67,7 +74,7 @@ def weight_of_classes(weight, target):
 def _weighted_cross_entropy(x, target, weight, of_target, smoothing, ignored, dim):
     """torch's cross-entropy with weights of classes: every term has its class's weight, those of smoothing too."""
     of_class, present = _along(weight, x, dim), x != -math.inf
-    log_p = _public("log_softmax")(x, dim=dim)
+    log_p = _FUNCTIONS["log_softmax"](x, dim=dim)
 
     def loss(terms):
         return -torch.where(terms == 0, 0.0, terms * log_p).sum(dim)
@@ -124,13 +131,13 @@ def _weighted(module, function, x, target, values, weight, sample_weight, z_loss
         if description["target"] == "scores":
             target = torch.where(out.unsqueeze(dim), 0.0, target)
     # If by_terms, this only checks the arguments.
-    each = _public(function)(x.detach() if by_terms else x, target, **values, dim=dim, dtype=dtype)
+    each = _FUNCTIONS[function](x.detach() if by_terms else x, target, **values, dim=dim, dtype=dtype)
 
     if by_terms:
         smoothing = values["label_smoothing"]
         each = _weighted_cross_entropy(x.to(number), target, weight, of_target, smoothing, ignored, dim)
     if z_loss:
-        log_z = _public("logsumexp")(x.to(number), dim=dim)
+        log_z = _FUNCTIONS["logsumexp"](x.to(number), dim=dim)
         penalty = z_loss * (log_z if ignored is None else torch.where(ignored, 0.0, log_z)).square()
         each = each + (of_target * penalty if by_terms else penalty)
     factors = own if by_terms or of_target is None else of_target if own is None else of_target * own
@@ -151,7 +158,7 @@ def _reduced(module, function, x, target, values, weight, sample_weight, z_loss,
     # The type for sums over rows; halves are too coarse for them.
     wide = None if dtype in (torch.float16, torch.bfloat16) else dtype
     if plain:
-        each, divisors = _public(function)(x, target, **values, dim=dim, dtype=wide), None
+        each, divisors = _FUNCTIONS[function](x, target, **values, dim=dim, dtype=wide), None
         if "ignore_index" in values and not target.is_floating_point():
             divisors = target.long() != values["ignore_index"]
     else:
@@ -196,7 +203,7 @@ class Configured(torch.nn.Module):
         return ", ".join(f"{name}={tuple(v.shape) if isinstance(v, torch.Tensor) else repr(v)}" for name, v in shown)
 
 
-class Map(Configured):
+class Map(_OfFunction, Configured):
     """Calls `_function` with the parameters it was made with."""
 
     def __init__(self, **values):
@@ -207,7 +214,7 @@ class Map(Configured):
         return _mapped(type(self)._function.__name__, x, **self._values())
 
 
-class Loss(Configured):
+class Loss(_OfFunction, Configured):
     """Calls `_function` with the parameters it was made with, and reduces the result."""
 
     _takes_classes = True

@@ -5,8 +5,10 @@ from math import inf
 import torch
 
 import isentropic
+from isentropic.formulas.rows import has_none, or_nan
 from isentropic.torch._arguments import checked_dim, one_dim, readable
-from isentropic.torch.backends.reference.rows import has_none, or_nan, working
+from isentropic.torch._rows import ROWS
+from isentropic.torch._spec import working
 
 Tensor = torch.Tensor
 
@@ -64,12 +66,12 @@ def ratio_map(x, f, *, dim=None, axis=None):
         _refuse_weights(scores.detach(), weights.detach())
     infinite = scores == inf
     weights = torch.where(infinite.any(-1, keepdim=True), infinite.double(), weights)
-    nothing = has_none(scores, -1)
+    nothing = has_none(ROWS, scores)
     if weights.shape[-1] > 0:
         most = weights.detach().amax(-1, keepdim=True)
         weights = weights / torch.where(most > 0, most, 1.0)  # so that no sum is infinite
     total = weights.sum(-1, keepdim=True)
-    p = or_nan(weights / torch.where(nothing, 1.0, total), ~nothing, scores)
+    p = or_nan(ROWS, weights / torch.where(nothing, 1.0, total), ~nothing, scores)
     return p.to(x.dtype).movedim(-1, dim).contiguous()
 
 

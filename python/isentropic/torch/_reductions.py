@@ -2,10 +2,10 @@
 
 import torch
 
-from isentropic.torch._builder import Operator, is_alone, product_with, wants_gradient
-from isentropic.torch._compat import function_modes, has_memory, tracing
-from isentropic.torch._spec import Call, OpSpec, absent, result_type
-from isentropic.torch.backends.cpu import CODES, DIRECT
+from isentropic.torch._builder import Operator, product_with, wants_gradient
+from isentropic.torch._direct import is_plain, tracked
+from isentropic.torch._spec import CODES, OPERATORS, Call, OpSpec, absent, result_type
+from isentropic.torch.backends.cpu import DIRECT
 
 
 def row_reduction(name, tensors, differentiable, params, rows=(), **further):
@@ -53,10 +53,10 @@ def widened(name, dtype, *tensors):
 
 def reduced(operator, tensors, rows, values, dim, dtype=None):
     """The value: one number for each row."""
-    if not torch.compiler.is_compiling() and all(map(is_alone, tensors)) and all(row is None for row in rows):
-        direct = DIRECT.get(operator.spec.name)
-        if direct is not None and not function_modes() and tracing() is None:
-            value = of_plain(operator, direct, tensors, values, dim)
+    if all(row is None for row in rows) and is_plain(*tensors):
+        rule = RULES.get(operator.spec.name)
+        if rule is not None:
+            value = of_plain(rule, tensors, values, dim)
             return value if dtype is None else value.to(dtype)
     given = dict(zip(operator.spec.names, (*tensors, *rows), strict=True))
     wanted = wants_gradient(*(given[name] for name in operator.spec.differentiable))
@@ -64,55 +64,45 @@ def reduced(operator, tensors, rows, values, dim, dtype=None):
     return value if dtype is None else value.to(dtype)
 
 
-def of_plain(operator, direct, tensors, values, dim):
+def of_plain(rule, tensors, values, dim):
     """The value, if every tensor is plain and no parameter has a number for each row."""
     if torch.is_grad_enabled() and (tensors[0].requires_grad or tensors[-1].requires_grad):
-        return _Tracked.apply(operator, direct, values, dim, *tensors)
-    return direct(tensors, values, dim, False)[0]
+        return tracked(rule, (values, dim), *tensors)
+    return rule.run(tensors, values, dim, False)[0]
 
 
-def of_rows(operator, direct, tensors, slopes, values, dim, grad):
-    """The gradients in differentiable tensors, from those in the values and from slopes that are not shared."""
-    if not torch.is_grad_enabled() and is_alone(grad) and has_memory(grad):
-        return product_with(slopes, grad, dim)
-    # The slopes are constants here; their own derivatives come from calling the operator again.
-    call = Call((*tensors, *[None] * direct.rows), (*values, dim, False), ())
-    return operator.by_outputs(call, (grad, *[None] * (len(slopes) + direct.rows)))[: len(slopes)]
+class Rule:
+    """Such an operation in _direct."""
 
+    def __init__(self, name, run):
+        self.name, self.run = name, run
 
-def rule(operator, direct, kernel, values):
-    """The rule for eager.reduction: values(tail) are the operator's arguments without the last two."""
+    def forward(self, call, tensors):
+        value, slopes = self.run(tensors, *call, True)
+        return value, (*tensors, *slopes)
 
-    def again(*arguments):
-        *tensors, grad, tail = arguments
-        call = Call((*tensors, *[None] * direct.rows), (*values(tail), tail[0] % tensors[0].dim(), False), ())
-        found = operator.by_outputs(call, (grad, *[None] * (len(direct.differentiable) + direct.rows)))
+    def backward(self, call, kept, grad):
+        tensors, slopes = self._parted(kept)
+        return self._placed(tensors, product_with(slopes, grad, call[1]))
+
+    def again(self, call, kept, grad):
+        tensors, _ = self._parted(kept)
+        values, dim = call
+        # The slopes are constants here; their own derivatives come from calling the operator again.
+        again = Call((*tensors, *[None] * self.run.rows), (*values, dim, False), ())
+        nothing = [None] * (len(self.run.differentiable) + self.run.rows)
+        return self._placed(tensors, OPERATORS[self.name].by_outputs(again, (grad, *nothing)))
+
+    def _parted(self, kept):
+        """(the tensors, their slopes)."""
+        count = len(kept) - len(self.run.differentiable)
+        return kept[:count], kept[count:]
+
+    def _placed(self, tensors, found):
         results = [None] * len(tensors)
-        for k, one in zip(direct.differentiable, found, strict=False):
+        for k, one in zip(self.run.differentiable, found, strict=False):
             results[k] = one
-        return tuple(results)
-
-    return kernel, len(direct.differentiable), again
+        return results
 
 
-class _Tracked(torch.autograd.Function):
-    """The value with its gradients: the part of _builder.Operator that plain tensors need."""
-
-    @staticmethod
-    def forward(ctx, operator, direct, values, dim, *tensors):
-        value, slopes = direct(tensors, values, dim, True)
-        ctx.save_for_backward(*tensors, *slopes)
-        ctx.call = operator, direct, values, dim
-        return value
-
-    @staticmethod
-    def backward(ctx, grad):
-        operator, direct, values, dim = ctx.call
-        saved = ctx.saved_tensors  # read only once: with checkpointing every access unpacks the tensors
-        count = len(saved) - len(direct.differentiable)
-        tensors, slopes = saved[:count], saved[count:]
-        results = [None] * count
-        found = of_rows(operator, direct, tensors, slopes, values, dim, grad)
-        for k, one in zip(direct.differentiable, found, strict=True):
-            results[k] = one
-        return None, None, None, None, *results
+RULES = {name: Rule(name, run) for name, run in DIRECT.items()}

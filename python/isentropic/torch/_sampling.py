@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from isentropic import _checks
-from isentropic._sampling import integers, natural, signed
+from isentropic._numpy._sampling import integers, natural, signed
 from isentropic.torch._arguments import checked_dim, one_dim, readable, spread
 from isentropic.torch._builder import Operator
 from isentropic.torch._generated import softmax

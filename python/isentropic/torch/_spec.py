@@ -8,6 +8,13 @@ import torch
 
 Tensor = torch.Tensor
 
+# The types that operators take, with _core's numbers for them.
+CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
+HALVES = (torch.float16, torch.bfloat16)
+
+# The operators by name, each from when _builder has made it: for those that call others.
+OPERATORS: dict[str, Any] = {}
+
 
 class Call(NamedTuple):
     """A call of an operator, as its derivatives see it."""
@@ -88,6 +95,20 @@ def result_type(x):
     return torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
 
 
+def working(x):
+    """x in the type of the computation."""
+    return x.to(result_type(x))
+
+
 def absent(x):
     """Stands for an absent result."""
     return x.new_empty(0)
+
+
+class TokenStatistics(NamedTuple):
+    """The result of token_statistics: one number for each row, and the indices of the largest logits or None."""
+
+    logprob: Tensor
+    entropy: Tensor
+    max_probability: Tensor
+    top_indices: Tensor | None

@@ -1,15 +1,12 @@
 """token_statistics: its operator and function."""
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 
-from isentropic.torch._arguments import Tensor, checked_dim, from_array, one_dim, readable, spread
+from isentropic.torch._arguments import Tensor, checked_dim, checked_target, from_array, one_dim, readable, spread
 from isentropic.torch._builder import Operator
 from isentropic.torch._compat import is_dtensor
-from isentropic.torch._losses import checked_target
-from isentropic.torch._spec import OpSpec, result_type
+from isentropic.torch._spec import OpSpec, TokenStatistics, result_type
 
 _NAME = "token_statistics"
 _OPERATOR = Operator(
@@ -28,15 +25,6 @@ _OPERATOR = Operator(
         derivative="operator",
     )
 )
-
-
-class TokenStatistics(NamedTuple):
-    """The result of token_statistics: one number for each row, and the indices of the largest logits or None."""
-
-    logprob: Tensor
-    entropy: Tensor
-    max_probability: Tensor
-    top_indices: Tensor | None
 
 
 def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=None):

@@ -9,8 +9,7 @@ import isentropic
 from isentropic import _checks
 from isentropic.torch._arguments import no_gradient, one_device, readable
 from isentropic.torch._builder import Operator
-from isentropic.torch._spec import OpSpec, Tensor, result_type
-from isentropic.torch.backends.cpu import CODES, HALVES
+from isentropic.torch._spec import CODES, HALVES, OpSpec, Tensor, result_type
 from isentropic.torch.backends.reference.transport import MOVING, barycenter_vjp, vjp
 
 

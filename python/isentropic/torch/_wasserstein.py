@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 import isentropic
-from isentropic import _checks, _further_transport
+from isentropic import _checks
+from isentropic._numpy import _further_transport
 from isentropic.torch._arguments import checked_dim, has_numbers, one_dim, readable
 from isentropic.torch._builder import Operator
 from isentropic.torch._compat import constants, is_differentiated

@@ -23,7 +23,10 @@ from isentropic.torch.backends import (
     token_statistics,
 )
 
-_EMPTY = {**cpu.IMPLEMENTATIONS, **reference.IMPLEMENTATIONS}
+REFERENCE = {**reference.IMPLEMENTATIONS, **linear_loss.REFERENCE}
+# The functions by which derivatives are differentiated again.
+DIFFERENTIABLE = {**reference.DIFFERENTIABLE, **linear_loss.REFERENCE}
+_EMPTY = {**cpu.IMPLEMENTATIONS, **REFERENCE}
 
 # The dispatch keys of torch, each with its table. To add a device, add a module beside `cpu` and its table here.
 PLACES = {
@@ -38,8 +41,8 @@ def implementations(name):
 
 
 def _elsewhere(name, place):
-    if name in reference.IMPLEMENTATIONS:
-        run, instead = reference.IMPLEMENTATIONS[name], "a composition of torch's operations runs"
+    if name in REFERENCE:
+        run, instead = REFERENCE[name], "a composition of torch's operations runs"
     else:
         run, instead = functools.partial(_on_host, cpu.IMPLEMENTATIONS[name]), "it runs on the CPU"
     if place == "CPU":

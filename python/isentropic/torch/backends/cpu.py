@@ -8,16 +8,14 @@ import numpy as np
 import torch
 
 import isentropic
-from isentropic import _core, _entropy_control, _further_transport, _layout, _threads, _wasserstein
+import isentropic._core as _core
+from isentropic import _descriptions, _threads
 from isentropic._attention import shape_of
-from isentropic.torch import _descriptions
-from isentropic.torch._spec import absent, result_type
+from isentropic._numpy import _entropy_control, _further_transport, _layout, _wasserstein
+from isentropic.torch._spec import CODES, HALVES, absent, result_type
 
-# _core's numbers for the types that operators take, and for classes and masks.
-CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
-_ALL_CODES = {**CODES, torch.int64: 4, torch.bool: 6}
+_ALL_CODES = {**CODES, torch.int64: 4, torch.bool: 6}  # classes and masks too
 
-HALVES = (torch.float16, torch.bfloat16)
 CONTIGUOUS = torch.contiguous_format
 torch_threads = torch.get_num_threads
 

@@ -10,10 +10,9 @@ from math import inf
 
 import torch
 
-from isentropic import _cuda
+from isentropic import _cuda, _descriptions
 from isentropic._cuda import VARIABLE, found  # noqa: F401
-from isentropic._sampling import Sampler
-from isentropic.torch import _descriptions
+from isentropic._numpy._sampling import Sampler
 from isentropic.torch._spec import absent, result_type
 from isentropic.torch.backends.reference.token_statistics import top_indices
 

@@ -13,9 +13,8 @@ import math
 
 import torch
 
-from isentropic import _core
-from isentropic.torch._spec import result_type
-from isentropic.torch.backends.cpu import HALVES
+import isentropic._core as _core
+from isentropic.torch._spec import HALVES, result_type
 
 CHECK = 32  # iterations
 _ROUNDING = 2.0**-50  # eight times that of one operation in float64

@@ -5,9 +5,10 @@ import json
 
 import torch
 
-from isentropic.torch import _descriptions
+from isentropic import _descriptions
 from isentropic.torch._compat import without_autocast
-from isentropic.torch._spec import absent, result_type
+from isentropic.torch._spec import OPERATORS, absent, result_type
+from isentropic.torch.backends.reference.losses import MAPPED, mapped
 
 _PART = 1 << 23  # scores
 
@@ -28,9 +29,7 @@ def _loss(loss, options, z_loss, scores, target, rows, row_names, wanted):
 
 
 def _own(loss, values, scores, target, rows, row_names, wanted):
-    from isentropic.torch._losses import OPERATORS, mapped  # which are made of the backends
-
-    if loss not in OPERATORS:
+    if loss in MAPPED:
         function = functools.partial(mapped, loss, target=target, named_map=values[0], ignore_index=values[1])
         if not wanted:
             return function(scores), None, []

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import torch
 
+from isentropic import _descriptions
 from isentropic._attention import shape_of
-from isentropic.torch import _descriptions
 from isentropic.torch._spec import absent, result_type
 
 SCORES = 1 << 24  # of a tile: 64 MiB of float32

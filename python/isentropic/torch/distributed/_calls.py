@@ -4,12 +4,14 @@ Each has two functions. Forward gives y, of x's shape or without columns, and nu
 """
 
 import json
-import math
 
+import array_api_compat.numpy as xp
 import numpy as np
 
-from isentropic import _core
-from isentropic.torch._descriptions import MAPS, STATUSES
+import isentropic._core as _core
+from isentropic._descriptions import MAPS, STATUSES
+from isentropic.formulas import Rows, maps
+from isentropic.formulas.rows import carried
 from isentropic.torch.distributed._divergences import Given, given_entropy_forward, given_entropy_vjp, two_forward, two_vjp
 from isentropic.torch.distributed._entries import by_largest, exponential, logarithm, masked, relative, scaled, terms_of
 from isentropic.torch.distributed._group import Group, cost, values_of
@@ -24,6 +26,20 @@ def written(part, x):
     return y
 
 
+class _Parts(Rows):
+    """Rows in parts: sums are those over all ranks, and logarithms the library's, of which every machine has the same bits."""
+
+    def __init__(self, call):
+        super().__init__(xp)
+        self.call, self.exp, self.log = call, exponential, logarithm
+
+    def wide(self, x):
+        return x
+
+    def sums(self, *terms):
+        return self.call.sums(*terms)
+
+
 class Call:
     """One call: the operation's parameters, this rank's part, and the group."""
 
@@ -31,7 +47,7 @@ class Call:
         self.spec, self.params = json.loads(spec), params
         self.group = Group(self.spec["name"], group_name, self.spec["name"])
         self.x, self.other, self.streams = x, other, streams
-        self.rows = len(x)
+        self.rows, self.in_rows = len(x), _Parts(self)
         self.none = np.zeros((self.rows, 0))
         shared = self._shared(target, params, streams)
         self.first, self.n = self.group.extent(self.rows, x.shape[1], x.dtype.itemsize, first, n, shared)
@@ -131,13 +147,6 @@ def _grouped(call, part_of, writes, count):
     return y, numbers
 
 
-def _softmax_vjp(call, p, g, temperature):
-    p, g = p.astype(np.float64), g.astype(np.float64)
-    weighted = masked(p != 0, p * np.where(p != 0, g, 0.0))
-    (dot,) = call.sums(weighted)
-    return masked(p != 0, p * (np.where(p != 0, g, 0.0) - dot)) / temperature + np.where(np.isnan(p), np.nan, 0.0)
-
-
 def _at_entropy(call, y, values, g):
     """What derivatives of softmax(gamma x) at an entropy are made of: where gamma is above 0 and finite, p, g, the means of z
     and g under p, z being gamma times scores below the maximum, and the variance and the covariance of z with g."""
@@ -185,7 +194,9 @@ def _param_slopes(call, given, y, values, g, dx):
             # y is a function of x / T.
             (slope,) = call.sums(masked(dx != 0, -dx * np.where(dx != 0, call.x, 0.0) / value))
         elif param == "alpha":
-            slope = _alpha_slope(call, y.astype(np.float64), g, value)
+            p = y.astype(np.float64)
+            by_alpha = maps.entmax_by_alpha(call.in_rows, p, value)
+            slope = call.in_rows.dot(carried(call.in_rows, p, g), by_alpha)
         elif name not in SOLVES:
             raise NotImplementedError(f"{name}: there is no gradient in {param} for rows over ranks")
         else:
@@ -197,29 +208,6 @@ def _param_slopes(call, given, y, values, g, dx):
                 slope = np.where(met, slope, 0.0)
         slopes.append(slope)
     return np.concatenate(slopes, 1) if slopes else np.zeros((call.rows, 0))
-
-
-def _second_rest(y):
-    """2 (e^y - 1 - y) / y^2, by its series near 0."""
-    near = np.abs(y) < 1
-    far, inner, series = np.where(near, 1.0, y), np.where(near, y, 0.0), np.zeros_like(y)
-    for m in range(18, -1, -1):
-        series = series * inner + 2 / math.factorial(m + 2)
-    return np.where(near, series, 2 * (exponential(far) - 1 - far) / (far * far))
-
-
-def _alpha_slope(call, p, g, alpha):
-    """d entmax / d alpha of Correia, Niculae and Martins, 2019, without differences that cancel near 1."""
-    on, b = p > 0, alpha - 1
-    log = np.where(on, logarithm(np.where(on, p, 1.0)), 0.0)
-    # Where p^-b is larger, alpha no longer has an effect.
-    y = np.minimum(-b * log, 600.0)
-    g, h, r = np.where(on, g, 0.0), -p * log, p * log * log * _second_rest(y)
-    total, entropy, rest = call.sums(np.where(on, p * exponential(y), 0.0), h, r)
-    with np.errstate(all="ignore"):
-        slope = (p * rest - r + b * (h * rest - r * entropy)) / (2 * total)
-    (result,) = call.sums(np.where(np.isnan(p), np.nan, masked(on, g * slope)))
-    return result
 
 
 def _entropy_slope(call, y, values, g):
@@ -251,24 +239,14 @@ def _map_dx(call, name, params, y, values, g):
 
 
 def _map_slopes(call, name, params, y, g):
-    temperature = params[-1]
-    of_rows = isinstance(params[0], np.ndarray)
-    if name == "sparsemax" or (name == "entmax" and not of_rows and params[0] == 2):
-        on = y > 0
-        g = np.where(on, g, 0.0)
-        total, count = call.sums(g, on.astype(np.float64))
-        return np.where(on, g - total / np.maximum(count, 1), 0.0) / temperature
-    if name == "entmax" and (of_rows or params[0] != 1):
-        p = y.astype(np.float64)
-        on = p > 0
-        s = np.where(on, exponential((2 - params[0]) * logarithm(np.where(on, p, 1.0))), 0.0)
-        g = np.where(on, g, 0.0)
-        weighted, total = call.sums(s * g, s)
-        with np.errstate(all="ignore"):
-            return np.where(on, s * (g - weighted / total), 0.0) / temperature
-    if name in ("softmax", "top_k_softmax", "top_p_softmax", "min_p_softmax", "entmax"):  # entmax of alpha 1
-        return _softmax_vjp(call, y, g, temperature)
-    raise NotImplementedError(f"{name}: there is no gradient for rows over ranks")
+    if name not in _OF_PARTS:
+        raise NotImplementedError(f"{name}: there is no gradient for rows over ranks")
+    at = maps.Point(call.x, y.astype(np.float64), {"alpha": params[0]})
+    return maps.CORES[name](call.in_rows, at, g) / params[-1]
+
+
+# The maps of one part whose gradients need sums of the whole row alone.
+_OF_PARTS = ("softmax", "top_k_softmax", "top_p_softmax", "min_p_softmax", "sparsemax", "entmax")
 
 
 def _statistics_forward(call):

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 
-from isentropic import _core
+import isentropic._core as _core
 from isentropic.torch.distributed._calls import written
 from isentropic.torch.distributed._entries import relative, scaled
 from isentropic.torch.distributed._group import values_of

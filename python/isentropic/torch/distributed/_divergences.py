@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isentropic import _core
+import isentropic._core as _core
 from isentropic.torch.distributed._entries import (
     above_one,
     exponential,

@@ -6,9 +6,8 @@ import math
 import torch
 from torch import Tensor
 
+from isentropic._descriptions import MAPS
 from isentropic.torch._arguments import checked_dim
-from isentropic.torch._descriptions import MAPS
-from isentropic.torch._maps import call_operator as on_rows
 from isentropic.torch.distributed import _functions
 
 
@@ -40,8 +39,8 @@ def _as_dtensor(y, mesh, placements, shape):
     return DTensor.from_local(y, mesh, placements, run_check=False, shape=torch.Size(shape), stride=stride)
 
 
-def of_dtensor(name, x, values, dim):
-    """A map of a DTensor: by parts if its mesh shards dim, otherwise of each rank's own rows."""
+def of_dtensor(name, x, values, dim, on_rows):
+    """A map of a DTensor: by parts if its mesh shards dim, otherwise on_rows(name, tensor, values, dim) of each rank's rows."""
     from torch.distributed.tensor import Replicate
 
     dim, reduces = dim % x.dim(), MAPS[name]["reduces"]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from isentropic import _core
+import isentropic._core as _core
 
 
 def exponential(a):

@@ -8,12 +8,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from isentropic import _checks, _core
-from isentropic._entropy_control import GammaResult
-from isentropic.torch import _token_statistics
-from isentropic.torch._arguments import as_text, checked_dim, one_dim
-from isentropic.torch._descriptions import MAPS, STATUSES
-from isentropic.torch._losses import checked_target
+import isentropic._core as _core
+from isentropic import _checks
+from isentropic._descriptions import MAPS, STATUSES
+from isentropic._numpy._entropy_control import GammaResult
+from isentropic.torch._arguments import as_text, checked_dim, checked_target, one_dim
+from isentropic.torch._spec import TokenStatistics
 from isentropic.torch.distributed._group import Group, begun, start_counting
 from isentropic.torch.distributed._operators import operate, top_indices
 
@@ -416,4 +416,4 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
     if top:
         found = top_indices(part.rows.detach(), top, *part.given, part.group)
         indices = found.reshape(*part.lead, top).movedim(-1, part.dim)
-    return _token_statistics.TokenStatistics(numbers[0], numbers[1], numbers[2].detach(), indices)
+    return TokenStatistics(numbers[0], numbers[1], numbers[2].detach(), indices)

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
-from isentropic import _core
+import isentropic._core as _core
 
 # The word that a failed rank sends instead of a maximum; the key of every score is smaller.
 _FAILED = 0x7FFF << 48

@@ -1,6 +1,7 @@
 """The functions that draw."""
 
-from isentropic import _checks, _sampling
+from isentropic import _checks
+from isentropic._numpy import _sampling
 from isentropic.torch._arguments import as_text
 from isentropic.torch._sampling import streams_of
 from isentropic.torch.distributed._functions import Part, number, together

@@ -1,7 +1,6 @@
 """The operations as mathematics: torch's own operations, on any device. Compositions can be differentiated again, so second
 derivatives come from here too; `derived` has those of operations without a composition."""
 
-from isentropic.torch.backends import linear_loss
 from isentropic.torch.backends.reference import attention, derived, losses, maps, measures, token_statistics
 
 IMPLEMENTATIONS = {
@@ -10,7 +9,6 @@ IMPLEMENTATIONS = {
     **measures.IMPLEMENTATIONS,
     **attention.IMPLEMENTATIONS,
     **token_statistics.IMPLEMENTATIONS,
-    **linear_loss.REFERENCE,
 }
 
 # The functions by which derivatives are differentiated again.

@@ -4,12 +4,12 @@ import math
 
 import torch
 
+from isentropic import _descriptions
 from isentropic._attention import shape_of
-from isentropic.torch import _descriptions
+from isentropic.formulas.rows import INF
 from isentropic.torch._compat import can_be_read, without_autocast
-from isentropic.torch._spec import absent
+from isentropic.torch._spec import absent, working
 from isentropic.torch.backends.reference.maps import call_map
-from isentropic.torch.backends.reference.rows import INF, working
 
 
 def _known_finite(*tensors):

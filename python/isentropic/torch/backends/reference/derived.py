@@ -10,7 +10,7 @@ import functools
 
 import torch
 
-from isentropic.torch import _descriptions
+from isentropic import _descriptions
 from isentropic.torch._spec import absent
 from isentropic.torch.backends import cpu
 

@@ -8,8 +8,9 @@ from math import inf
 
 import torch
 
-from isentropic.torch import _descriptions
-from isentropic.torch.backends.reference.rows import or_nan
+from isentropic import _descriptions
+from isentropic.formulas.rows import or_nan
+from isentropic.torch._rows import ROWS
 
 
 def _log(p):
@@ -114,7 +115,7 @@ def power_transform(call):
     log_p, present = _log(p.double())
     valid = ((p >= 0) & (p < inf)).all(-1, keepdim=True) & present.any(-1, keepdim=True)
     q = _powers(log_p, present, call.params[0] if rows is None else rows)[0].exp()
-    return (or_nan(q, valid, p, rows),)
+    return (or_nan(ROWS, q, valid, p, rows),)
 
 
 def mean_field_entropy(call):
@@ -126,7 +127,7 @@ def mean_field_entropy(call):
     infinite = (x == inf).sum(-1)
     value = torch.where(infinite > 0, infinite.double().log(), count.double().log() - gamma * (most - mean))
     invalid = x.isnan().any(-1, keepdim=True) | (x == -inf).all(-1, keepdim=True)
-    return (or_nan(value.unsqueeze(-1), ~invalid, wide.sum(-1, keepdim=True)).squeeze(-1),)
+    return (or_nan(ROWS, value.unsqueeze(-1), ~invalid, wide.sum(-1, keepdim=True)).squeeze(-1),)
 
 
 def gamma_for_entropy(call):
@@ -149,7 +150,7 @@ def gamma_for_entropy(call):
     )
     inputs = wide.sum(-1, keepdim=True), *rows
     found = moving / unit, _powers(log_p, present, moving)[1]
-    return tuple(or_nan(one, valid, *inputs).squeeze(-1) for one in found)
+    return tuple(or_nan(ROWS, one, valid, *inputs).squeeze(-1) for one in found)
 
 
 _CONSTANT = _descriptions.STATUSES.index("constant")  # from this status on gamma does not depend on the row

@@ -6,8 +6,9 @@ largest logits.
 
 import torch
 
-from isentropic.torch._spec import absent, result_type
-from isentropic.torch.backends.reference.rows import canonical, has_none, working
+from isentropic.formulas.rows import canonical, has_none
+from isentropic.torch._rows import ROWS, last
+from isentropic.torch._spec import absent, result_type, working
 
 
 def top_indices(x, top, dim):
@@ -50,10 +51,10 @@ def _quotient(value, rows, temperature, dtype):
     return value * s / t
 
 
-def _log_softmax(x, rows, temperature, dim):
+def _log_softmax(x, rows, temperature):
     """(z, log p), where z are logits minus the largest, divided; a temperature does not change -inf."""
-    x = canonical(working(x), dim)
-    there, largest = x > -torch.inf, x.amax(dim, keepdim=True).detach()
+    x = canonical(ROWS, working(x))
+    there, largest = x > -torch.inf, x.amax(-1, keepdim=True).detach()
     largest = torch.where(largest > -torch.inf, largest, 0.0)
     s, t = split(temperature if rows is None else rows, x.dtype)
     # The largest is subtracted before the division, whose rounding grows with the logits. Where the difference would leave the
@@ -62,43 +63,44 @@ def _log_softmax(x, rows, temperature, dim):
     less = torch.where(largest > 2.0**100, 0.5, 1.0).to(x.dtype) * hot
     x = x * less - largest * less
     z = torch.where(there, torch.where(there, x, 0.0) / t * (s / less), x)
-    return z, torch.log_softmax(z, dim)
+    return z, torch.log_softmax(z, -1)
 
 
-def _entropy(log_p, dim):
+def _entropy(log_p):
     there = log_p > -torch.inf
-    return -torch.where(there, log_p.exp() * torch.where(there, log_p, 0.0), 0.0).sum(dim, keepdim=True)
+    return -torch.where(there, log_p.exp() * torch.where(there, log_p, 0.0), 0.0).sum(-1, keepdim=True)
 
 
 def statistics(x, target, rows, temperature, top, dim):
-    _, log_p = _log_softmax(x, rows, temperature, dim)
-    none = has_none(x, dim)
+    given, rows = last(dim, x, rows)
+    _, log_p = _log_softmax(given, rows, temperature)
     found = (
-        log_p.gather(dim, target.unsqueeze(dim)),
-        _entropy(log_p, dim),
-        log_p.amax(dim, keepdim=True).exp(),
-        working(x).amax(dim, keepdim=True),
+        log_p.gather(-1, target.unsqueeze(-1)),
+        _entropy(log_p),
+        log_p.amax(-1, keepdim=True).exp(),
+        working(given).amax(-1, keepdim=True),
     )
-    found = torch.cat([torch.where(none, torch.nan, one) for one in found], dim)
-    return found.movedim(dim, -1).to(result_type(x)).contiguous(), top_indices(x, top, dim)
+    found = torch.where(has_none(ROWS, given), torch.nan, torch.cat(found, -1))
+    return found.to(result_type(x)).contiguous(), top_indices(x, top, dim)
 
 
 def statistics_vjp(x, target, rows, _, grad, temperature, top, dim):
-    z, log_p = _log_softmax(x, rows, temperature, dim)
-    p, there = log_p.exp(), x > -torch.inf
-    of_logprob, of_entropy = (grad[..., k].unsqueeze(dim) for k in (0, 1))
-    own = torch.zeros_like(p).scatter(dim, target.unsqueeze(dim), torch.ones_like(p))
-    dz = of_logprob * (own - p) - of_entropy * p * (torch.where(log_p > -torch.inf, log_p, 0.0) + _entropy(log_p, dim))
-    dz = torch.where(there & ~(x == torch.inf).any(dim, keepdim=True), dz, 0.0)
-    dz = torch.where(has_none(x, dim), torch.nan, dz)
-    dx = _quotient(dz, rows, temperature, result_type(x)).to(x.dtype).contiguous()
+    given, moved = last(dim, x, rows)
+    z, log_p = _log_softmax(given, moved, temperature)
+    p, there = log_p.exp(), given > -torch.inf
+    of_logprob, of_entropy = grad[..., 0:1], grad[..., 1:2]
+    own = torch.zeros_like(p).scatter(-1, target.unsqueeze(-1), torch.ones_like(p))
+    dz = of_logprob * (own - p) - of_entropy * p * (torch.where(log_p > -torch.inf, log_p, 0.0) + _entropy(log_p))
+    dz = torch.where(there & ~(given == torch.inf).any(-1, keepdim=True), dz, 0.0)
+    dz = torch.where(has_none(ROWS, given), torch.nan, dz)
+    dx = _quotient(dz, moved, temperature, result_type(x)).movedim(-1, dim).to(x.dtype).contiguous()
     if rows is None:
         return dx, absent(x)
     # From the largest score: dz sums to 0 except where the token is absent, and no slope may depend on what all scores share.
     # Beside +inf all other logits are absent.
-    below = torch.where(z > -torch.inf, z - z.amax(dim, keepdim=True), 0.0)
-    slope = (dz * below).sum(dim, keepdim=True).to(torch.float64)
-    return dx, -(slope / rows).contiguous()
+    below = torch.where(z > -torch.inf, z - z.amax(-1, keepdim=True), 0.0)
+    slope = (dz * below).sum(-1, keepdim=True).to(torch.float64)
+    return dx, -(slope / moved).movedim(-1, dim).contiguous()
 
 
 IMPLEMENTATIONS = {"token_statistics": statistics, "token_statistics_vjp": statistics_vjp}

@@ -1,8 +1,6 @@
-"""The library's operations, as _core describes them. Only this file asks _core."""
+"""The library's operations as _core describes them: by name, and what doors ask of a description."""
 
-from torch import Tensor
-
-from isentropic import _core
+import isentropic._core as _core
 
 # Descriptions by name. MAPS also has log_softmax and logsumexp, which are not distributions.
 MAPS = {one["name"]: one for one in _core.operations()}
@@ -13,13 +11,10 @@ CONTROL = {one["name"]: one for one in _core.control_operations()}
 # The names of the statuses of the search for gamma, by number.
 STATUSES = list(_core.gamma_status_names)
 
-# The types of torch's schemas for the kinds of parameters.
-_SCHEMA = {"float": "float", "optional float": "float?", "int": "int", "name": "str", "bool": "bool"}
 
-
-def params(description):
-    """The parameters' names with their types in torch's schemas."""
-    return {param["name"]: _SCHEMA[param["kind"]] for param in description["params"]}
+def names_per_row(description):
+    """For each parameter its name, or None if all rows have the same value."""
+    return tuple(param["name"] if param["per_row"] else None for param in description["params"])
 
 
 def per_row(description):
@@ -45,24 +40,14 @@ def takes_map(description):
     return any(param["kind"] == "map" for param in description["params"])
 
 
-# A map as an argument of an operator: its name, the numbers that are given with their names, and the names of those given per
-# row, whose values are the columns of one tensor.
-MAP_SCHEMA = {"map": "str", "names": "str[]", "values": "float[]", "row_names": "str[]"}
-
-
-def map_arguments(name, params):
-    """The arguments of MAP_SCHEMA for these parameters; tensors are per row."""
-    numbers = {}
-    for param in MAPS[name]["params"]:
-        value = params[param["name"]]
-        if value is not None and not isinstance(value, Tensor):
-            numbers[param["name"]] = float(param["names"].index(value) if param["kind"] == "name" else value)
-    rows = [param for param in per_row(MAPS[name]) if isinstance(params[param], Tensor)]
-    return name, list(numbers), list(numbers.values()), rows
+def takes_classes(description):
+    """Whether the target of a loss may be classes."""
+    return description["target"].startswith("class")
 
 
 def map_params(name, names, values, row_names, rows):
-    """The parameters by name again, those per row with size 1 for the last axis."""
+    """The parameters of a map by name, from the numbers that are given with their names and from the columns of an array of one
+    row of numbers for each row of scores; those have size 1 for the last axis."""
     numbers, params = dict(zip(names, values, strict=True)), {}
     for param in MAPS[name]["params"]:
         number, kind = numbers.get(param["name"]), param["kind"]

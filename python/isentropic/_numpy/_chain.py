@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from isentropic import _sampling, _text_steps
-from isentropic._sampling import Sampler, natural
+from isentropic._numpy import _sampling, _text_steps
+from isentropic._numpy._sampling import Sampler, natural
 
 
 class Chain:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from isentropic import _core
+import isentropic._core as _core
 
 
 def is_container(x):

@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isentropic import _checks, _containers, _convert, _core, _layout
+import isentropic._core as _core
+from isentropic import _checks, _descriptions
+from isentropic._numpy import _containers, _convert, _layout
 
-STATUS = np.array(_core.gamma_status_names)
+STATUS = np.array(_descriptions.STATUSES)
 
 
 class GammaResult(NamedTuple):

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isentropic import _checks, _containers, _convert, _core, _device, _layout
-from isentropic._convert import FLOAT32, FLOAT64
+from isentropic import _checks
+from isentropic._descriptions import LOSSES, names_per_row
 from isentropic._maps import MAPS
+from isentropic._numpy import _containers, _convert, _device, _layout
+from isentropic._numpy._convert import FLOAT32, FLOAT64
 
 INT64 = np.dtype(np.int64)
 
@@ -120,21 +122,9 @@ def _prepared_target(name, argument, kind, target, rows):
     return rows.alike(argument, array)
 
 
-def index_or_none(name, ignore_index):
-    if ignore_index is None:
-        return None
-    return min(max(_checks.integer(name, "ignore_index", ignore_index, "an integer or None"), -(2**63)), 2**63 - 1)
-
-
-def takes_classes(description):
-    return description["target"].startswith("class")
-
-
 def _kernel(description):
-    params = description["params"]
-    per_row = tuple(param["name"] if param["per_row"] else None for param in params)
-    maps = tuple(param["kind"] == "map" for param in params)
-    return Kernel(*(description[key] for key in ("name", "run", "arguments", "target")), per_row, maps)
+    maps = tuple(param["kind"] == "map" for param in description["params"])
+    return Kernel(*(description[key] for key in ("name", "run", "arguments", "target")), names_per_row(description), maps)
 
 
-KERNELS = {description["name"]: _kernel(description) for description in _core.losses()}
+KERNELS = {name: _kernel(one) for name, one in LOSSES.items()}

@@ -5,8 +5,10 @@ Each function takes an operation (see _maps.Kernels) and first tries the common 
 
 import numpy as np
 
-from isentropic import _checks, _containers, _convert, _core, _device
-from isentropic._convert import FLOAT16, FLOAT32, FLOAT64
+import isentropic._core as _core
+from isentropic import _checks
+from isentropic._numpy import _containers, _convert, _device
+from isentropic._numpy._convert import FLOAT16, FLOAT32, FLOAT64
 
 ndarray = np.ndarray
 empty, empty_like = np.empty, np.empty_like

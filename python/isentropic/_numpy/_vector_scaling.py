@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isentropic import _checks, _core
-from isentropic._calibration import TemperatureClampedWarning, labelled
+import isentropic._core as _core
+from isentropic import _checks
+from isentropic._numpy._calibration import TemperatureClampedWarning, labelled
 
 
 class VectorScaling(NamedTuple):

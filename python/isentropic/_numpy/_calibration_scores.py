@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isentropic import _core
-from isentropic._calibration import labelled
+import isentropic._core as _core
+from isentropic._numpy._calibration import labelled
 
 
 def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):

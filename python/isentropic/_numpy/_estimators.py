@@ -9,7 +9,9 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
     validate_data,
 )
 
-from isentropic import _calibration, _convert, _core, _generated, _vector_scaling
+import isentropic._core as _core
+import isentropic._generated as _generated
+from isentropic._numpy import _calibration, _convert, _vector_scaling
 
 
 class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from isentropic import _layout
+from isentropic._numpy import _layout
 
 
 def ratio_map(x, f, *, axis=-1):

@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 
-from isentropic import _checks, _containers, _convert, _core, _device, _layout
+import isentropic._core as _core
+from isentropic import _checks
+from isentropic._numpy import _containers, _convert, _device, _layout
 
 STEPS = {description["name"]: description for description in _core.sampling_steps()}
 

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isentropic import _checks, _convert, _core
+import isentropic._core as _core
+from isentropic import _checks
+from isentropic._numpy import _convert
 
 ARROW = ("parquet", "arrow", "feather")
 

@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 
-from isentropic import _checks, _convert, _core
+import isentropic._core as _core
+from isentropic import _checks
+from isentropic._numpy import _convert
 
 
 class Along:

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from isentropic import _checks
-from isentropic._sampling import sample
+from isentropic._numpy._sampling import sample
 
 
 def is_one(step):

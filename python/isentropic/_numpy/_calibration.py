@@ -5,7 +5,9 @@ import warnings
 
 import numpy as np
 
-from isentropic import _checks, _convert, _core, _device
+import isentropic._core as _core
+from isentropic import _checks
+from isentropic._numpy import _convert, _device
 
 
 class TemperatureClampedWarning(UserWarning):

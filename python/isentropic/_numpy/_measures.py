@@ -5,8 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isentropic import _checks, _containers, _convert, _core, _device, _layout
-from isentropic._convert import FLOAT32, FLOAT64
+import isentropic._core as _core
+from isentropic import _checks
+from isentropic._descriptions import MEASURES, names_per_row
+from isentropic._numpy import _containers, _convert, _device, _layout
+from isentropic._numpy._convert import FLOAT32, FLOAT64
 
 ndarray = np.ndarray
 empty, empty_like = np.empty, np.empty_like
@@ -151,9 +154,4 @@ def of_entries(operation, p, axis, return_grad, params):
     return tuple(results) if return_grad else results[0]
 
 
-KERNELS = {
-    one["name"]: Kernel(
-        one["name"], one["run"], one["param_run"], tuple(p["name"] if p["per_row"] else None for p in one["params"])
-    )
-    for one in _core.measure_operations()
-}
+KERNELS = {name: Kernel(name, one["run"], one["param_run"], names_per_row(one)) for name, one in MEASURES.items()}

@@ -14,7 +14,8 @@ import sys
 
 import numpy as np
 
-from isentropic import _checks, _core, _cuda
+import isentropic._core as _core
+from isentropic import _checks, _cuda, _descriptions
 
 _CUDA_DEVICES = (2, 13)  # DLPack's numbers for a GPU's memory, and for memory that both sides read
 
@@ -191,7 +192,7 @@ def _parameters(rows, description, values, **more):
     for param, value in zip(description["params"], values, strict=True):
         if param["kind"] == "map":
             name, own = value
-            of_map = json.loads(_parameters(rows, _MAPS[name], own.values()))
+            of_map = json.loads(_parameters(rows, _descriptions.MAPS[name], own.values()))
             more[param["name"]] = {"name": name, **of_map}
         elif param["per_row"] and (hasattr(value, "__dlpack__") or isinstance(value, (np.ndarray, list, tuple))):
             rows.numbers(param["name"], value, "float64", own_axis=True)
@@ -200,14 +201,9 @@ def _parameters(rows, description, values, **more):
     return _cuda.as_json(description, numbers, **more)
 
 
-_MAPS = {one["name"]: one for one in _core.operations()}
-_LOSSES = {one["name"]: one for one in _core.losses()}
-_MEASURES = {one["name"]: one for one in _core.measure_operations()}
-
-
 def map_of(name, x, axis, params, keep=False):
     """A map in x's shape. For logsumexp one number for each row; `keep`: with an axis of size 1."""
-    description = _MAPS[name]
+    description = _descriptions.MAPS[name]
     rows = _Rows(name, "x", x, axis)
     text = _parameters(rows, description, params)
     rows.out("y", 1 if description["reduces"] else rows.n)
@@ -217,7 +213,7 @@ def map_of(name, x, axis, params, keep=False):
 
 def vjp_of(name, x, y, grad, axis, params, asked=()):
     """(J^T grad, [the gradient in each of the parameters `asked`])."""
-    description = _MAPS[name]
+    description = _descriptions.MAPS[name]
     rows = _Rows(f"{name}_vjp", "x", x, axis)
     text = _parameters(rows, description, params)
     rows.alike("y", y)
@@ -231,7 +227,7 @@ def vjp_of(name, x, y, grad, axis, params, asked=()):
 
 def loss_of(name, x, target, params, ignore_index, axis, asked, return_grad):
     """(the value of each row, the gradient or None, [the gradient in each of the parameters `asked`])."""
-    description = _LOSSES[name]
+    description = _descriptions.LOSSES[name]
     scores, against = description["arguments"]
     rows = _Rows(name, scores, x, axis)
     rows.given = {"x": rows.given.pop(scores)}
@@ -249,7 +245,7 @@ def loss_of(name, x, target, params, ignore_index, axis, asked, return_grad):
 
 def measure_of(name, arrays, axis, params, asked, return_grad):
     """(the value of each row, the gradients in the arrays, [the gradient in each of the parameters `asked`])."""
-    description = _MEASURES[name]
+    description = _descriptions.MEASURES[name]
     rows = _Rows(name, "p", arrays[0], axis)
     text = _parameters(rows, description, params)
     for other in arrays[1:]:

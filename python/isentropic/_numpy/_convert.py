@@ -4,7 +4,9 @@ import sys
 
 import numpy as np
 
-from isentropic import _checks, _core, _device
+import isentropic._core as _core
+from isentropic import _checks
+from isentropic._numpy import _device
 
 FLOAT16 = np.dtype(np.float16)
 FLOAT32 = np.dtype(np.float32)

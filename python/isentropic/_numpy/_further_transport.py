@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isentropic import _checks, _core, _transport, _wasserstein
+import isentropic._core as _core
+from isentropic import _checks
+from isentropic._numpy import _transport, _wasserstein
 
 
 class SlicedResult(NamedTuple):

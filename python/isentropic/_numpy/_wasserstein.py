@@ -5,8 +5,10 @@ import math
 
 import numpy as np
 
-from isentropic import _checks, _convert, _core, _layout
-from isentropic._transport import Together, optimal_transport
+import isentropic._core as _core
+from isentropic import _checks
+from isentropic._numpy import _convert, _layout
+from isentropic._numpy._transport import Together, optimal_transport
 
 
 class _Pairs(Together):

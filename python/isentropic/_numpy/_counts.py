@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from isentropic import _checks, _generated
+import isentropic._generated as _generated
+from isentropic import _checks
 
 
 class Counts:

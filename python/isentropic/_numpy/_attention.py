@@ -1,0 +1,359 @@
+"""Attention: arrays of any batch axes as (batch, heads, rows, columns) and back."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+import isentropic._core as _core
+from isentropic import _checks
+from isentropic._attention import linear_values, mask_shape, scale_values, shape_of
+from isentropic._maps import MAPS, map_and_params
+from isentropic._numpy import _convert, _layout
+
+
+class MapCall(NamedTuple):
+    """A map and its parameters in _core's order; None if a parameter has one value for all queries."""
+
+    name: str
+    values: tuple
+    per_row: tuple
+
+
+def map_call(function, given, params):
+    """A map by name, or (name, {parameter: value}), with further parameters. Arrays are not converted."""
+    name, values = map_and_params(function, given, params)
+    per_row = tuple(param["name"] if param["per_row"] else None for param in MAPS[name]["params"])
+    return MapCall(name, tuple(values.values()), per_row)
+
+
+def _four_axes(x, batch, heads):
+    """x as (batch, heads, rows, columns), the last axis without gaps; without a copy if possible."""
+    whole = np.broadcast_to(x, (*batch, heads, *x.shape[-2:])).reshape(math.prod(batch), heads, *x.shape[-2:])
+    if whole.shape[-1] > 1 and whole.strides[-1] != whole.itemsize:
+        whole = np.ascontiguousarray(whole)
+    return whole
+
+
+def _mask(function, mask, shape, dtype):
+    """The mask for each query of each head: of bools, or of numbers to add."""
+    if mask is None:
+        return None
+    mask = _convert.to_numpy(function, "mask", mask)
+    whole = np.broadcast_to(mask, mask_shape(function, mask, mask.dtype.kind in "bf", shape))
+    whole = whole.reshape(math.prod(shape.batch), shape.heads, shape.queries, shape.keys)
+    return whole if mask.dtype.kind == "b" else whole.astype(dtype, copy=False)
+
+
+class _Call:
+    """q, k and v as _core takes them."""
+
+    def __init__(self, function, q, k, v, *others):
+        arrays = [
+            _convert.to_floats(function, name, _convert.to_numpy(function, name, x))
+            for name, x in (("q", q), ("k", k), ("v", v), *others)
+        ]
+        self.dtype = np.result_type(*(dtype for _, dtype in arrays[:3]))
+        self.work = _convert.FLOAT64 if self.dtype == _convert.FLOAT64 else _convert.FLOAT32
+        values = [_convert.cast(array, self.work) for array, _ in arrays]
+        self.function, self.kinds, self.shapes = function, (q, k, v), [value.shape for value in values[:3]]
+        self.shape = shape = shape_of(function, *self.shapes)
+        heads = (shape.heads, shape.kv_heads, shape.kv_heads)
+        self.arrays = [_four_axes(x, shape.batch, h) for x, h in zip(values[:3], heads, strict=True)]
+        self.others = values[3:]
+        self.out_shape = (*shape.lead, shape.queries, self.shapes[2][-1])
+
+    def map(self, given, params):
+        """The map's name and values, those per row as one number for each query."""
+        call = map_call(self.function, given, params)
+        wanted = (*self.shape.lead, self.shape.queries, 1)
+        values = []
+        for name, value in zip(call.per_row, call.values, strict=True):
+            if name is not None:
+                value = _convert.per_row(self.function, name, value)
+                if isinstance(value, np.ndarray) and value.ndim > 0:
+                    try:
+                        value = np.ascontiguousarray(np.broadcast_to(value, wanted)).reshape(-1)
+                    except ValueError:
+                        raise _checks.misfit(self.function, name, wanted, "(..., m, 1)", value) from None
+            values.append(value)
+        return call._replace(values=tuple(values))
+
+    def empty(self, *shape):
+        return np.empty(shape, self.work)
+
+    def gradients(self):
+        """The gradient in out, and room for those in q, k and v."""
+        g = self.others[0]
+        if g.shape != self.out_shape:
+            raise ValueError(f"{self.function}: grad must have the shape of out, {self.out_shape}, got {g.shape}")
+        return _four_axes(g, self.shape.batch, self.shape.heads), [self.empty(*x.shape) for x in self.arrays]
+
+    def entropy_gradient(self):
+        wanted = self.out_shape[:-1]
+        if self.others[1].shape != wanted:
+            raise ValueError(
+                f"{self.function}: entropy_grad must have the shape of the entropy, {wanted}, got {self.others[1].shape}"
+            )
+        return np.ascontiguousarray(self.others[1]).reshape(-1)
+
+    def back_gradients(self, gradients):
+        """Gradients in the form of the caller's q, k and v."""
+        results = []
+        for like, d, wanted in zip(self.kinds, gradients, self.shapes, strict=True):
+            results.append(self.back(like, _layout.sum_to(d.reshape(*self.shape.batch, *d.shape[1:]), wanted), *wanted))
+        return results
+
+    def back(self, like, result, *shape):
+        return _convert.number_or_array(_convert.same_kind(like, _convert.cast(result.reshape(shape), self.dtype)))
+
+
+def attention(
+    q,
+    k,
+    v,
+    *,
+    map="softmax",
+    scale="sqrt",
+    causal=False,
+    mask=None,
+    train_length=512,
+    kappa=None,
+    return_weights=False,
+    return_entropy=False,
+    **map_params,
+):
+    """Attention with any map in place of softmax, and a scale that may depend on the number of keys that a query sees.
+
+        out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij over the keys j that query i sees)
+
+    Parameters
+    ----------
+    q, k, v : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
+        Queries (..., m, d), keys (..., n, d) and values (..., n, dv). Axes before these broadcast. q may have a multiple of
+        the heads (the third axis from the end) of k and v: then consecutive heads share keys and values.
+    map : str or (str, dict), default "softmax"
+        A map by name, or (name, {parameter: value}) if a parameter of the map has the name of a parameter of attention.
+    scale : "sqrt", "entropy_invariant" or float, default "sqrt"
+        "sqrt" is 1/sqrt(d). "entropy_invariant" is log n / (log(train_length) sqrt(d)), or kappa log n / d if kappa is given,
+        where n is the number of keys that the query sees. A float is the factor itself.
+    causal : bool, default False
+        Query i sees keys j <= i + n - m: the queries are the last m positions, as in decoding with a cache.
+        (PyTorch's is_causal differs where m is not n: there query i sees keys j <= i.)
+    mask : array of bools or floats, default None
+        Broadcasts to (..., m, n). True: the query sees the key. Floats are added to the scaled scores; -inf hides a key.
+    train_length : float, above 1 and finite, default 512
+        The n at which the entropy-invariant scale is 1/sqrt(d).
+    kappa : float or None, above 0 and finite, default None
+        The entropy-invariant scale is then kappa log n / d.
+    return_weights : bool, default False
+        Return also p, (..., m, n).
+    return_entropy : bool, default False
+        Return also -sum_j p_ij log p_ij in nats, (..., m).
+    **map_params
+        Parameters of the map. A parameter that may differ per row may be an array that broadcasts with (..., m, 1).
+
+    Returns
+    -------
+    array, or a tuple of arrays
+        out, (..., m, dv), of the kind of q and the common dtype; then the weights and the entropy if asked for.
+
+    Raises
+    ------
+    ValueError
+        Shapes do not fit, the map is unknown, a parameter is out of its range.
+    TypeError
+        A parameter is missing, unknown or of the wrong type; an array is masked, complex or not numeric, is on another device,
+        or requires grad.
+
+    Notes
+    -----
+    A query that sees no key gives zeros (weights and entropy too). Hidden keys and their values have no effect, even if they
+    are NaN. A query with a NaN among its scores gives NaN, and no other query does. Scores are in memory for at most 48
+    queries at a time. The bits are the same for any number of threads, any batch and every SIMD target with FMA. float16 is
+    computed in float32.
+    Source: Vaswani et al., NeurIPS 2017; the scale: Su, kexue.fm 8823, 2021.
+
+    Examples
+    --------
+    >>> q = k = v = np.eye(3)
+    >>> out, entropy = isentropic.attention(q, k, v, map="entmax", alpha=1.5, scale=2.0, return_entropy=True)
+    """
+    call = _Call("attention", q, k, v)
+    shape, chosen = call.shape, call.map(map, map_params)
+    seen = _mask("attention", mask, shape, call.work)
+    batch = math.prod(shape.batch)
+    out = call.empty(batch, shape.heads, shape.queries, call.shapes[2][-1])
+    weights = call.empty(batch, shape.heads, shape.queries, shape.keys) if return_weights else None
+    entropy = call.empty(batch * shape.heads * shape.queries) if return_entropy else None
+    params = (chosen.name, chosen.values), *scale_values("attention", scale, train_length, kappa), causal
+    _core.attention(*call.arrays, seen, out, weights, entropy, params)
+    results = [call.back(q, out, *call.out_shape)]
+    if return_weights:
+        results.append(call.back(q, weights, *shape.lead, shape.queries, shape.keys))
+    if return_entropy:
+        results.append(call.back(q, entropy, *shape.lead, shape.queries))
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def attention_vjp(
+    q,
+    k,
+    v,
+    grad,
+    *,
+    map="softmax",
+    scale="sqrt",
+    causal=False,
+    mask=None,
+    train_length=512,
+    kappa=None,
+    param_grad=False,
+    entropy_grad=None,
+    **map_params,
+):
+    """The gradient of <grad, attention(q, k, v)> with respect to q, k and v.
+
+        dv_j = sum_i p_ij g_i; with ds_i the map's gradient of p_i for <g_i, v_j>: dq_i = scale_i sum_j ds_ij k_j,
+        dk_j = sum_i scale_i ds_ij q_i
+
+    Parameters
+    ----------
+    q, k, v, map, scale, causal, mask, train_length, kappa, **map_params
+        As given to attention.
+    grad : array
+        The gradient with respect to out, (..., m, dv).
+    param_grad : bool, str or list of str, default False
+        Return also the gradient in parameters of the map, which must be given and may differ per row. Names select them. True
+        selects all except the temperature, or the temperature if there is no other (alpha of entmax, the temperature of
+        softmax).
+    entropy_grad : array, default None
+        The gradient with respect to the entropy, (..., m), which is then added.
+
+    Returns
+    -------
+    dq, dk, dv : arrays
+        In the shapes of q, k and v, of their kinds and the common dtype. With param_grad, then one array (..., m) for each of
+        these parameters.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As attention.
+
+    Notes
+    -----
+    The scores are computed again, for some queries at a time. A query that sees no key has gradient 0, and so has a key that
+    no query sees.
+
+    Examples
+    --------
+    >>> q = k = v = np.eye(3)
+    >>> dq, dk, dv = isentropic.attention_vjp(q, k, v, np.ones((3, 3)), causal=True)
+    """
+    further = () if entropy_grad is None else (("entropy_grad", entropy_grad),)
+    call = _Call("attention_vjp", q, k, v, ("grad", grad), *further)
+    shape, chosen = call.shape, call.map(map, map_params)
+    seen = _mask("attention_vjp", mask, shape, call.work)
+    g, grads = call.gradients()
+    queries = math.prod(shape.lead) * shape.queries
+    asked = ()
+    if param_grad:
+        names = _checks.asked_params("attention_vjp", chosen.per_row, chosen.values, param_grad)
+        asked = tuple((name, np.empty(queries)) for name in names)
+    params = (chosen.name, chosen.values), *scale_values("attention_vjp", scale, train_length, kappa), causal
+    entropy_gradient = call.entropy_gradient() if further else None
+    _core.attention_vjp(*call.arrays, g, seen, entropy_gradient, *grads, params, asked)
+    results = call.back_gradients(grads)
+    results += [call.back(q, numbers, *shape.lead, shape.queries) for _, numbers in asked]
+    return tuple(results)
+
+
+def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
+    """Attention with taylor_softmax of order 2, in time linear in the number of keys.
+
+        out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2, s_ij = scale <q_i, k_j>
+
+    Parameters
+    ----------
+    q, k, v : arrays
+        As given to attention.
+    causal : bool, default False
+        Query i sees keys j <= i + n - m.
+    scale : "sqrt" or float, default "sqrt"
+        1/sqrt(d), or the factor itself.
+
+    Returns
+    -------
+    array
+        out, (..., m, dv), of the kind of q and the common dtype.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As attention.
+
+    Notes
+    -----
+    f(s) = (1 + <(1, scale q), (1, k)>^2) / 2. So sums of (d + 1) (d + 2) / 2 products times dv represent all keys. They are
+    compensated for rounding errors. The time is O(n d^2 dv). attention with map="taylor_softmax" gives the same up to rounding
+    in O(n^2 (d + dv)), which for d = dv = 64 is slower from a few thousand keys on. Queries for which the sums cancel or
+    overflow, or a number is not finite, are calculated in this way too, in O(n (d + dv)) each; there are hardly any unless all
+    keys lie in much the same direction, to which a query is nearly orthogonal.
+    Source: Arora et al., ICML 2024; Katharopoulos et al., ICML 2020.
+
+    Examples
+    --------
+    >>> q = k = v = np.eye(3)
+    >>> out = isentropic.linear_attention(q, k, v, causal=True)
+    """
+    call = _Call("linear_attention", q, k, v)
+    shape, values = call.shape, linear_values("linear_attention", scale)
+    out = call.empty(math.prod(shape.batch), shape.heads, shape.queries, call.shapes[2][-1])
+    _core.linear_attention(*call.arrays, out, (*values, causal))
+    return call.back(q, out, *call.out_shape)
+
+
+def linear_attention_vjp(q, k, v, grad, *, causal=False, scale="sqrt"):
+    """The gradient of <grad, linear_attention(q, k, v)> with respect to q, k and v, in time linear in the length too.
+
+        with w_ij = f(s_ij), Z_i = sum_j w_ij, a_i = g_i/Z_i and dw_ij = <a_i, v_j - out_i>: dv_j = sum_i w_ij a_i,
+        dq_i = scale sum_j dw_ij (1 + s_ij) k_j, dk_j = scale sum_i dw_ij (1 + s_ij) q_i
+
+    Parameters
+    ----------
+    q, k, v, causal, scale
+        As given to linear_attention.
+    grad : array
+        The gradient with respect to out, (..., m, dv).
+
+    Returns
+    -------
+    dq, dk, dv : arrays
+        In the shapes of q, k and v, of their kinds and the common dtype.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As attention.
+
+    Notes
+    -----
+    It sums over keys for the queries and, backwards, over queries for the keys. The time is O(n d^2 dv), about 3 times that of
+    linear_attention but for the queries that its notes name, and the memory m dv numbers. attention_vjp with
+    map="taylor_softmax" gives the same up to rounding.
+
+    Examples
+    --------
+    >>> q = k = v = np.eye(3)
+    >>> dq, dk, dv = isentropic.linear_attention_vjp(q, k, v, np.ones((3, 3)), causal=True)
+    """
+    call = _Call("linear_attention_vjp", q, k, v, ("grad", grad))
+    values = linear_values("linear_attention_vjp", scale)
+    g, grads = call.gradients()
+    _core.linear_attention_vjp(*call.arrays, g, *grads, (*values, causal))
+    return tuple(call.back_gradients(grads))
+
+
+for _function in (attention, attention_vjp, linear_attention, linear_attention_vjp):
+    _function.__module__ = "isentropic"

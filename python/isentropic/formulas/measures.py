@@ -1,0 +1,323 @@
+"""Measures: values and gradients, which can be differentiated again.
+
+`graded` gives the value of each row, of size 1 for the last axis, the gradients in the arrays and those in parameters that are
+arrays. Tables are flat, with ``params["cols"]`` columns. Measures of each entry are `entries` and `entries_pulled`.
+"""
+
+import math
+
+from isentropic.formulas.rows import (
+    INF,
+    canonical,
+    has_none,
+    log1p_over,
+    log_sigmoid,
+    mean_exp,
+    mean_exp_slope,
+    or_nan,
+)
+
+
+class Distribution:
+    """The distribution in an array: p, and log p where p > 0."""
+
+    def __init__(self, rows, x, params):
+        xp, self.rows = rows.xp, rows
+        if params["input"] == "probs":
+            self.through = "probs"
+            if params["normalize"]:
+                self.through, self.divisor = "division", rows.total(x)
+                x = x / self.divisor
+            self.p, self.present = x, x > 0
+            self.log = rows.log(xp.where(self.present, x, 1.0))
+            return
+        softmax = params["input"] == "scores" or params["normalize"]
+        self.still = rows.any(x == INF) & ~rows.any(xp.isnan(x))
+        # A row without a distribution is NaN. This is said here, since other runtimes' log_softmax may not make it so.
+        log = or_nan(rows, rows.log_softmax(canonical(rows, x)), ~has_none(rows, x), x) if softmax else x
+        self.p, self.present = rows.exp(log), log != -INF
+        self.log = xp.where(self.present, log, 0.0)
+        self.through = "softmax" if softmax else "logs"
+
+    def gradient(self, g, weighted=None):
+        """The gradient of a function whose partial derivatives in p are g, where p > 0. `weighted` is p g, if that is known for
+        p that are rounded to 0 too."""
+        if self.through == "probs":
+            return g
+        where, total = self.rows.xp.where, self.rows.total
+        weighted = where(self.present, self.times(g) if weighted is None else weighted, 0.0)
+        if self.through == "logs":
+            return weighted
+        if self.through == "softmax":
+            return where(self.still, 0.0, weighted - self.p * total(weighted))
+        return (g - total(weighted)) / self.divisor
+
+    def times(self, g):
+        """p g, 0 where p is 0, where g may be infinite."""
+        return self.p * self.rows.xp.where(self.p == 0, 0.0, g)
+
+
+def _entropy(rows, p, params):
+    return -rows.dot(p.p, p.log), (rows.xp.where(p.present, -p.log - 1, INF),)
+
+
+def _perplexity(rows, p, params):
+    value = rows.exp(_entropy(rows, p, params)[0])
+    return value, (rows.xp.where(p.present, (-p.log - 1) * value, INF),)
+
+
+class _Order:
+    """alpha, one number or one for each row, and the formulas to use for it. `usual` is alpha, or 2 instead of inf."""
+
+    def __init__(self, rows, params, p):
+        where, self.alpha = rows.xp.where, rows.number(params["alpha"], p.p)
+        self.infinite, self.none = self.alpha == INF, self.alpha == 0
+        self.near_1 = rows.xp.abs(self.alpha - 1) < 2**-10
+        self.usual = where(self.infinite, 2.0, self.alpha)
+        self.minus_1 = where(self.infinite, 1.0, self.alpha - 1)
+        self.little = where(self.near_1, self.minus_1, 0.0)  # elsewhere its powers may overflow
+        self.apart = where(self.infinite | self.near_1, 1.0, self.alpha - 1)  # entries by which one may divide
+
+
+def _excess(rows, p, minus_1):
+    """sum p (p^(alpha - 1) - 1) / (alpha - 1): minus the entropy at 1."""
+    return rows.dot(p.p * p.log, mean_exp(rows, minus_1 * p.log))
+
+
+def _near(rows, p, order, divisor=1.0):
+    where, z, rising = rows.xp.where, order.little * p.log, order.minus_1 > 0
+    # At p = 0 the limit, 1 / (alpha - 1), or infinite.
+    at_0 = where(rising, 1 / where(rising, order.minus_1, 1.0) / divisor, INF)
+    return where(p.present, (-rows.exp(z) - p.log * mean_exp(rows, z)) / divisor, at_0)
+
+
+def _or_at_0(rows, p, order, g):
+    """g, and where p is 0 the limit of a multiple of p^(alpha - 1)."""
+    return rows.xp.where(p.present, g, rows.xp.where(order.alpha > 1, 0.0, INF))
+
+
+def _renyi_entropy(rows, p, params):
+    where, order = rows.xp.where, _Order(rows, params, p)
+    largest = rows.xp.max(p.p, axis=-1, keepdims=True)
+    alpha = where(order.infinite | order.near_1, 2.0, order.alpha)
+    powers = where(p.present, rows.exp(alpha * (p.log - rows.log(largest))), 0.0)
+    log_sum = rows.log(rows.total(powers)) + alpha * rows.log(largest)
+    excess = _excess(rows, p, order.little)
+    more = order.little * excess
+    near = -excess * log1p_over(rows, more)
+    value = where(order.near_1, near, where(order.infinite, -rows.log(largest), log_sum / -order.apart))
+    g = _or_at_0(rows, p, order, -alpha / order.apart * rows.exp((alpha - 1) * p.log - log_sum))
+    top = where(p.p == largest, 1.0, 0.0 * p.p)
+    ties = rows.total(top)
+    g = where(order.infinite, -top / (largest * ties), g)
+    near = _near(rows, p, order, 1 + more)
+    g = where(order.none, 0.0, where(order.near_1, near, g))
+    # p^(alpha - 1) may overflow, and p times it does not.
+    weighted = -alpha / order.apart * rows.exp(alpha * p.log - log_sum)
+    weighted = where(order.infinite, -top / ties, weighted)
+    return value, ((g, where(order.near_1, p.times(near), weighted)),)
+
+
+def _renyi_entropy_alpha(rows, p, params):
+    """-KL(q, p) / (alpha - 1)^2, q = p^alpha / sum p^alpha, plus the terms for a sum that is not 1."""
+    where, order = rows.xp.where, _Order(rows, params, p)
+    w = p.log + _renyi_entropy(rows, p, {"alpha": order.usual})[0]
+    y = (order.usual - 1) * w
+    slope = -rows.total(where(p.present, p.p * w * w * mean_exp_slope(rows, y), 0.0))
+    slope = slope + where(order.near_1, 0.0, (rows.total(p.p) - 1) / order.apart**2)
+    return where(order.infinite, 0.0, slope)
+
+
+def _tsallis_entropy(rows, p, params):
+    where, order = rows.xp.where, _Order(rows, params, p)
+    total = rows.total(p.p)
+    missing = where(order.near_1, 0.0, (1 - total) / order.apart)
+    value = where(order.infinite, 0.0 * total, missing - _excess(rows, p, order.minus_1))
+    g = _or_at_0(rows, p, order, -order.usual / order.apart * rows.exp(order.minus_1 * p.log))
+    near = _near(rows, p, order)
+    g = where(order.near_1, near, g)
+    weighted = -order.usual / order.apart * rows.exp(order.usual * p.log)  # as for Renyi
+    weighted = where(order.near_1, p.times(near), weighted)
+    return value, ((where(order.infinite | order.none, 0.0, g), where(order.infinite, 0.0, weighted)),)
+
+
+def _tsallis_entropy_alpha(rows, p, params):
+    where, order = rows.xp.where, _Order(rows, params, p)
+    slope = -rows.dot(p.p * p.log * p.log, mean_exp_slope(rows, order.minus_1 * p.log))
+    slope = slope - where(order.near_1, 0.0, (1 - rows.total(p.p)) / order.apart**2)
+    return where(order.infinite, 0.0, slope)
+
+
+def _missing(p, q):
+    return p.present & ~q.present
+
+
+def _cross_entropy(rows, p, q, params):
+    where, missing = rows.xp.where, _missing(p, q)
+    value = rows.total(where(missing, INF, -p.p * q.log))
+    dq = where(missing, -INF, where(q.present, -p.p / where(q.present, q.p, 1.0), 0.0))
+    return value, (where(missing, INF, -q.log), (dq, -p.p))
+
+
+def _kl_divergence(rows, p, q, params):
+    where, missing, difference = rows.xp.where, _missing(p, q), p.log - q.log
+    value = rows.total(where(missing, INF, where(p.present, p.p * difference - p.p + q.p, q.p)))
+    dp = where(missing, INF, where(_missing(q, p), -INF, where(p.present, difference, 0.0)))
+    dq = where(missing, -INF, where(q.present, (q.p - p.p) / where(q.present, q.p, 1.0), 0.0))
+    return value, (dp, (dq, q.p - p.p))
+
+
+def _js_divergence(rows, p, q, params):
+    where, middle, most = rows.xp.where, (p.p + q.p) / 2, math.log(2)
+    log = rows.log(where(middle > 0, middle, 1.0))
+    value = rows.total(p.p * (p.log - log) + q.p * (q.log - log)) / 2
+    g = [where(one.present, (one.log - log) / 2, where(middle > 0, -INF, 0.0 * middle)) for one in (p, q)]
+    return where(value < 0, 0.0, where(value > most, most, value)), tuple(g)
+
+
+def _js_distance(rows, p, q, params):
+    """The square root; only here a base is inside."""
+    value, g = _js_divergence(rows, p, q, params)
+    value = rows.xp.sqrt(value / _unit(params))
+    factor = rows.xp.where(value > 0, 0.5 / rows.xp.where(value > 0, value, 1.0), 0.0) / _unit(params)
+    return value, tuple(one * factor for one in g)
+
+
+def _tables(p, params):
+    """(tables, log p) of flat ones."""
+    lead, cols = p.p.shape[:-1], params["cols"]
+    shape = (*lead, p.p.shape[-1] // cols if cols else 0, cols)
+    return p.rows.xp.reshape(p.p, shape), p.rows.xp.reshape(p.log, shape)
+
+
+def _flat(rows, x, shape, p):
+    return rows.xp.reshape(rows.xp.broadcast_to(x, shape), p.p.shape)
+
+
+def _safe_log(rows, x):
+    return rows.log(rows.xp.where(x > 0, x, 1.0))
+
+
+def _infinite_where(rows, marginal, table, p):
+    """-log p at p = 0; it is 0 if its marginal is 0 too."""
+    return _flat(rows, rows.xp.where(marginal > 0, INF, 0.0 * marginal), table.shape, p)
+
+
+def _conditional_entropy(rows, p, params):
+    table, log = _tables(p, params)
+    given = rows.xp.sum(table, axis=-1 if params["given"] == "x" else -2, keepdims=True)
+    g = _flat(rows, _safe_log(rows, given) - log, table.shape, p)
+    return rows.dot(p.p, g), (rows.xp.where(p.present, g, _infinite_where(rows, given, table, p)),)
+
+
+def _mutual_information(rows, p, params):
+    table, log = _tables(p, params)
+    of_x, of_y = (rows.xp.sum(table, axis=axis, keepdims=True) for axis in (-1, -2))
+    both = _safe_log(rows, of_x) + _safe_log(rows, of_y) - _safe_log(rows, rows.xp.sum(of_x, axis=-2, keepdims=True))
+    g = _flat(rows, log - both, table.shape, p)
+    value = rows.dot(p.p, g)
+    infinite = _infinite_where(rows, of_x * of_y, table, p)
+    return rows.xp.where(value < 0, 0.0, value), (rows.xp.where(p.present, g, -infinite),)
+
+
+MEASURES = {
+    "entropy": _entropy,
+    "joint_entropy": _entropy,
+    "perplexity": _perplexity,
+    "renyi_entropy": _renyi_entropy,
+    "tsallis_entropy": _tsallis_entropy,
+    "cross_entropy": _cross_entropy,
+    "kl_divergence": _kl_divergence,
+    "js_divergence": _js_divergence,
+    "js_distance": _js_distance,
+    "conditional_entropy": _conditional_entropy,
+    "mutual_information": _mutual_information,
+}
+
+# Gradients in the parameters that may be per row.
+BY_PARAM = {("renyi_entropy", "alpha"): _renyi_entropy_alpha, ("tsallis_entropy", "alpha"): _tsallis_entropy_alpha}
+# Those whose base is no factor.
+_WITHOUT_UNIT = ("perplexity", "js_distance")
+
+
+def _unit(params):
+    return 1.0 if params["base"] is None else math.log(params["base"])
+
+
+def graded(rows, name, arrays, params):
+    """(the value of each row, [the gradient in each array], {parameter that is an array: its gradient})."""
+    given = [Distribution(rows, x, params) for x in arrays]
+    value, partials = MEASURES[name](rows, *given, params)
+    gradients = [one.gradient(*(g if isinstance(g, tuple) else (g,))) for one, g in zip(given, partials, strict=True)]
+    unit = 1.0 if name in _WITHOUT_UNIT else _unit(params)
+    slopes = {
+        param: by(rows, *given, params) / unit
+        for (measure, param), by in BY_PARAM.items()
+        if measure == name and hasattr(params[param], "dtype")
+    }
+    value, nan = value / unit, rows.xp.isnan(value)  # where there is no number, there is no gradient
+    gradients = [rows.xp.where(nan, value, g / unit) for g in gradients]
+    return value, gradients, {param: rows.xp.where(nan, value, slope) for param, slope in slopes.items()}
+
+
+# Measures of each entry, with a derivative that can be differentiated.
+
+
+def _self_information(rows, x, params):
+    p = Distribution(rows, x, {"normalize": False, **params})
+    return rows.xp.where(p.present, -p.log, INF)
+
+
+def _self_information_pulled(rows, x, g, params):
+    if params["input"] == "scores" or (params.get("normalize") and params["input"] == "log_probs"):
+        return rows.softmax(x) * rows.total(g) - g
+    if params["input"] == "log_probs":
+        return -g
+    through_sum = rows.total(g) / rows.total(x) if params.get("normalize") else 0
+    some = rows.xp.where(x == 0, 1.0, x)  # at 0 the slope is infinite, and has no derivative
+    return through_sum - _times(rows, g, rows.xp.where(x == 0, INF, 1 / some))
+
+
+def _times(rows, g, slope):
+    """Their product, 0 if the factor of an infinite slope is 0."""
+    return g * rows.xp.where((g == 0) & rows.xp.isinf(slope), 0.0, slope)
+
+
+def _binary_entropy(rows, x, params):
+    xp = rows.xp
+    if params["input"] == "scores":
+        logs = log_sigmoid(rows, x), log_sigmoid(rows, -x)
+    elif params["input"] == "probs":
+        logs = rows.log(x), xp.log1p(-x)
+    else:
+        logs = x, rows.log(-xp.expm1(x))
+    first, second = (xp.where(log > -INF, rows.exp(log) * log, 0.0) for log in logs)
+    return -first - second
+
+
+def _binary_entropy_pulled(rows, x, g, params):
+    xp = rows.xp
+    if params["input"] == "scores":
+        steep = rows.exp(log_sigmoid(rows, x) + log_sigmoid(rows, -x))
+        return g * -xp.where(steep > 0, x, 0.0) * steep
+    if params["input"] == "probs":
+        inside = (x != 0) & (x != 1)
+        some = xp.where(inside, x, 0.5)
+        return _times(rows, g, xp.where(inside, xp.log1p(-some) - rows.log(some), xp.where(x == 0, INF, -INF)))
+    p = rows.exp(x)
+    some = xp.where(p > 0, x, 0.0)
+    return _times(rows, g, xp.where(p > 0, p * (rows.log(-xp.expm1(x)) - some), 0.0))
+
+
+ENTRIES = {
+    "self_information": (_self_information, _self_information_pulled),
+    "binary_entropy": (_binary_entropy, _binary_entropy_pulled),
+}
+
+
+def entries(rows, name, x, params):
+    return ENTRIES[name][0](rows, x, params) / _unit(params)
+
+
+def entries_pulled(rows, name, x, g, params):
+    return ENTRIES[name][1](rows, x, g, params) / _unit(params)

@@ -1,0 +1,25 @@
+"""Rows of tensors, for formulas."""
+
+import array_api_compat.torch as xp
+import torch
+
+from isentropic.formulas import Rows
+
+
+class _Rows(Rows):
+    def constant(self, x):
+        return x.detach()
+
+    def softmax(self, x):
+        return torch.softmax(x, -1)
+
+    def log_softmax(self, x):
+        return torch.log_softmax(x, -1)
+
+
+ROWS = _Rows(xp)
+
+
+def last(dim, *tensors):
+    """Tensors, or None, with dim as their last."""
+    return tuple(x if x is None else x.movedim(dim, -1) for x in tensors)
