@@ -81,18 +81,23 @@ std::string known_names() {
   return names;
 }
 
+// The number of equal probabilities with the same entropy: the perplexity, in any base.
+constexpr std::string_view kEffectiveSupport = "effective_support";
+
 Measure measure_of(const std::string& item, const std::string& name, const Options& options) {
-  // The number of equal probabilities with the same entropy: the perplexity, in any base.
-  const std::string of = name == "effective_support" ? "perplexity" : name;
+  const std::string of = name == kEffectiveSupport ? "perplexity" : name;
   const isentropic::OperationInfo* const info = find_operation(isentropic::family_info<Measure>(), of);
   if (info == nullptr) bad_input("describe: --measures must be among {}, got '{}'", known_names(), name);
   Arguments arguments(*info);
   const bool takes_value = std::ranges::any_of(info->params, [](const isentropic::ParamInfo& param) { return param.required; });
   if (!takes_value && item.size() != name.size()) bad_input("describe: --measures: {} takes no value", name);
+  const std::pair<std::string_view, isentropic::ParamValue> shared_values[] = {{"input", options.input},
+                                                                               {"normalize", options.normalize}};
   for (std::size_t i = 0; i < info->params.size(); ++i) {
     const isentropic::ParamInfo& param = info->params[i];
-    if (param.name == "input") arguments.values[i] = options.input;
-    if (param.name == "normalize") arguments.values[i] = options.normalize;
+    for (const auto& [shared, value] : shared_values) {
+      if (param.name == shared) arguments.values[i] = value;
+    }
     if (!param.required) continue;
     if (item.size() == name.size()) bad_input("describe: --measures: {} needs a value, as in {}=2", name, name);
     set_number(arguments.values[i].emplace<double>(), fmt::format("describe: --measures: {} of {}", param.name, name),

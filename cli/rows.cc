@@ -225,9 +225,9 @@ namespace {
 // Refuses a result that would give a name twice. `made`: its names are not those of the file. A kept column gives way to one
 // of the result, unless --keep names it.
 void check_names(const Files& files, const files::Format& to, bool made, Table& table) {
-  const bool lines = to.name == "jsonl";
-  if (!lines && to.name != "csv" && to.name != "tsv") return;
-  if (!lines && table.header.empty()) return;
+  using Names = files::Format::Names;
+  const bool lines = to.names == Names::keys;
+  if (to.names == Names::none || (!lines && table.header.empty())) return;
   const std::vector<std::string> names = files::result_keys(table);
   const std::string file = table.file.empty() ? files::input_name(files.in) : table.file;
   if (lines) {

@@ -267,11 +267,14 @@ void add_transport(CLI::App& app, Program& program) {
               "Weight of the entropy, in units of the costs, above 0: Sinkhorn's iteration finds a spread-out plan; without "
               "it the plan is the exact optimum")
           ->option_text("NUMBER");
+  const isentropic::OperationInfo& exact =
+      *find_operation(isentropic::family_info<isentropic::Transport>(), "optimal_transport");
   for (std::size_t i = 0; i < options->isentropic.values.size(); ++i) {
     const isentropic::ParamInfo& param = options->isentropic.info.params[i];
-    if (param.name == "epsilon") continue;
+    if (param.required) continue;  // epsilon
     CLI::Option* const option = add_param(command, param, options->isentropic.values[i]);
-    if (param.name != "mass_tolerance") option->needs(epsilon);
+    const bool of_exact = std::ranges::any_of(exact.params, [&](const auto& one) { return one.name == param.name; });
+    if (!of_exact) option->needs(epsilon);
   }
   add_plan_output(command, program);
   command.footer(fmt::format(

@@ -86,7 +86,11 @@ struct Writer {
 };
 
 struct Format {
+  // What the names of columns are in a file: there are none, a line that may be missing, or a key of each number.
+  enum class Names { none, header, keys };
+
   std::string_view name;  // name for --format-in and, after a dot, the ending of a file's name
+  Names names;
   Reader (*open)(std::shared_ptr<Input> input, const ReadOptions& options);
 
   // The bytes of a table's numbers and row names, in `memory` or in the table itself. They depend on nothing else, so tables
@@ -121,13 +125,14 @@ Writer create_jsonl(Output& output, const Table& first, bool counted);
 Writer create_safetensors(Output& output, const Table& first, bool counted);
 
 inline constexpr Format kFormats[] = {
-    {"csv", open_csv, encode_csv, create_csv},  // the first is the format of standard input and output
-    {"tsv", open_tsv, encode_tsv, create_tsv},
-    {"npy", open_npy, encode_binary, create_npy},
-    {"npz", open_npz, encode_binary, create_npz},
-    {"jsonl", open_jsonl, encode_jsonl, create_jsonl},
-    {"safetensors", open_safetensors, encode_binary, create_safetensors},
-    {"logprobs", open_logprobs, nullptr, nullptr},  // servers' replies: only read, and no ending means them
+    {"csv", Format::Names::header, open_csv, encode_csv, create_csv},  // the first is the format of standard input and output
+    {"tsv", Format::Names::header, open_tsv, encode_tsv, create_tsv},
+    {"npy", Format::Names::none, open_npy, encode_binary, create_npy},
+    {"npz", Format::Names::none, open_npz, encode_binary, create_npz},
+    {"jsonl", Format::Names::keys, open_jsonl, encode_jsonl, create_jsonl},
+    {"safetensors", Format::Names::none, open_safetensors, encode_binary, create_safetensors},
+    {"logprobs", Format::Names::none, open_logprobs, nullptr,
+     nullptr},  // servers' replies: only read, and no ending means them
 };
 
 // The endings as ".csv, .tsv, ...", and the names, without dots, of the formats that are read and of those that are written.

@@ -54,7 +54,8 @@ std::string_view name_of(const OperationInfo& info, const ArrayInfo& array, std:
     const auto [scores, target] = arguments_of(*info.target);
     return index == 0 ? scores : target;
   }
-  return array.output && array.name == "y" ? "out" : array.name;
+  const bool only = index == 1 && info.arrays.size() == 2 && info.arrays[0].kind == ArrayKind::row;
+  return only && array.output ? "out" : array.name;
 }
 
 void replace(std::string& text, std::string_view what, std::string_view by) {

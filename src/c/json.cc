@@ -25,6 +25,9 @@ class Parser {
   }
 
  private:
+  // The members that say what an object is, and that of a chain.
+  static constexpr std::string_view kName = "name", kSteps = "steps";
+
   [[noreturn]] void refuse(std::string_view wanted) const {
     fail("{}: parameters must be a JSON object, got '{}': no {} at character {}", operation_, text_, wanted, at_ + 1);
   }
@@ -106,7 +109,7 @@ class Parser {
     std::vector<Argument> members = object();
     std::string name;
     std::erase_if(members, [&](const Argument& one) {
-      if (one.name != "name") return false;
+      if (one.name != kName) return false;
       if (const auto* const text = std::get_if<std::string>(&one.value)) name = *text;
       return true;
     });
@@ -126,7 +129,7 @@ class Parser {
         if (other.name == name) fail("{}: parameters has '{}' twice", operation_, name);
       }
       expect(":");
-      if (steps_ != nullptr && depth_ == 1 && name == "steps") {
+      if (steps_ != nullptr && depth_ == 1 && name == kSteps) {
         if (steps_->has_value()) fail("{}: parameters has 'steps' twice", operation_);
         *steps_ = chain();
       } else {
