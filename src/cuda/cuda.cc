@@ -64,6 +64,33 @@ void check_common(Op op, std::span<const PerRow> per_row) {
   check_params(op);
 }
 
+// Why there is no kernel for an operation, or an empty text.
+template <class Op>
+constexpr std::string_view why_no_kernel() {
+  for (const Absence& one : Op::kDescription.not_in) {
+    if (one.door == Door::device) return one.why;
+  }
+  return {};
+}
+template <class Op>
+[[noreturn]] void refuse_kernel() {
+  fail("{}: there is no kernel for it on a device: {}", Op::kDescription.name, why_no_kernel<Op>());
+}
+
+// run(the operation), if its description says that devices have it. Then the linker names a kernel that is missing.
+template <class Result = void, class Family, class Run>
+Result with_kernels(const Family& operation, const Run& run) {
+  return std::visit(
+      [&]<class Op>(const Op& op) -> Result {
+        if constexpr (why_no_kernel<Op>().empty()) {
+          return run(op);
+        } else {
+          refuse_kernel<Op>();
+        }
+      },
+      operation);
+}
+
 template <class T, class Op, class In>
 Call<Op> call_of(const Op& op, const In& x, std::span<std::byte> memory, std::span<const PerRow> per_row) {
   check_common(op, per_row);
@@ -79,7 +106,7 @@ Call<Op> call_of(const Op& op, const In& x, std::span<std::byte> memory, std::sp
 
 template <class T>
 std::size_t memory_for(const Map& map, std::size_t rows, std::size_t cols) {
-  return std::visit([&]<class Op>(const Op&) { return Kernels<Op, Working<T>>::memory(rows, cols); }, map);
+  return with_kernels<std::size_t>(map, [&]<class Op>(const Op&) { return Kernels<Op, Working<T>>::memory(rows, cols); });
 }
 
 template <class T>
@@ -94,12 +121,14 @@ std::size_t memory_for(const LogSumExp& /*options*/, std::size_t rows, std::size
 
 template <class T>
 std::size_t memory_for(const Measure& measure, std::size_t rows, std::size_t cols) {
-  return std::visit([&]<class Op>(const Op&) { return MeasureKernels<Op, Working<T>>::memory(rows, cols); }, measure);
+  return with_kernels<std::size_t>(measure,
+                                   [&]<class Op>(const Op&) { return MeasureKernels<Op, Working<T>>::memory(rows, cols); });
 }
 
 template <class T>
 std::size_t memory_for(const Divergence& divergence, std::size_t rows, std::size_t cols) {
-  return std::visit([&]<class Op>(const Op&) { return MeasureKernels<Op, Working<T>>::memory(rows, cols); }, divergence);
+  return with_kernels<std::size_t>(divergence,
+                                   [&]<class Op>(const Op&) { return MeasureKernels<Op, Working<T>>::memory(rows, cols); });
 }
 
 template <class T>
@@ -118,13 +147,11 @@ template <class T>
 void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, std::span<std::byte> memory,
            Stream stream, std::span<const PerRow> per_row) {
   check_map(description_of(map).name, x, "p", p);
-  std::visit(
-      [&]<class Op>(const Op& op) {
-        Call<Op> call = call_of<T>(op, x, memory, per_row);
-        call.out = rows_of(p);
-        Kernels<Op, Working<T>>::map(call, stream);
-      },
-      map);
+  with_kernels(map, [&]<class Op>(const Op& op) {
+    Call<Op> call = call_of<T>(op, x, memory, per_row);
+    call.out = rows_of(p);
+    Kernels<Op, Working<T>>::map(call, stream);
+  });
 }
 
 template <class T>
@@ -132,14 +159,12 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
                MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, std::span<std::byte> memory, Stream stream,
                std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
   check_vjp(description_of(map).name, x, "p", p, g, dx);
-  std::visit(
-      [&]<class Op>(const Op& op) {
-        Call<Op> call = call_of<T>(op, x, memory, per_row);
-        call.slopes = places_of<Op, double>(gradients, x.rows);
-        call.in[1] = rows_of(p), call.in[2] = rows_of(g), call.out = rows_of(dx);
-        Kernels<Op, Working<T>>::vjp(call, stream);
-      },
-      map);
+  with_kernels(map, [&]<class Op>(const Op& op) {
+    Call<Op> call = call_of<T>(op, x, memory, per_row);
+    call.slopes = places_of<Op, double>(gradients, x.rows);
+    call.in[1] = rows_of(p), call.in[2] = rows_of(g), call.out = rows_of(dx);
+    Kernels<Op, Working<T>>::vjp(call, stream);
+  });
 }
 
 template <class T>
@@ -285,7 +310,7 @@ void run_from_map(const Op& loss, const LossArguments<T>& given) {
     for (std::size_t k = 0; k < ForParams<M, double>::kCount; ++k) call.of_map[k] = of_map.slopes.of[k];
     MappedLossKernels<W>::run(call, FromMap::settle, given.stream);
   };
-  std::visit(run, Map(map_of(loss)));
+  with_kernels(Map(map_of(loss)), run);
 }
 
 template <class T>
@@ -300,26 +325,24 @@ void run_loss(const Loss& loss, const LossArguments<T>& given) {
     check_overlap(name, "dx", given.dx, "x", given.x);
   }
   check_memory(name, given.memory, memory_for<T>(loss, rows, cols));
-  std::visit(
-      [&]<class Op>(const Op& op) {
-        check_gradients(op, given.gradients, rows);
-        if constexpr (requires { op.map; }) {
-          std::visit([&](const auto& map) { check_common(map, given.per_row); }, op.map);
-        } else {
-          check_common(op, given.per_row);
-        }
-        if (rows == 0) return;
-        if constexpr (requires { map_of(op); }) {
-          run_from_map(op, given);
-        } else {
-          LossCall<Op> call = loss_call(op, given);
-          call.per_row = places_of<Op, const double>(given.per_row, rows);
-          call.slopes = places_of<Op, double>(given.gradients, rows);
-          call.memory = reinterpret_cast<std::uint8_t*>(given.memory.data());
-          LossKernels<Op, Working<T>>::run(call, given.stream);
-        }
-      },
-      loss);
+  with_kernels(loss, [&]<class Op>(const Op& op) {
+    check_gradients(op, given.gradients, rows);
+    if constexpr (requires { op.map; }) {
+      std::visit([&](const auto& map) { check_common(map, given.per_row); }, op.map);
+    } else {
+      check_common(op, given.per_row);
+    }
+    if (rows == 0) return;
+    if constexpr (requires { map_of(op); }) {
+      run_from_map(op, given);
+    } else {
+      LossCall<Op> call = loss_call(op, given);
+      call.per_row = places_of<Op, const double>(given.per_row, rows);
+      call.slopes = places_of<Op, double>(given.gradients, rows);
+      call.memory = reinterpret_cast<std::uint8_t*>(given.memory.data());
+      LossKernels<Op, Working<T>>::run(call, given.stream);
+    }
+  });
 }
 
 }  // namespace
@@ -328,16 +351,14 @@ template <class T>
 std::size_t memory_for(const Loss& loss, std::size_t rows, std::size_t cols) {
   using W = Working<T>;
   std::size_t bytes = 0;
-  std::visit(
-      [&]<class Op>(const Op& op) {
-        if constexpr (requires { map_of(op); }) {
-          bytes = 2 * room_of_rows<W>(rows, cols) +
-                  std::max(MappedLossKernels<W>::memory(rows, cols), memory_for<T>(map_of(op), rows, cols));
-        } else {
-          bytes = LossKernels<Op, W>::memory(rows, cols);
-        }
-      },
-      loss);
+  with_kernels(loss, [&]<class Op>(const Op& op) {
+    if constexpr (requires { map_of(op); }) {
+      bytes = 2 * room_of_rows<W>(rows, cols) +
+              std::max(MappedLossKernels<W>::memory(rows, cols), memory_for<T>(map_of(op), rows, cols));
+    } else {
+      bytes = LossKernels<Op, W>::memory(rows, cols);
+    }
+  });
   return bytes;
 }
 
@@ -379,38 +400,34 @@ template <class T>
 void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, MatrixView<std::type_identity_t<T>> dp,
              std::span<std::byte> memory, Stream stream, std::span<const PerRow> per_row,
              std::span<const ParamGradient> gradients) {
-  std::visit(
-      [&]<class Op>(const Op& one) {
-        check_common(one, per_row);
-        constexpr std::string_view kName = Op::kDescription.name;
-        check_measure(kName, p, value, dp);
-        check_has_columns(kName, "p", p);
-        check_memory(kName, memory, MeasureKernels<Op, Working<T>>::memory(p.rows, p.cols));
-        MeasureCall<Op> call = measure_call<T>(one, p, value, dp, memory);
-        call.per_row = places_of<Op, const double>(per_row, p.rows);
-        call.slopes = places_of<Op, double>(gradients, p.rows);
-        MeasureKernels<Op, Working<T>>::run(call, stream);
-      },
-      op);
+  with_kernels(op, [&]<class Op>(const Op& one) {
+    check_common(one, per_row);
+    constexpr std::string_view kName = Op::kDescription.name;
+    check_measure(kName, p, value, dp);
+    check_has_columns(kName, "p", p);
+    check_memory(kName, memory, MeasureKernels<Op, Working<T>>::memory(p.rows, p.cols));
+    MeasureCall<Op> call = measure_call<T>(one, p, value, dp, memory);
+    call.per_row = places_of<Op, const double>(per_row, p.rows);
+    call.slopes = places_of<Op, double>(gradients, p.rows);
+    MeasureKernels<Op, Working<T>>::run(call, stream);
+  });
 }
 
 template <class T>
 void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q, std::span<double> value,
              MatrixView<std::type_identity_t<T>> dp, MatrixView<std::type_identity_t<T>> dq, std::span<std::byte> memory,
              Stream stream) {
-  std::visit(
-      [&]<class Op>(const Op& one) {
-        constexpr std::string_view kName = Op::kDescription.name;
-        check_params(one);
-        check_divergence(kName, p, q, value, dp, dq);
-        check_has_columns(kName, "p", p);
-        check_memory(kName, memory, MeasureKernels<Op, Working<T>>::memory(p.rows, p.cols));
-        MeasureCall<Op> call = measure_call<T>(one, p, value, dp, memory);
-        call.in[1] = rows_of(q), call.second = rows_of(dq), call.one_for_all = q.rows == 1;
-        call.bound = bound_of(one), call.below_bound = stored_up_to<Working<T>>(call.bound);
-        MeasureKernels<Op, Working<T>>::run(call, stream);
-      },
-      op);
+  with_kernels(op, [&]<class Op>(const Op& one) {
+    constexpr std::string_view kName = Op::kDescription.name;
+    check_params(one);
+    check_divergence(kName, p, q, value, dp, dq);
+    check_has_columns(kName, "p", p);
+    check_memory(kName, memory, MeasureKernels<Op, Working<T>>::memory(p.rows, p.cols));
+    MeasureCall<Op> call = measure_call<T>(one, p, value, dp, memory);
+    call.in[1] = rows_of(q), call.second = rows_of(dq), call.one_for_all = q.rows == 1;
+    call.bound = bound_of(one), call.below_bound = stored_up_to<Working<T>>(call.bound);
+    MeasureKernels<Op, Working<T>>::run(call, stream);
+  });
 }
 
 namespace {
@@ -434,6 +451,8 @@ ChainStep chain_step(const Step& step) {
           return {Kind::entropy, op.entropy, 0, 0};
         } else if constexpr (std::is_same_v<Op, step::EntropyClip>) {
           return {Kind::entropy_clip, op.min_entropy, op.max_entropy, 0};
+        } else if constexpr (!why_no_kernel<Op>().empty()) {
+          refuse_kernel<Op>();
         } else {
           static_assert(sizeof(Op) == 0, "a step that the kernels do not know");
         }
