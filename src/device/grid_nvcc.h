@@ -6,7 +6,7 @@
 
 #include <cooperative_groups.h>
 
-#include "src/cuda/team_memory.h"
+#include "src/device/team_memory.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#include "hwy/highway.h"
 #include "isentropic/version.h"
+#include "src/device/lane.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {

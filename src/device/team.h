@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "hwy/highway.h"
 #include "isentropic/version.h"
+#include "src/device/lane.h"
 
 // Grid is what threads ask of the hardware. Of it there are three, one for each place where this code is compiled, with the
 // same functions; nothing else of a team depends on the place:
@@ -39,11 +39,11 @@
 // UNROLL stands before a loop whose arrays must be in registers. ROLLED stands before one that is rarely run: a single copy of
 // its body keeps the kernel short, and a long kernel waits for its instructions.
 #if defined(__CUDA_ARCH__)
-#include "src/cuda/grid_nvcc.h"
+#include "src/device/grid_nvcc.h"
 #elif defined(__CUDACC__)
-#include "src/cuda/grid_host.h"
+#include "src/device/grid_host.h"
 #else
-#include "src/cuda/grid_emulated.h"
+#include "src/device/grid_emulated.h"
 #endif
 
 namespace isentropic::inline ISENTROPIC_ABI {

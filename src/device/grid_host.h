@@ -4,7 +4,7 @@
 #define ISENTROPIC_UNROLL
 #define ISENTROPIC_ROLLED
 
-#include "src/cuda/team_memory.h"
+#include "src/device/team_memory.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {

@@ -4,8 +4,8 @@
 #define ISENTROPIC_UNROLL
 #define ISENTROPIC_ROLLED
 
-#include "src/cuda/emulate.h"
-#include "src/cuda/team_memory.h"
+#include "src/device/emulate.h"
+#include "src/device/team_memory.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
