@@ -1,6 +1,10 @@
 // The workspace of each thread: kernels never allocate.
 #pragma once
 
+#ifdef ISENTROPIC_DEVICE
+#include "src/device/arena.h"
+#else
+
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -81,3 +85,5 @@ inline Arena scratch(std::size_t bytes) {
 }
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
+
+#endif  // ISENTROPIC_DEVICE

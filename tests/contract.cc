@@ -35,13 +35,13 @@ struct KernelsOf<Toy, T> {
   struct Short {
     static constexpr size_t kGroup = 1;
     static bool Takes(const Toy& op);
-    static void Map(const Toy& op, const hn::Vec<RowTag<T> >* max, ShortRows<T>* group, T* const* p, size_t count);
+    static void Map(const Toy& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
 #else
   struct Short {
     static constexpr size_t kGroups = 1;
     static bool Takes(const Toy& op);
-    static void Map(const Toy& op, const hn::Vec<RowTag<T> >* max, ShortRows<T>* group, T* const* p, size_t count);
+    static void Map(const Toy& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
 #endif
 #if defined(WRONG_SIGNATURE)

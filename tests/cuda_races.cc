@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "isentropic/threads.h"
-#include "src/cuda/emulate.h"
+#include "src/device/emulate.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

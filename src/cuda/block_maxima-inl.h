@@ -2,7 +2,7 @@
 // the scores, and the threads have nothing else to do while they read.
 #pragma once
 
-#include "src/cuda/team.h"
+#include "src/device/team.h"
 #include "src/sampling/noise-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,7 +1,7 @@
 // Exchanges of numbers between the blocks of a cluster.
 #pragma once
 
-#include "src/cuda/team.h"
+#include "src/device/team.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {

@@ -7,12 +7,21 @@
 #define ISENTROPIC_LOSSES_BATCH_INL_H_
 #endif
 
-#include "src/losses/batch.h"
+#include <string_view>
+
+#include "isentropic/losses.h"
 #include "src/maps/scores-inl.h"
 #include "src/rows/entry-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
+
+// The host's, of batch.h. A device sees one row at a time and calls none of what has a batch.
+template <class T>
+struct LossBatch;
+template <class T>
+struct LossScratch;
+
 namespace HWY_NAMESPACE {
 
 // The target of a row: probabilities q or, without them, the class t.
@@ -42,8 +51,8 @@ TargetOfRow<T> TargetOf(const LossBatch<T>& batch, size_t r) {
 
 // Replaces +inf scores of a row by 0 and all others by absent entries.
 template <class T>
-void Canonical(const T* x, size_t n, T* out) {
-  for (size_t i = 0; i < n; ++i) out[i] = x[i] == kInfinity<T> ? T(0) : -kInfinity<T>;
+HWY_INLINE void Canonical(const T* x, size_t n, T* out) {
+  ForEachEntry(n, [&](size_t i) HWY_ATTR { out[i] = x[i] == kInfinity<T> ? T(0) : -kInfinity<T>; });
 }
 
 // Stores the derivative of row r's value in a parameter, if it is wanted. SettleSlopes comes last.

@@ -28,6 +28,20 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+#ifdef ISENTROPIC_DEVICE
+// A device takes every score at every point of the line: the few points of panels would leave most of a team's threads without
+// work. Results differ in the last digits.
+template <class T, class LineOf>
+HWY_INLINE bool MassesByPanels(const double*, size_t, const LineOf&, double, double*, Arena) {
+  return false;
+}
+
+template <class T>
+HWY_INLINE size_t PanelsMemory() {
+  return 0;
+}
+#else
+
 template <class T>
 struct NormalPanels {
   static constexpr size_t kNodes = sizeof(T) == 4 ? 8 : 14;  // errors of 1e-9 and 1e-13
@@ -196,6 +210,8 @@ template <class T>
 HWY_INLINE size_t PanelsMemory() {
   return room_of<NormalPanels<T>>();
 }
+
+#endif  // ISENTROPIC_DEVICE
 
 }  // namespace HWY_NAMESPACE
 }  // namespace isentropic::inline ISENTROPIC_ABI

@@ -1,6 +1,8 @@
-// Operations on single entries of a row; devices have their own file for these.
+// Operations on single entries of a row.
 
-#if defined(ISENTROPIC_ROWS_ENTRY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_DEVICE
+#include "src/rows/device/entry-inl.h"
+#elif defined(ISENTROPIC_ROWS_ENTRY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ROWS_ENTRY_INL_H_
 #undef ISENTROPIC_ROWS_ENTRY_INL_H_
 #else

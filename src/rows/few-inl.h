@@ -1,6 +1,8 @@
 // Sums of few numbers, and the largest of parts of a row.
 
-#if defined(ISENTROPIC_ROWS_FEW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_DEVICE
+#include "src/rows/device/few-inl.h"
+#elif defined(ISENTROPIC_ROWS_FEW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ROWS_FEW_INL_H_
 #undef ISENTROPIC_ROWS_FEW_INL_H_
 #else

@@ -1,6 +1,8 @@
 // The scores of a row that are above a bound, packed.
 
-#if defined(ISENTROPIC_ROWS_FILTER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_DEVICE
+#include "src/rows/device/filter-inl.h"
+#elif defined(ISENTROPIC_ROWS_FILTER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ROWS_FILTER_INL_H_
 #undef ISENTROPIC_ROWS_FILTER_INL_H_
 #else

@@ -1,6 +1,8 @@
 // Walking along a row: whole vectors, and the one partial vector at its end.
 
-#if defined(ISENTROPIC_ROWS_LOOP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_DEVICE
+#include "src/rows/device/loop-inl.h"
+#elif defined(ISENTROPIC_ROWS_LOOP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ROWS_LOOP_INL_H_
 #undef ISENTROPIC_ROWS_LOOP_INL_H_
 #else
@@ -174,6 +176,12 @@ HWY_INLINE void ForEachVector(D d, size_t n, Visit&& visit) {
   }
   for (; i + N <= n; i += N) visit(i, N);
   if (i < n) visit(i, n - i);
+}
+
+// Calls visit(i) for each entry of a row of n.
+template <class Visit>
+HWY_INLINE void ForEachEntry(size_t n, Visit&& visit) {
+  for (size_t i = 0; i < n; ++i) visit(i);
 }
 
 // p[i] = value(i, count) for each vector of a row of n; `stream` bypasses the caches.

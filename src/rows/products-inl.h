@@ -1,6 +1,8 @@
 // Products over a row, in an order that depends on its length alone.
 
-#if defined(ISENTROPIC_ROWS_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_DEVICE
+#include "src/rows/device/products-inl.h"
+#elif defined(ISENTROPIC_ROWS_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ROWS_PRODUCTS_INL_H_
 #undef ISENTROPIC_ROWS_PRODUCTS_INL_H_
 #else

@@ -9,7 +9,9 @@
 // A row longer than a group, of 16384, is summed in groups, each as if it were a row. The sum of group g is added to total
 // g mod 16 of 16 others, which are folded alike. Groups can be summed in any order, and at the same time (split-inl.h).
 
-#if defined(ISENTROPIC_ROWS_REDUCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_DEVICE
+#include "src/rows/device/reduce-inl.h"
+#elif defined(ISENTROPIC_ROWS_REDUCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ROWS_REDUCE_INL_H_
 #undef ISENTROPIC_ROWS_REDUCE_INL_H_
 #else

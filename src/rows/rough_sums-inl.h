@@ -1,6 +1,8 @@
 // Many sums along a row at once, for searches: a little less exact than those of reduce-inl.h, and faster.
 
-#if defined(ISENTROPIC_ROWS_ROUGH_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_DEVICE
+#include "src/rows/device/rough_sums-inl.h"
+#elif defined(ISENTROPIC_ROWS_ROUGH_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ROWS_ROUGH_SUMS_INL_H_
 #undef ISENTROPIC_ROWS_ROUGH_SUMS_INL_H_
 #else

@@ -1,7 +1,9 @@
 // The scores that a cut keeps: the k largest, or those near the maximum. Nothing is sorted. Also: packing chosen entries of a
 // row.
 
-#if defined(ISENTROPIC_ROWS_SELECT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_DEVICE
+#include "src/rows/device/select-inl.h"
+#elif defined(ISENTROPIC_ROWS_SELECT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ROWS_SELECT_INL_H_
 #undef ISENTROPIC_ROWS_SELECT_INL_H_
 #else

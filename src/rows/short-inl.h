@@ -7,7 +7,9 @@
 // Column i of a row is in block (i mod 16) / rows, vector i mod rows; a sum adds the columns of equal i mod 16 in order, then
 // folds these 16. The layout, and so every bit, depends only on n: the last group is filled with copies.
 
-#if defined(ISENTROPIC_ROWS_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_DEVICE
+#include "src/rows/device/short-inl.h"
+#elif defined(ISENTROPIC_ROWS_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ROWS_SHORT_INL_H_
 #undef ISENTROPIC_ROWS_SHORT_INL_H_
 #else

@@ -2,7 +2,9 @@
 // threads changes no bit. The visitor must not use the thread's own memory (scratch.h), and should capture by value: a variable
 // that other threads can see stays in memory, even for rows of one thread.
 
-#if defined(ISENTROPIC_ROWS_SPLIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_DEVICE
+#include "src/rows/device/split-inl.h"
+#elif defined(ISENTROPIC_ROWS_SPLIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ROWS_SPLIT_INL_H_
 #undef ISENTROPIC_ROWS_SPLIT_INL_H_
 #else

@@ -1,6 +1,8 @@
 // The threshold tau of sparsemax: the root of sum max(z - tau, 0) = 1.
 
-#if defined(ISENTROPIC_ROWS_THRESHOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_DEVICE
+#include "src/rows/device/threshold-inl.h"
+#elif defined(ISENTROPIC_ROWS_THRESHOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ROWS_THRESHOLD_INL_H_
 #undef ISENTROPIC_ROWS_THRESHOLD_INL_H_
 #else

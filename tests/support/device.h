@@ -16,8 +16,8 @@
 
 #include "isentropic/cuda.h"
 #include "isentropic/simd.h"
-#include "src/cuda/emulate.h"
 #include "src/cuda/kernels.h"
+#include "src/device/emulate.h"
 
 namespace support::device {
 

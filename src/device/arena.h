@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "hwy/highway.h"
 #include "isentropic/version.h"
+#include "src/device/lane.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {

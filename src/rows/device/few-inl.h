@@ -1,7 +1,7 @@
 // On a device: a thread has one or two of the numbers, every warp all of them.
 #pragma once
 
-#include "src/rows/reduce-inl.h"
+#include "src/rows/device/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {

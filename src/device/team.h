@@ -9,177 +9,53 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "isentropic/version.h"
+#include "src/device/lane.h"
+
+// Grid is what threads ask of the hardware. Of it there are three, one for each place where this code is compiled, with the
+// same functions; nothing else of a team depends on the place:
+//
+//   Blocks, BlockRank               the blocks of the team's cluster, and which of them this one is
+//   Shared, SharedBytes             the block's shared memory
+//   In(block, at)                   the address in another block's memory of `at` in this block's
+//   IsOne                           whether one thread has a row
+//   IsNarrow, SetNarrow             whether a block has become a warp: see Team::Narrow
+//   Thread, Threads, BlockThreads   in this block along a row: the thread's number, the team's threads, and all
+//   Number, Teams                   the number of this team in the grid, and how many there are
+//   WarpBarrier, BlockBarrier, Barrier     of the warp, the block and the team
+//   BeginCluster                    waits until all blocks of the cluster have begun
+//   FromLane, FromXor, Ballot       values of the other threads of the warp
+//   Count                           the number of bits that are set
+//   Forget(value)                   the compiler forgets what it knows of a value, and so keeps nothing in registers that it
+//                                   could calculate from it again
+//   CountTo(number, all)            counts in a number of the block's up to `all`, and returns whether this thread is the last;
+//                                   then the number is 0 again. What the other threads have read and written before comes
+//                                   before what this one does next.
+//   Increment, RaiseTo              add 1 to a number of the block's, or raise it to `value` if that is larger; many threads
+//                                   may do so at once
+//   CopyAhead, AwaitCopies          copies into the block's shared memory while the thread goes on; waits for all that it has
+//                                   begun
+//
 // UNROLL stands before a loop whose arrays must be in registers. ROLLED stands before one that is rarely run: a single copy of
 // its body keeps the kernel short, and a long kernel waits for its instructions.
-#ifdef __CUDACC__
-#define ISENTROPIC_UNROLL _Pragma("unroll")
-#define ISENTROPIC_ROLLED _Pragma("unroll 1")
-#include <cooperative_groups.h>
+#if defined(__CUDA_ARCH__)
+#include "src/device/grid_nvcc.h"
+#elif defined(__CUDACC__)
+#include "src/device/grid_host.h"
 #else
-#define ISENTROPIC_UNROLL
-#define ISENTROPIC_ROLLED
-#include "src/cuda/emulate.h"
+#include "src/device/grid_emulated.h"
 #endif
-
-#include "hwy/highway.h"
-#include "isentropic/version.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-struct Team {
-  static constexpr unsigned kAll = 0xffffffff;
-  static constexpr size_t kMostWarps = 64, kMostBlocks = 16, kMostSums = 8, kPartialBytes = 49152, kLeastPartialBytes = 16384;
-
-  // The shared memory of a block, if a team has a block or more. A block gets PartialBytes of `partial`; if the team is a
-  // block, the arrays of Near follow.
-  struct Memory {
-    double groups[kMostSums * kMostBlocks];
-    unsigned long long folds[2 * kMostWarps];          // rows in registers have twice as many
-    unsigned long long arrived[2];                     // barriers of exchanges
-    unsigned narrow, counts[32];                       // of blocks that narrow to a warp
-    alignas(16) unsigned char partial[kPartialBytes];  // results of warps, before they are summed
-  };
-  static constexpr HWY_INLINE size_t PartialBytes(size_t warps) {
-    const size_t bytes = warps * (kPartialBytes / kMostWarps);
-    return bytes < kLeastPartialBytes ? kLeastPartialBytes : bytes;
-  }
-
-#if defined(__CUDA_ARCH__)
-  static HWY_INLINE unsigned Blocks() {
-#if __CUDA_ARCH__ >= 900
-    unsigned blocks;
-    asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(blocks));
-    return blocks;
-#else
-    return 1;
-#endif
-  }
-  static HWY_INLINE unsigned BlockRank() {
-#if __CUDA_ARCH__ >= 900
-    unsigned rank;
-    asm("mov.u32 %0, %%cluster_ctaid.x;" : "=r"(rank));
-    return rank;
-#else
-    return 0;
-#endif
-  }
-  static HWY_INLINE Memory& Shared() {
-    extern __shared__ __align__(16) unsigned char isentropic_shared[];
-    return *reinterpret_cast<Memory*>(isentropic_shared);
-  }
-  static HWY_INLINE unsigned SharedAddress(const void* at) { return static_cast<unsigned>(__cvta_generic_to_shared(at)); }
-  static HWY_INLINE unsigned SharedBytes() {
-    unsigned bytes;
-    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
-    return bytes;
-  }
-  static HWY_INLINE void BlockBarrier() { __syncthreads(); }
-  // The address in another block's memory of `at` in this block's.
-  template <class T>
-  static HWY_INLINE T* In(unsigned block, T* at) {
-#if __CUDA_ARCH__ >= 900
-    if (Blocks() > 1) return cooperative_groups::this_cluster().map_shared_rank(at, block);
-#endif
-    return at;
-  }
-  static HWY_INLINE void Barrier() {
-    if (IsOne()) return;
-    if (Threads() == 32) return __syncwarp();
-#if __CUDA_ARCH__ >= 900
-    if (Blocks() > 1) return cooperative_groups::this_cluster().sync();
-#endif
-    __syncthreads();
-  }
-#elif !defined(__CUDACC__)
-  static unsigned Blocks() { return isentropic_emulate::cluster_size(); }
-  static unsigned BlockRank() { return isentropic_emulate::block_rank(); }
-  static Memory& Shared() {
-    return *reinterpret_cast<Memory*>(isentropic_emulate::cluster().shared[isentropic_emulate::block_rank()].get());
-  }
-  static size_t SharedBytes() { return isentropic_emulate::device.shared_bytes; }
-  static void BlockBarrier() { __syncthreads(); }
-  template <class T>
-  static T* In(unsigned block, T* at) {
-    if (block != BlockRank()) isentropic_emulate::require_all_begun();
-    const auto& shared = isentropic_emulate::cluster().shared;
-    return reinterpret_cast<T*>(shared[block].get() + (reinterpret_cast<char*>(at) - shared[BlockRank()].get()));
-  }
-  static void Barrier() {
-    if (blockDim.x == 1) return;
-    if (Blocks() > 1) return isentropic_emulate::meet(isentropic_emulate::Wait::cluster);
-    Threads() == 32 ? __syncwarp() : __syncthreads();
-  }
-#else  // nvcc's pass over the host's code, which runs none of this
-  static HWY_INLINE unsigned Blocks() { return 1; }
-  static HWY_INLINE unsigned BlockRank() { return 0; }
-  static HWY_INLINE Memory& Shared() { return *static_cast<Memory*>(nullptr); }
-  static HWY_INLINE size_t SharedBytes() { return 0; }
-  static HWY_INLINE void BlockBarrier() {}
-  template <class T>
-  static HWY_INLINE T* In(unsigned, T* at) {
-    return at;
-  }
-  static HWY_INLINE void Barrier() {}
-#endif
-
-#if defined(__CUDACC__) && !defined(__CUDA_ARCH__)
-  static HWY_INLINE unsigned Thread() { return 0; }
-  static HWY_INLINE unsigned Threads() { return 1; }
-  static HWY_INLINE unsigned BlockThreads() { return 1; }
-  template <class T>
-  static HWY_INLINE T FromLane(T value, unsigned) {
-    return value;
-  }
-  template <class T>
-  static HWY_INLINE T FromXor(T value, unsigned) {
-    return value;
-  }
-  static HWY_INLINE unsigned Ballot(bool set) { return set; }
-  static HWY_INLINE unsigned Count(unsigned bits) { return bits; }
-  static HWY_INLINE size_t Number() { return 0; }
-  static HWY_INLINE size_t Teams() { return 1; }
-#else
-  static HWY_INLINE unsigned Thread() { return threadIdx.x; }
-  static HWY_INLINE unsigned BlockThreads() { return blockDim.x; }
-  static HWY_INLINE unsigned Threads() { return IsNarrow() ? 32 : blockDim.x; }  // threads of a block along a row
-  template <class T>
-  static HWY_INLINE T FromLane(T value, unsigned lane) {
-    return __shfl_sync(kAll, value, lane);
-  }
-  template <class T>
-  static HWY_INLINE T FromXor(T value, unsigned mask) {
-    return __shfl_xor_sync(kAll, value, mask);
-  }
-  static HWY_INLINE unsigned Ballot(bool set) { return __ballot_sync(kAll, set); }
-  static HWY_INLINE unsigned Count(unsigned bits) { return static_cast<unsigned>(__popc(bits)); }
-  // The number of this team in the grid, and how many there are.
-  static HWY_INLINE size_t Number() { return size_t{blockIdx.x} / Blocks() * blockDim.y + threadIdx.y; }
-  static HWY_INLINE size_t Teams() { return size_t{gridDim.x} / Blocks() * blockDim.y; }
-#endif
-
+struct Team : Grid {
   // Whether the team is only the block's first warp, while the others wait or do something else: for few numbers a warp is
-  // faster, because it waits for no other. In kernels of files that define ISENTROPIC_NARROW.
-  static HWY_INLINE bool IsNarrow() {
-#if !defined(__CUDACC__)
-    return isentropic_emulate::cluster().narrow[isentropic_emulate::block_rank()];
-#elif defined(ISENTROPIC_NARROW)
-    return Shared().narrow != 0;
-#else
-    return false;
-#endif
-  }
-  // All threads of a block call it. Between Narrow(true) and Narrow(false) only the first warp calls what waits for the team or
-  // asks for its size.
+  // faster, because it waits for no other. All threads of a block call it. Between Narrow(true) and Narrow(false) only the
+  // first warp calls what waits for the team or asks for its size.
   static HWY_INLINE void Narrow(bool narrow) {
     BlockBarrier();
-    if (Thread() == 0) {
-#if defined(__CUDACC__)
-      Shared().narrow = narrow;
-#else
-      isentropic_emulate::cluster().narrow[isentropic_emulate::block_rank()] = narrow;
-#endif
-    }
+    if (Thread() == 0) SetNarrow(narrow);
     BlockBarrier();
   }
   // Each warp of a block has a count. Returns the sum of the counts of the warps before it; `all` gets the sum of all. There is
@@ -197,98 +73,11 @@ struct Team {
   // Every kernel calls it first: another block's memory is there only when that block has begun. Nothing has been written that
   // another block reads, so it does not wait for what has been written.
   static HWY_INLINE void Begin() {
-    if (Blocks() == 1) return;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#elif !defined(__CUDACC__)
-    isentropic_emulate::wait(isentropic_emulate::Wait::cluster);
-#endif
-  }
-
-  // The compiler forgets what it knows of a value, and so keeps nothing in registers that it could calculate from it again.
-  static HWY_INLINE void Forget(float& value) {
-#if defined(__CUDA_ARCH__)
-    asm volatile("" : "+f"(value));
-#else
-    (void)value;
-#endif
-  }
-
-  static HWY_INLINE void WarpBarrier() {
-#if defined(__CUDA_ARCH__) || !defined(__CUDACC__)
-    __syncwarp();
-#endif
-  }
-
-  // Counts in a number of the block's up to `all`, and returns whether this thread is the last. The number is then 0 again.
-  // What the other threads have read and written before comes before what this one does next.
-  static HWY_INLINE bool CountTo(unsigned* number, unsigned all) {
-#if defined(__CUDA_ARCH__)
-    asm volatile("fence.acq_rel.cta;" ::: "memory");
-    const bool last = atomicInc(number, all - 1) == all - 1;
-    asm volatile("fence.acq_rel.cta;" ::: "memory");
-    return last;
-#elif !defined(__CUDACC__)
-    isentropic_emulate::tell(number);
-    const unsigned before = __atomic_fetch_add(number, 1u, __ATOMIC_RELAXED);
-    isentropic_emulate::know(number);
-    if (before + 1 == all) __atomic_store_n(number, 0u, __ATOMIC_RELAXED);
-    return before + 1 == all;
-#else
-    return *number == all;
-#endif
-  }
-
-  // Adds 1 to a number of the block's, which many threads may do at once.
-  static HWY_INLINE void Increment(unsigned* number) {
-#if defined(__CUDA_ARCH__)
-    atomicAdd(number, 1u);
-#else
-    __atomic_fetch_add(number, 1u, __ATOMIC_RELAXED);
-#endif
-  }
-
-  // Raises a number of the block's to `value` if that is larger, which many threads may do at once.
-  static HWY_INLINE void RaiseTo(int* number, int value) {
-#if defined(__CUDA_ARCH__)
-    atomicMax(number, value);
-#else
-    if (value > __atomic_load_n(number, __ATOMIC_RELAXED)) __atomic_store_n(number, value, __ATOMIC_RELAXED);
-#endif
-  }
-
-  // Copies into the block's shared memory while the thread goes on; AwaitCopies waits for all that it has begun.
-  template <class T>
-  static HWY_INLINE void CopyAhead(T* near, const T* from) {
-#if defined(__CUDA_ARCH__)
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(SharedAddress(near)), "l"(__cvta_generic_to_global(from)),
-                 "n"(sizeof(T))
-                 : "memory");
-#else
-    *near = *from;
-#endif
-  }
-  static HWY_INLINE void AwaitCopies() {
-#if defined(__CUDA_ARCH__)
-    asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
+    if (Blocks() > 1) BeginCluster();
   }
 
   static HWY_INLINE size_t Size() { return size_t{Threads()} * Blocks(); }
   static HWY_INLINE size_t Rank() { return size_t{BlockRank()} * Threads() + Thread(); }
-  // Whether one thread has a row. nvcc knows it when it compiles a file: kernels for short rows are in files of their own,
-  // which define ISENTROPIC_ONE_THREAD. So what the other kind of team needs takes neither registers nor stack, nor the
-  // compiler's time.
-  static HWY_INLINE bool IsOne() {
-#if !defined(__CUDACC__)
-    return Threads() == 1;
-#elif defined(ISENTROPIC_ONE_THREAD)
-    return true;
-#else
-    return false;
-#endif
-  }
   static HWY_INLINE bool IsWarp() { return Threads() == 32; }
   static HWY_INLINE bool IsBlock() { return !IsOne() && Threads() > 32 && Blocks() == 1; }
   static HWY_INLINE unsigned Lane() { return Thread() % 32; }

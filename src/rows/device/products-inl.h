@@ -1,7 +1,7 @@
 // On a device: half a warp has a group, each thread a lane of it.
 #pragma once
 
-#include "src/rows/reduce-inl.h"
+#include "src/rows/device/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {

@@ -1,7 +1,7 @@
 // On a device: operations on single entries of a row.
 #pragma once
 
-#include "src/rows/loop-inl.h"
+#include "src/rows/device/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {

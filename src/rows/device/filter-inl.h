@@ -1,8 +1,8 @@
 // On a device: the scores of a row that are above a bound, packed in their order.
 #pragma once
 
-#include "src/rows/reduce-inl.h"
-#include "src/scratch.h"
+#include "src/device/arena.h"
+#include "src/rows/device/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {

@@ -1,7 +1,7 @@
 // On a device: maxima of a row, and sums in the host's order, which is that of 16 lanes and of blocks of 256.
 #pragma once
 
-#include "src/rows/loop-inl.h"
+#include "src/rows/device/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {

@@ -1,7 +1,7 @@
 // On a device: one thread has a short row, and its neighbours have the rows beside it.
 #pragma once
 
-#include "src/rows/loop-inl.h"
+#include "src/rows/device/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {

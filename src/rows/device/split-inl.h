@@ -1,7 +1,7 @@
 // On a device a team of threads has a row of any length.
 #pragma once
 
-#include "src/rows/reduce-inl.h"
+#include "src/rows/device/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {

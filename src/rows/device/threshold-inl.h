@@ -1,7 +1,7 @@
 // On a device: the threshold of sparsemax, from sums that half a warp calculates each, in the host's order.
 #pragma once
 
-#include "src/rows/reduce-inl.h"
+#include "src/rows/device/reduce-inl.h"
 #include "src/search/search-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <limits>
 
-#include "hwy/highway.h"
-#include "src/cuda/team.h"
+#include "src/device/lane.h"
+#include "src/device/team.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
@@ -91,7 +91,12 @@ HWY_INLINE void StoreNarrow(V64 v, D64 /*d*/, size_t /*count*/, T* p) {
   *p = static_cast<T>(hn::GetLane(v));
 }
 
-// Calls visit(i, 1) for each entry of a row of n, in one of the threads.
+// Calls visit(i), or visit(i, 1), for each entry of a row of n, in one of the threads.
+template <class Visit>
+HWY_INLINE void ForEachEntry(size_t n, Visit&& visit) {
+  for (size_t i = Team::Rank(); i < n; i += Team::Size()) visit(i);
+  Team::Barrier();
+}
 template <class D, class Visit>
 HWY_INLINE void ForEachVector(D /*d*/, size_t n, Visit&& visit) {
   for (size_t i = Team::Rank(); i < n; i += Team::Size()) visit(i, size_t{1});

@@ -6,7 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "src/rows/reduce-inl.h"
+#include "src/rows/device/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
