@@ -65,7 +65,7 @@ struct MeasureCall : Call<Op> {
   double bound = 0, below_bound = 0;  // upper bound of the value, and the largest stored number up to it
 };
 
-// A step of a chain for src/cuda/chain-inl.h.
+// A step of a chain.
 struct ChainStep {
   enum Kind : int { temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip };
   Kind kind;

@@ -1,6 +1,6 @@
 // Kernels of chains of steps and draws, and of the noise itself.
 
-#include "src/cuda/chain-inl.h"
+#include "src/cuda/draw-inl.h"
 #include "src/cuda/launch.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
@@ -14,6 +14,27 @@ HWY_INLINE NoiseKey KeyOf(const cuda::SampleCall& call, size_t r, uint64_t draw)
   return NoiseKey::Of(seed, stream, position + draw);
 }
 
+// Calls visit(step) for a step of a call as one of isentropic::step.
+template <class Visit>
+HWY_INLINE void VisitStep(const cuda::ChainStep& of_call, const Visit& visit) {
+  switch (of_call.kind) {
+    case cuda::ChainStep::temperature:
+      return visit(step::Temperature{of_call.first});
+    case cuda::ChainStep::top_k:
+      return visit(step::TopK{of_call.count});
+    case cuda::ChainStep::top_p:
+      return visit(step::TopP{of_call.first});
+    case cuda::ChainStep::min_p:
+      return visit(step::MinP{of_call.first});
+    case cuda::ChainStep::typical_p:
+      return visit(step::TypicalP{of_call.first});
+    case cuda::ChainStep::entropy:
+      return visit(step::Entropy{of_call.first});
+    case cuda::ChainStep::entropy_clip:
+      return visit(step::EntropyClip{of_call.first, of_call.second});
+  }
+}
+
 // kSteps: any steps; without it only a temperature, which needs far fewer registers.
 template <class T, bool kSteps>
 __global__ void __launch_bounds__(512, 1) SampleKernel(const __grid_constant__ cuda::SampleCall call) {
@@ -21,23 +42,39 @@ __global__ void __launch_bounds__(512, 1) SampleKernel(const __grid_constant__ c
   ForTeamRows(call, [&](size_t r, const Sample&, bool, Arena memory) HWY_ATTR {
     const T* const x = ReadRow<T>(call.in[0], r, n, memory);
     T* const p = call.out.data == nullptr ? nullptr : ResultRow<T>(call.out, r, n, memory);
-    // With steps the draw is from a few scores, whose noise is soon found.
-    Chain<T> left = kSteps || call.draws == 0 ? Chain<T>(x, n, memory) : Chain<T>(x, n, memory, DrawNoise(KeyOf(call, r, 0)));
+    // The noise of the first draw is found while the row is read: it does not depend on the scores, and the threads have
+    // nothing else to do then. With steps the draw is from a few scores, whose noise is soon found.
+    NoiseAhead<T, typename Chain<T>::Index> ahead = {};
+    const bool is_ahead = !kSteps && call.draws > 0 && n > kFewScores;
+    if (is_ahead) {
+      const size_t blocks = NoiseBlocks(n);
+      ahead = {memory.take<double>(blocks), memory.take<T>(blocks), memory.take<typename Chain<T>::Index>(blocks), x};
+    }
+    Chain<T> chain(x, n, memory, [&](const T* row, size_t size, T* block_max) HWY_ATTR {
+      if constexpr (!kSteps) {
+        if (is_ahead) return BlockMaxima<true>(row, size, block_max, ahead, DrawNoise(KeyOf(call, r, 0)));
+      }
+      return BlockMaxima(row, size, block_max);
+    });
     if constexpr (kSteps) {
-      for (int s = 0; s < call.steps && left.exist(); ++s) left.Apply(call.step[s]);
+      for (int s = 0; s < call.steps && chain.exist(); ++s) {
+        VisitStep(call.step[s], [&](const auto& op) HWY_ATTR { chain.Apply(op); });
+      }
     } else {
-      if (left.exist()) left.ApplyTemperature(call.step[0].first);
+      if (chain.exist()) chain.Apply(step::Temperature{call.step[0].first});
     }
     if (p != nullptr && !call.hard) {
-      if (left.exist()) {
-        left.Write(n, p);
+      if (chain.exist()) {
+        chain.Write(n, p);
       } else {
         FillRow(RowTag<T>(), kNaN<T>, n, p);
       }
     }
-    if (left.exist()) left.FindBlocks();
+    LeftScores<T> left;
+    if (chain.exist()) left = chain.Left();
     for (size_t c = 0; c < call.draws; ++c) {
-      const int64_t index = left.exist() ? left.Draw(DrawNoise(KeyOf(call, r, c)), c == 0) : -1;
+      const DrawNoise noise(KeyOf(call, r, c));
+      const int64_t index = chain.exist() ? Draw(left, noise, is_ahead && c == 0 ? &ahead : nullptr) : -1;
       if (call.indices != nullptr && Team::Rank() == 0) call.indices[r * call.indices_stride + c] = index;
       if (p != nullptr && call.hard) {
         ForEachVector(RowTag<T>(), n, [&](size_t i, size_t) HWY_ATTR {
@@ -63,11 +100,23 @@ __global__ void __launch_bounds__(512, 1) NoiseKernel(const __grid_constant__ cu
   });
 }
 
-// Memory: the chain's, and copies of 16-bit rows and of their results.
+template <class T>
+HWY_INLINE size_t MemoryOfSteps(const cuda::SampleCall& call) {
+  size_t most = 0;
+  for (int s = 0; s < call.steps; ++s) {
+    VisitStep(call.step[s], [&](const auto& op) HWY_ATTR { most = HWY_MAX(most, Chain<T>::MemoryOf(op, call.cols)); });
+  }
+  return most;
+}
+
+// Memory: the chain's, noise that is found ahead, and copies of 16-bit rows and of their results.
 template <class T>
 size_t TeamMemoryOfSampling(const cuda::SampleCall& call) {
-  const bool copies = call.in[0].stored != cuda::Stored::as_worked_on;
-  return (copies ? 2 * Arena::room<T>(call.cols) : 0) + Chain<T>::Memory(call);
+  const size_t n = call.cols, blocks = NoiseBlocks(n);
+  const size_t copies = call.in[0].stored != cuda::Stored::as_worked_on ? 2 * Arena::room<T>(n) : 0;
+  const size_t ahead = Arena::room<double>(blocks) + 2 * Arena::room<T>(blocks);
+  const size_t steps = MemoryOfSteps<T>(call), write = call.out.data == nullptr || call.hard ? 0 : Chain<T>::MemoryOfWrite(n);
+  return copies + ahead + Chain<T>::Memory(n, HWY_MAX(steps, write));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -43,6 +43,17 @@ HWY_INLINE bool AnyEntry(D d, size_t n, Which&& which) {
   return !hn::AllFalse(d, any);
 }
 
+// Calls put(place, i) for each i < n with chosen(i), in order, and returns their number. place is at most i; so put may write
+// into what is read, but not on a device, where threads share the row.
+template <class Chosen, class Put>
+HWY_INLINE size_t PackEntries(size_t n, const Chosen& chosen, const Put& put) {
+  size_t place = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (chosen(i)) put(place++, i);
+  }
+  return place;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

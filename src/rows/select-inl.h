@@ -325,6 +325,24 @@ HWY_INLINE size_t PackChosen(D d, const T* x, size_t n, T* packed, Chosen&& chos
   return m;
 }
 
+// Packs pairs of numbers of the same width, and returns how many. entry(i, count, first, second) finds those at i and the mask
+// of the chosen ones, which has no lanes beyond count. `firsts` and `seconds` have room for n + 16, and may be what entry
+// reads, but not on a device.
+template <class D, class E, class Entry>
+HWY_INLINE size_t PackPairs(D d, E e, size_t n, hn::TFromD<D>* firsts, hn::TFromD<E>* seconds, const Entry& entry) {
+  size_t m = 0;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    hn::Vec<D> first;
+    hn::Vec<E> second;
+    const auto in = entry(i, count, first, second);
+    if (hn::AllFalse(d, in)) return;
+    hn::StoreU(CompressLanes(d, first, in), d, firsts + m);
+    hn::StoreU(hn::BitCast(e, CompressLanes(d, hn::BitCast(d, second), in)), e, seconds + m);
+    m += hn::CountTrue(d, in);
+  });
+  return m;
+}
+
 // Packs the masses in (low, high], 0 <= low.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE size_t Pack(D d, const T* e, size_t n, T low, T high, T* packed) {

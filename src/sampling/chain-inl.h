@@ -1,6 +1,7 @@
 // A chain of steps over one row. After each step the distribution is softmax(x / temperature) over the surviving scores, so a
 // step changes the temperature or packs the survivors closer. Survivors stay in the order of their indices, so that of equal
-// scores the first has the lowest index, and every step treats them as a row.
+// scores the first has the lowest index, and every step treats them as a row. The order of sums depends on whether survivors
+// are packed, which is decided here for the host and for devices.
 
 #if defined(ISENTROPIC_SAMPLING_CHAIN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_SAMPLING_CHAIN_INL_H_
@@ -9,15 +10,14 @@
 #define ISENTROPIC_SAMPLING_CHAIN_INL_H_
 #endif
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "isentropic/sampling.h"
 #include "src/maps/cut_softmax-inl.h"
 #include "src/maps/scores-inl.h"
+#include "src/rows/entry-inl.h"
 #include "src/rows/mass_cut-inl.h"
-#include "src/sampling/kernels.h"
+#include "src/sampling/blocks-inl.h"
 #include "src/sampling/noise-inl.h"
 #include "src/sampling/steps-inl.h"
 #include "src/scratch.h"
@@ -26,30 +26,84 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+// Draws look at all of so few scores, and at blocks of more.
+inline constexpr size_t kFewScores = 256;
+
+// What a chain leaves to draws.
+template <class T>
+struct LeftScores {
+  // An index has the width of a score, so that both are packed in the same way.
+  using Index = hwy::MakeUnsigned<T>;
+
+  const T* x;
+  const Index* index;  // null: all of the row
+  size_t n;
+  T max;
+  double temperature;
+  size_t blocks;  // of more than kFewScores
+  const T* block_max;
+  const size_t* block_begin;        // where packed survivors of a block begin
+  Index *free_blocks, *free_index;  // room for numbers of blocks; and, if there are two buffers, for indices
+  Arena memory;
+
+  HWY_INLINE size_t IndexOf(size_t i) const { return index == nullptr ? i : index[i]; }
+  HWY_INLINE size_t BeginOf(size_t block) const { return index == nullptr ? block * kNoiseBlock : block_begin[block]; }
+  HWY_INLINE size_t EndOf(size_t block) const {
+    return index == nullptr ? HWY_MIN((block + 1) * kNoiseBlock, n) : block_begin[block + 1];
+  }
+};
+
 template <class T>
 class Chain {
  public:
   using D = RowTag<T>;
-  // An index has the width of a score, so that both are packed in the same way.
-  using Index = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  using U = hn::RebindToUnsigned<D>;
+  using Index = typename LeftScores<T>::Index;
 
-  // Bytes for a row of n: the packed scores, a vector at a time, and the memory of the steps and draws, which share it.
-  static size_t Memory(size_t n) {
-    const size_t blocks = MostBlocks(n);
-    const size_t steps[] = {Arena::room<T>(LargestKScratch(n)), Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(n),
-                            3 * Arena::room<T>(n + 16), Arena::room<double>(n) + Arena::room<T>(NarrowRow::Room(n)),
-                            Arena::room<size_t>(blocks + 1) + Arena::room<double>(blocks)};
-    return Arena::room<T>(n + 16) + Arena::room<Index>(n + 16) + Arena::room<T>(blocks) +
-           *std::max_element(std::begin(steps), std::end(steps));
+  // Bytes for a row of n: the packed scores, a vector at a time, and the memory of the steps, the distribution and the draws,
+  // which share it. `most`: the most that one of the first two needs.
+  static size_t Memory(size_t n, size_t most) {
+    const size_t blocks = NoiseBlocks(n), draws = Arena::room<size_t>(blocks + 1) + Arena::room<double>(blocks);
+    return kChainBuffers * (Arena::room<T>(n + 16) + Arena::room<Index>(n + 16)) + Arena::room<T>(blocks) +
+           Arena::room<Index>(blocks) + HWY_MAX(most, draws);
   }
+  static HWY_INLINE size_t MemoryOfWrite(size_t n) { return Arena::room<double>(n); }
+  template <class Step>
+  static HWY_INLINE size_t MemoryOf(const Step& /*op*/, size_t /*n*/) {
+    return 0;
+  }
+  static HWY_INLINE size_t MemoryOf(const step::TopK& /*op*/, size_t n) { return Arena::room<T>(LargestKScratch(n)); }
+  static HWY_INLINE size_t MemoryOf(const step::TopP& /*op*/, size_t n) {
+    return Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(n);
+  }
+  static HWY_INLINE size_t MemoryOf(const step::TypicalP& /*op*/, size_t n) {
+    return (1 + 2 * kChainBuffers) * Arena::room<T>(n + 16);
+  }
+  static HWY_INLINE size_t MemoryOf(const step::Entropy& /*op*/, size_t n) {
+    return Arena::room<double>(n) + Arena::room<T>(NarrowRow::Room(n));
+  }
+  static HWY_INLINE size_t MemoryOf(const step::EntropyClip& /*op*/, size_t n) { return MemoryOf(step::Entropy(), n); }
 
-  // A chain over all n scores of a row.
-  HWY_INLINE Chain(const T* x, size_t n, Arena memory) : x_(x), n_(n), most_blocks_(MostBlocks(n)) {
-    packed_ = memory.take<T>(n + 16);
-    packed_index_ = memory.take<Index>(n + 16);
+  // A chain over all n scores of a row. find_maxima(x, n, block_max) is BlockMaxima, and may find more in the same pass.
+  template <class FindMaxima>
+  HWY_INLINE Chain(const T* x, size_t n, Arena memory, const FindMaxima& find_maxima)
+      : x_(x), n_(n), most_blocks_(NoiseBlocks(n)) {
+    for (size_t k = 0; k < kChainBuffers; ++k) {
+      packed_[k] = memory.take<T>(n + 16);
+      packed_index_[k] = memory.take<Index>(n + 16);
+    }
     block_max_ = memory.take<T>(most_blocks_);
+    left_blocks_ = memory.take<Index>(most_blocks_);
     memory_ = memory;
-    Survey();
+    const bool nan = find_maxima(x, n, block_max_);
+    max_ = RowMax(D(), block_max_, most_blocks_);
+    if (HWY_LIKELY(!nan && IsFinite(max_))) return;
+    if (nan || max_ < 0) {
+      n_ = 0;
+    } else {
+      // +inf scores are equally likely.
+      PackEqual([](T xi) HWY_ATTR { return xi == kInfinity<T>; });
+    }
   }
 
   // Whether there is a distribution.
@@ -62,8 +116,10 @@ class Chain {
 
   HWY_INLINE void Apply(const step::TopK& op) {
     if (static_cast<uint64_t>(op.k) >= n_) return;
-    Arena memory = memory_;
-    Keep(LargestK(D(), x_, n_, static_cast<size_t>(op.k), memory.take<T>(LargestKScratch(n_))));
+    const size_t k = static_cast<size_t>(op.k);
+    PackCandidates(k);
+    if (k == n_) return;
+    Keep(Largest(x_, n_, k));
   }
 
   HWY_INLINE void Apply(const step::TopP& op) {
@@ -82,18 +138,23 @@ class Chain {
   HWY_NOINLINE void Apply(const step::TypicalP& op) {
     if (op.p == 1) return;
     const D d;
-    Arena memory = memory_;
-    T *const mass = memory.take<T>(n_ + 16), *const distance = memory.take<T>(n_ + 16);
-    T* const all = memory.take<T>(n_);  // distances, for use after the search has packed the other array
-    const double total = TermsOf(d, x_, n_, max_, temperature_, mass), mean = MeanScoreOf(x_, n_, max_, mass) / total;
     const D64 d64;
+    Arena memory = memory_;
+    T* const all = memory.take<T>(n_ + 16);  // distances, for use after the search has packed the others
+    Buffers masses, distances;
+    for (size_t k = 0; k < kChainBuffers; ++k) {
+      masses.of[k] = memory.take<T>(n_ + 16);
+      distances.of[k] = memory.take<T>(n_ + 16);
+    }
+    const double total = TermsOf(d, x_, n_, max_, temperature_, masses.of[0]);
+    const double mean = MeanScoreOf(x_, n_, max_, masses.of[0]) / total;
     const V64 center = hn::Set(d64, static_cast<double>(max_) + mean);
     ForEachVector(d64, n_, [&](size_t i, size_t count) HWY_ATTR {
       const V64 away = hn::Abs(hn::Sub(LoadIn(d64, x_ + i, count, T(0)), center));
       StoreNarrow(away, d64, count, all + i);
     });
-    std::copy(all, all + n_, distance);
-    const auto [within, ties] = WithinMass(mass, distance, n_, op.p * total);
+    CopyRow(all, n_, distances.of[0]);
+    const auto [within, ties] = WithinMass(masses, distances, n_, op.p * total);
     // The end of the kept scores at that distance.
     const size_t end = EndOfFirst(d, all, n_, within, ties);
     const auto limit = hn::Set(d, within);
@@ -121,219 +182,163 @@ class Chain {
     Arena memory = memory_;
     double* const e = memory.take<double>(n_);
     const double inverse = 1 / TermsOf(D64(), x_, n_, max_, temperature_, e);
-    if (index_ == nullptr) {
-      for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(e[i] * inverse);
-      return;
-    }
+    const Index* const index = index_;
+    if (index == nullptr) return ForEachEntry(n, [&](size_t i) HWY_ATTR { p[i] = static_cast<T>(e[i] * inverse); });
     FillRow(D(), T(0), n, p);
-    for (size_t i = 0; i < n_; ++i) p[index_[i]] = static_cast<T>(e[i] * inverse);
+    ForEachEntry(n_, [&](size_t i) HWY_ATTR { p[index[i]] = static_cast<T>(e[i] * inverse); });
   }
 
-  // Called before draws: the survivors of a block of noise are represented by their maximum.
-  HWY_INLINE void FindBlocks() {
-    if (index_ == nullptr || n_ <= kFew) return;
-    block_begin_ = memory_.take<size_t>(most_blocks_ + 1);
-    blocks_ = 0;
-    for (size_t i = 0; i < n_; ++i) {
-      if (blocks_ == 0 || index_[i] / kNoiseBlock != index_[i - 1] / kNoiseBlock) {
-        block_begin_[blocks_] = i;
-        block_max_[blocks_++] = x_[i];
-      } else {
-        block_max_[blocks_ - 1] = HWY_MAX(block_max_[blocks_ - 1], x_[i]);
-      }
+  // What is left, for draws: the packed survivors of a block of noise are represented by their maximum.
+  HWY_INLINE LeftScores<T> Left() {
+    const bool packed = index_ != nullptr && n_ > kFewScores;
+    size_t* const begin = packed ? memory_.take<size_t>(most_blocks_ + 1) : nullptr;
+    size_t blocks = NoiseBlocks(n_);
+    if (packed) {
+      blocks = PackEntries(
+          n_, [&](size_t i) HWY_ATTR { return i == 0 || index_[i] / kNoiseBlock != index_[i - 1] / kNoiseBlock; },
+          [&](size_t place, size_t i) HWY_ATTR { begin[place] = i; });
+      SetEntry(begin, blocks, n_);
+      ForEachEntry(blocks, [&](size_t b) HWY_ATTR {
+        T max = x_[begin[b]];
+        for (size_t i = begin[b] + 1; i < begin[b + 1]; ++i) max = HWY_MAX(max, x_[i]);
+        block_max_[b] = max;
+      });
     }
-    block_begin_[blocks_] = n_;
-  }
-
-  // The index of the largest x / temperature - log E, of equal ones the lowest index. A block's least E and its largest score
-  // bound its keys, so most blocks are skipped, and their noise is never calculated.
-  HWY_INLINE int64_t Draw(NoiseKey key) const {
-    const DrawNoise noise(key);
-    Best best;
-    if (n_ <= kFew) {
-      Look(noise, 0, n_, best);
-      return best.index;
-    }
-    const size_t blocks = index_ == nullptr ? (n_ + kNoiseBlock - 1) / kNoiseBlock : blocks_;
-    Arena memory = memory_;
-    double* const bounds = memory.take<double>(blocks);
-    const V64 max = hn::Set(D64(), static_cast<double>(max_)), scale = hn::Set(D64(), 1 / temperature_);
-    const hn::RebindToUnsigned<D64> u;
-    ForEachVector(D64(), blocks, [&](size_t i, size_t count) HWY_ATTR {
-      HWY_ALIGN uint64_t number[hn::MaxLanes(D64())] = {};
-      auto block = hn::Add(hn::Iota(u, 0), hn::Set(u, i));
-      if (index_ != nullptr) {
-        for (size_t k = 0; k < count; ++k) number[k] = index_[block_begin_[i + k]] / kNoiseBlock;
-        block = hn::Load(u, number);
-      }
-      const V64 z = hn::Mul(hn::Sub(LoadWide(D64(), block_max_ + i, count, -kInfinity<T>), max), scale);
-      StoreUpTo(hn::Sub(z, Log(D64(), noise.SmallestOf(block))), D64(), count, bounds + i);
-    });
-    const auto look = [&](size_t block) HWY_ATTR {
-      const size_t begin = index_ == nullptr ? block * kNoiseBlock : block_begin_[block];
-      const size_t end = index_ == nullptr ? HWY_MIN(begin + kNoiseBlock, n_) : block_begin_[block + 1];
-      Look(noise, begin, end, best);
-    };
-    // The most promising block comes first: it leaves few others.
-    const double highest = RowMax(D64(), bounds, blocks);
-    const size_t first = static_cast<size_t>(std::find(bounds, bounds + blocks, highest) - bounds);
-    look(first);
-    for (size_t b = 0; b < blocks; ++b) {
-      // Logarithms are rounded, so a bound that is a little too low must not decide.
-      if (b != first && bounds[b] >= best.key - 1e-12 * (1 + std::abs(best.key))) look(b);
-    }
-    return best.index;
+    return {x_, index_, n_, max_, temperature_, blocks, block_max_, begin, left_blocks_, packed_index_[other_], memory_};
   }
 
  private:
-  static constexpr size_t kFew = 256;
-
-  static size_t MostBlocks(size_t n) { return (n + kNoiseBlock - 1) / kNoiseBlock; }
-
-  struct Best {
-    double key = -kInfinity<double>;
-    int64_t index = -1;
-  };
-
-  // Finds the maximum of the row, and its special cases.
-  HWY_INLINE void Survey() {
-    const bool nan = BlockMaxima();
-    max_ = RowMax(D(), block_max_, (n_ + kNoiseBlock - 1) / kNoiseBlock);
-    if (HWY_UNLIKELY(nan || !IsFinite(max_))) {
-      if (nan || max_ < 0) {
-        n_ = 0;
-      } else {
-        KeepInfinite();
-      }
-    }
+  // From here on the survivors are those that have been packed into the free buffer.
+  HWY_INLINE void TakePacked(size_t kept) {
+    x_ = packed_[other_], index_ = packed_index_[other_], n_ = kept;
+    other_ = Next(other_);
   }
+  static HWY_INLINE size_t Next(size_t buffer) { return (buffer + 1) % kChainBuffers; }
 
-  // Finds the maximum of each block, and returns whether there is a NaN.
-  HWY_INLINE bool BlockMaxima() {
-    const D d;
-    auto nan = hn::Lt(hn::Zero(d), hn::Zero(d));
-    for (size_t b = 0, begin = 0; begin < n_; ++b, begin += kNoiseBlock) {
-      auto max = hn::Set(d, -kInfinity<T>);
-      ForEachVector(d, HWY_MIN(kNoiseBlock, n_ - begin), [&](size_t i, size_t count) HWY_ATTR {
-        const auto xi = LoadUpTo(d, x_ + begin + i, count, -kInfinity<T>);
-        nan = hn::Or(nan, hn::IsNaN(xi));
-        max = hn::Max(xi, max);
-      });
-      block_max_[b] = MaxLane(d, max);
-    }
-    return !hn::AllFalse(d, nan);
-  }
-
-  // +inf scores are equally likely, so they become equal scores.
-  HWY_NOINLINE void KeepInfinite() {
-    size_t kept = 0;
-    for (size_t i = 0; i < n_; ++i) {
-      if (x_[i] != kInfinity<T>) continue;
-      packed_index_[kept] = static_cast<Index>(i);
-      packed_[kept++] = 0;
-    }
+  // Packs the scores with chosen(x) and makes them equal.
+  template <class Chosen>
+  HWY_NOINLINE void PackEqual(const Chosen& chosen) {
+    const T* const x = x_;
+    const Index* const index = index_;
+    T* const to = packed_[other_];
+    Index* const to_index = packed_index_[other_];
     max_ = 0;
-    Pack(kept);
+    TakePacked(PackEntries(
+        n_, [&](size_t i) HWY_ATTR { return chosen(x[i]); },
+        [&](size_t place, size_t i) HWY_ATTR {
+          to_index[place] = index == nullptr ? static_cast<Index>(i) : index[i];
+          to[place] = 0;
+        }));
   }
 
-  // Makes all finite scores equal.
-  HWY_NOINLINE void Flatten() {
-    size_t kept = 0;
-    for (size_t i = 0; i < n_; ++i) {
-      if (x_[i] == -kInfinity<T>) continue;
-      packed_index_[kept] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
-      packed_[kept++] = 0;
-    }
-    max_ = 0;
-    temperature_ = 1;
-    Pack(kept);
-  }
-
-  // From here on the survivors are packed.
-  HWY_INLINE void Pack(size_t kept) {
-    x_ = packed_;
-    index_ = packed_index_;
-    n_ = kept;
-  }
-
-  // Packs the scores in the mask keeps(x, i) of each vector. Scores below `least` are never kept.
+  // Packs the scores in the mask keeps(x, i, count) of each vector. Scores below `least` are never kept.
   //
   // If many scores of a row survive, they stay in their places and the others become absent; then no index is needed.
   template <class Keeps>
-  HWY_INLINE void Keep(T least, Keeps&& keeps) {
+  HWY_INLINE void Keep(T least, const Keeps& keeps) {
     const D d;
-    const hn::RebindToUnsigned<D> u;
-    size_t kept = 0;
-    const auto pack = [&](size_t begin, size_t size) HWY_ATTR {
-      ForEachVector(d, size, [&](size_t offset, size_t count) HWY_ATTR {
-        const size_t i = begin + offset;
-        const auto xi = LoadUpTo(d, x_ + i, count, -kInfinity<T>);
-        const auto in = keeps(xi, i, count);
-        if (hn::AllFalse(d, in)) return;
-        const auto at = index_ == nullptr ? hn::Add(hn::Iota(u, Index{0}), hn::Set(u, static_cast<Index>(i)))
-                                          : LoadUpTo(u, index_ + i, count, Index{0});
-        hn::StoreU(CompressLanes(d, xi, in), d, packed_ + kept);
-        hn::StoreU(hn::BitCast(u, CompressLanes(d, hn::BitCast(d, at), in)), u, packed_index_ + kept);
-        kept += hn::CountTrue(d, in);
-      });
-    };
-    if (index_ != nullptr) {
-      pack(0, n_);
-      return Pack(kept);
-    }
-    const size_t blocks = (n_ + kNoiseBlock - 1) / kNoiseBlock;
-    const size_t alive = n_ <= kFew ? 0 : CountAtLeast(d, block_max_, blocks, least);
-    if (alive > blocks / 2 && CountAtLeast(d, x_, n_, least) > n_ / 8) {
-      for (size_t b = 0, begin = 0; b < blocks; ++b, begin += kNoiseBlock) {
-        auto max = hn::Set(d, -kInfinity<T>);
-        ForEachVector(d, HWY_MIN(kNoiseBlock, n_ - begin), [&](size_t offset, size_t count) HWY_ATTR {
-          const size_t i = begin + offset;
-          const auto xi = LoadUpTo(d, x_ + i, count, -kInfinity<T>);
-          const auto left = hn::IfThenElse(keeps(xi, i, count), xi, hn::Set(d, -kInfinity<T>));
-          max = hn::Max(left, max);
-          StoreUpTo(left, d, count, packed_ + i);
-        });
-        block_max_[b] = MaxLane(d, max);
-      }
-      x_ = packed_;
-      return;
-    }
-    for (size_t b = 0, begin = 0; b < blocks; ++b, begin += kNoiseBlock) {
-      if (block_max_[b] >= least) pack(begin, HWY_MIN(kNoiseBlock, n_ - begin));
-    }
-    Pack(kept);
+    const size_t blocks = NoiseBlocks(n_);
+    const bool few = index_ != nullptr || n_ <= kFewScores || CountAtLeast(d, block_max_, blocks, least) <= blocks / 2;
+    if (few || CountAtLeast(d, x_, n_, least) <= n_ / 8) return Pack(least, keeps);
+    T* const to = packed_[other_];
+    ForEachVector(d, n_, [&](size_t i, size_t count) HWY_ATTR {
+      const auto xi = LoadUpTo(d, x_ + i, count, -kInfinity<T>);
+      StoreUpTo(hn::IfThenElse(keeps(xi, i, count), xi, hn::Set(d, -kInfinity<T>)), d, count, to + i);
+    });
+    x_ = to, other_ = Next(other_);
+    BlockMaxima(x_, n_, block_max_);
   }
 
-  HWY_INLINE void Keep(Cut<T> cut) {
+  HWY_NOINLINE void Keep(Cut<T> cut) {
     Keep(cut.least, [&](hn::Vec<D> x, size_t i, size_t /*count*/) HWY_ATTR { return cut.Keeps(D(), x, i); });
+  }
+
+  template <class Keeps>
+  HWY_INLINE void Pack(T least, const Keeps& keeps) {
+    const D d;
+    const U u;
+    T* const to = packed_[other_];
+    Index* const to_index = packed_index_[other_];
+    if (index_ == nullptr) {
+      return TakePacked(PackOfBlocks(d, u, n_, block_max_, least, left_blocks_, to, to_index,
+                                     [&](size_t i, size_t count, hn::Vec<D>& x, hn::Vec<U>& index) HWY_ATTR {
+                                       x = LoadUpTo(d, x_ + i, count, -kInfinity<T>);
+                                       index = hn::Add(hn::Iota(u, Index{0}), hn::Set(u, static_cast<Index>(i)));
+                                       return keeps(x, i, count);
+                                     }));
+    }
+    TakePacked(PackPairs(d, u, n_, to, to_index, [&](size_t i, size_t count, hn::Vec<D>& x, hn::Vec<U>& index) HWY_ATTR {
+      x = LoadUpTo(d, x_ + i, count, -kInfinity<T>);
+      index = LoadUpTo(u, index_ + i, count, Index{0});
+      return keeps(x, i, count);
+    }));
+  }
+
+  HWY_NOINLINE Cut<T> Largest(const T* x, size_t n, size_t k) const {
+    Arena memory = memory_;
+    return LargestK(D(), x, n, k, memory.take<T>(LargestKScratch(n)));
+  }
+
+  // Each of the k blocks with the largest maxima has a score that reaches the least of these maxima. So the k largest scores
+  // reach it too, and a few blocks have all that do: the rest of the row is not read again.
+  HWY_INLINE void PackCandidates(size_t k) {
+    const D d;
+    const size_t blocks = NoiseBlocks(n_);
+    if (index_ != nullptr || n_ <= kFewScores || k >= blocks) return;
+    const T least = Largest(block_max_, blocks, k).least;
+    if (CountAtLeast(d, block_max_, blocks, least) > blocks / 2) return;  // the survivors may stay in their places
+    const auto limit = hn::Set(d, least);
+    Pack(least, [&](hn::Vec<D> x, size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Ge(x, limit); });
   }
 
   // Scales scores that the temperature would take out of T's range.
   HWY_INLINE void Rescale() {
-    if (HWY_LIKELY(!IsExtremeTemperature<T>(temperature_))) return;
+    if (HWY_UNLIKELY(IsExtremeTemperature<T>(temperature_))) RescaleExtreme();
+  }
+  HWY_NOINLINE void RescaleExtreme() {
     temperature_ =
         HWY_MAX(std::numeric_limits<double>::denorm_min(), HWY_MIN(temperature_, std::numeric_limits<double>::max()));
-    const auto row = PrepareRow(D(), KernelsOf<Softmax, T>::kScores, {.temperature = temperature_}, x_, n_, packed_);
-    x_ = row.x;
-    max_ = row.max;
-    temperature_ = row.op.temperature;
-    if (index_ == nullptr) BlockMaxima();
+    constexpr auto kScores = KernelsOf<Softmax, T>::kScores;
+    T* const to = packed_[other_];
+    const auto row = PrepareRow(D(), kScores, Softmax{.temperature = temperature_}, x_, n_, to);
+    if (row.x == to) {
+      // The scores have moved to the free buffer; their indices stay where they are.
+      packed_[other_] = packed_[Next(other_)], packed_[Next(other_)] = to;
+    }
+    x_ = row.x, max_ = row.max, temperature_ = row.op.temperature;
+    if (index_ == nullptr) BlockMaxima(x_, n_, block_max_);
   }
 
+  struct Buffers {
+    T* of[kChainBuffers];
+  };
   struct Distance {
     T within;
     size_t ties;  // number of scores needed at that distance, in order
   };
 
-  // The least distance within which masses reach `target`, and the number of scores needed at it. Both arrays are overwritten
+  // The least distance within which masses reach `target`, and the number of scores needed at it. All arrays are overwritten
   // and have room for n + 16.
-  static HWY_INLINE Distance WithinMass(T* mass, T* distance, size_t n, double target) {
+  static HWY_INLINE Distance WithinMass(const Buffers& masses, const Buffers& distances, size_t n, double target) {
     const D d;
     using O = Ordered<T>;
     double reached = 0;
+    size_t now = 0;
+    // Packs those with a mass and a distance in (low, high].
+    const auto pack = [&](T low, T high) HWY_ATTR {
+      const T *const mass = masses.of[now], *const distance = distances.of[now];
+      const auto above = hn::Set(d, low), limit = hn::Set(d, high);
+      now = Next(now);
+      n = PackPairs(d, d, n, masses.of[now], distances.of[now],
+                    [&](size_t i, size_t count, hn::Vec<D>& m, hn::Vec<D>& away) HWY_ATTR {
+                      m = LoadUpTo(d, mass + i, count, T(0)), away = LoadUpTo(d, distance + i, count, T(0));
+                      return hn::And(hn::Gt(m, hn::Zero(d)), hn::And(hn::Gt(away, above), hn::Le(away, limit)));
+                    });
+    };
     // Scores without mass are not needed.
-    n = PackPairs(mass, distance, n, -1, std::numeric_limits<T>::max());
+    pack(-1, std::numeric_limits<T>::max());
     for (;;) {
+      const T *const mass = masses.of[now], *const distance = distances.of[now];
       T low = distance[0], high = distance[0];
       RowRange(d, distance, n, low, high);
       if (low == high) {
@@ -358,69 +363,31 @@ class Chain {
         }
       }
       reached += nearer;
-      n = PackPairs(mass, distance, n, O::To(from), O::To(to));
+      pack(O::To(from), O::To(to));
     }
-  }
-
-  // Moves those with a mass and a distance in (low, high] to the front, and returns their number.
-  static HWY_INLINE size_t PackPairs(T* mass, T* distance, size_t n, T low, T high) {
-    const D d;
-    const auto above = hn::Set(d, low), limit = hn::Set(d, high);
-    size_t kept = 0;
-    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-      const auto m = LoadUpTo(d, mass + i, count, T(0)), away = LoadUpTo(d, distance + i, count, T(0));
-      const auto in = hn::And(hn::Gt(m, hn::Zero(d)), hn::And(hn::Gt(away, above), hn::Le(away, limit)));
-      if (hn::AllFalse(d, in)) return;
-      hn::StoreU(CompressLanes(d, m, in), d, mass + kept);
-      hn::StoreU(CompressLanes(d, away, in), d, distance + kept);
-      kept += hn::CountTrue(d, in);
-    });
-    return kept;
   }
 
   // Sets the temperature that gives the entropy, or takes the nearest possible distribution.
   HWY_NOINLINE void Normalize(double entropy) {
     const ChainTarget target = TargetOf(x_, n_, max_, entropy, memory_);
     if (target.kind == ChainTarget::as_it_is) return;
-    if (target.kind == ChainTarget::equal_scores) return Flatten();
-    if (target.kind == ChainTarget::only_largest) return Keep({max_, n_});
+    if (target.kind == ChainTarget::equal_scores) {
+      temperature_ = 1;
+      return PackEqual([](T xi) HWY_ATTR { return xi != -kInfinity<T>; });
+    }
+    if (target.kind == ChainTarget::only_largest) return Keep(Cut<T>{max_, n_});
     if (target.kind == ChainTarget::replaced) {
-      for (size_t i = 0; i < n_; ++i) {
-        packed_index_[i] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
-        packed_[i] = static_cast<T>(LogNumber(target.e[i]));
-      }
+      T* const to = packed_[other_];
+      Index* const to_index = packed_index_[other_];
+      ForEachEntry(n_, [&](size_t i) HWY_ATTR {
+        to_index[i] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
+        to[i] = static_cast<T>(LogNumber(target.e[i]));
+      });
       max_ = 0;
-      Pack(n_);
+      TakePacked(n_);
     }
     temperature_ = 1 / target.gamma;
     Rescale();
-  }
-
-  HWY_INLINE hn::Vec<hn::RebindToUnsigned<D64>> IndexOf(size_t i, size_t count) const {
-    const hn::RebindToUnsigned<D64> u;
-    if (index_ == nullptr) return hn::Add(hn::Iota(u, 0), hn::Set(u, i));
-    if constexpr (sizeof(T) == 8) {
-      return LoadUpTo(u, index_ + i, count, Index{0});
-    } else {
-      return hn::PromoteTo(u, LoadUpTo(hn::Rebind<uint32_t, D64>(), index_ + i, count, Index{0}));
-    }
-  }
-
-  // Finds the best of the survivors [begin, end).
-  HWY_INLINE void Look(const DrawNoise& noise, size_t begin, size_t end, Best& best) const {
-    const D64 d;
-    const V64 max = hn::Set(d, static_cast<double>(max_)), scale = hn::Set(d, 1 / temperature_);
-    ForEachVector(d, end - begin, [&](size_t offset, size_t count) HWY_ATTR {
-      const size_t i = begin + offset;
-      const auto index = IndexOf(i, count);
-      const V64 z = hn::Mul(hn::Sub(LoadWide(d, x_ + i, count, -kInfinity<T>), max), scale);
-      HWY_ALIGN double keys[hn::MaxLanes(D64())];
-      hn::Store(hn::Sub(z, Log(d, noise.Of(index))), d, keys);
-      for (size_t k = 0; k < count; ++k) {
-        const auto at = static_cast<int64_t>(index_ == nullptr ? i + k : index_[i + k]);
-        if (keys[k] > best.key || (keys[k] == best.key && at < best.index)) best = {keys[k], at};
-      }
-    });
   }
 
   const T* x_;
@@ -428,22 +395,11 @@ class Chain {
   size_t n_, most_blocks_;
   T max_;
   double temperature_ = 1;
-  T *packed_, *block_max_;
-  Index* packed_index_;
-  Arena memory_;  // the rest of the memory
-  size_t* block_begin_ = nullptr;
-  size_t blocks_ = 0;
+  T *packed_[kChainBuffers], *block_max_;
+  Index *packed_index_[kChainBuffers], *left_blocks_;
+  size_t other_ = 0;  // the free buffer
+  Arena memory_;      // the rest of the memory
 };
-
-template <class T>
-HWY_INLINE Chain<T> ChainOf(std::span<const Step> steps, const T* x, size_t n, Arena memory) {
-  Chain<T> left(x, n, memory);
-  for (const Step& step : steps) {
-    if (!left.exist()) break;
-    std::visit([&](const auto& op) HWY_ATTR { left.Apply(op); }, step);
-  }
-  return left;
-}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace isentropic::inline ISENTROPIC_ABI

@@ -22,6 +22,7 @@ namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 inline constexpr size_t kNoiseBlock = 64;
+HWY_INLINE size_t NoiseBlocks(size_t n) { return (n + kNoiseBlock - 1) / kNoiseBlock; }
 
 class DrawNoise {
  public:

@@ -1,5 +1,4 @@
-// What the chains of the host and of devices calculate of the scores x that are left, n of them with maximum max, at a
-// temperature.
+// What a chain calculates of the scores x that are left, n of them with maximum max, at a temperature.
 
 #if defined(ISENTROPIC_SAMPLING_STEPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_SAMPLING_STEPS_INL_H_

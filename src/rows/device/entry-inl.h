@@ -34,6 +34,11 @@ HWY_INLINE bool AnyEntry(D /*d*/, size_t n, Which&& which) {
   return Team::Fold(any, size_t{0}, [](size_t a, size_t b) { return a | b; }) != 0;
 }
 
+template <class Chosen, class Put>
+HWY_INLINE size_t PackEntries(size_t n, const Chosen& chosen, const Put& put) {
+  return Team::Pack(n, chosen, put);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

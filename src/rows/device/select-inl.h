@@ -215,6 +215,23 @@ HWY_INLINE size_t PackChosen(D d, const T* x, size_t n, T* packed, Chosen&& chos
   return Team::PackInPlace(x, n, packed, [&](size_t i, T xi) HWY_ATTR { return chosen(i, size_t{1}, hn::Set(d, xi)).raw; });
 }
 
+template <class D, class E, class Entry>
+HWY_INLINE size_t PackPairs(D /*d*/, E /*e*/, size_t n, hn::TFromD<D>* firsts, hn::TFromD<E>* seconds, const Entry& entry) {
+  return Team::Pack(
+      n,
+      [&](size_t i) HWY_ATTR {
+        hn::Vec<D> first;
+        hn::Vec<E> second;
+        return entry(i, size_t{1}, first, second).raw;
+      },
+      [&](size_t place, size_t i) HWY_ATTR {
+        hn::Vec<D> first;
+        hn::Vec<E> second;
+        entry(i, size_t{1}, first, second);
+        firsts[place] = first.raw, seconds[place] = second.raw;
+      });
+}
+
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE size_t Pack(D d, const T* e, size_t n, T low, T high, T* packed) {
   return PackChosen(d, e, n, packed, [&](size_t, size_t, hn::Vec<D> ei) HWY_ATTR {

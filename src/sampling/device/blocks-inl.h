@@ -1,15 +1,15 @@
-// The maxima of a row's blocks of 64 scores, which share their noise, and with them the noise of a draw: it does not depend on
-// the scores, and the threads have nothing else to do while they read.
+// On a device: blocks of scores. With their maxima the noise of a draw may be found: it does not depend on the scores, and the
+// threads have nothing else to do while they read.
 #pragma once
 
-#include "src/device/team.h"
+#include "src/rows/select-inl.h"
 #include "src/sampling/noise-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-HWY_INLINE size_t MostBlocks(size_t n) { return (n + kNoiseBlock - 1) / kNoiseBlock; }
+inline constexpr size_t kChainBuffers = 2;
 
 // What draws need of each block: the logarithm of its smallest noise, and the score and index there. `of`: the scores.
 template <class T, class Index>
@@ -50,7 +50,7 @@ HWY_INLINE T LargerOrNaN(T a, T b) {
 // noise ahead. A score that it reads is kept when the noise of the next block is known.
 template <bool kAhead, class T, class Index>
 HWY_NOINLINE bool BlockMaxima(const T* x, size_t n, T* block_max, NoiseAhead<T, Index> ahead, DrawNoise noise) {
-  const size_t blocks = MostBlocks(n);
+  const size_t blocks = NoiseBlocks(n);
   size_t nan = 0, noisy = Team::Rank(), last = blocks;
   T read_last = 0;
   const auto find_noise = [&] {
@@ -125,6 +125,24 @@ HWY_NOINLINE bool BlockMaxima(const T* x, size_t n, T* block_max, NoiseAhead<T, 
   }
   Team::Barrier();
   return Team::Sum(nan) > 0;
+}
+
+template <class T>
+HWY_INLINE bool BlockMaxima(const T* x, size_t n, T* block_max) {
+  return BlockMaxima<false>(x, n, block_max, NoiseAhead<T, hwy::MakeUnsigned<T>>(), DrawNoise({}));
+}
+
+template <class D, class U, class Entry, class T = hn::TFromD<D>, class Index = hn::TFromD<U>>
+HWY_INLINE size_t PackOfBlocks(D d, U u, size_t n, const T* block_max, T least, Index* left, T* to, Index* to_index,
+                               const Entry& entry) {
+  const size_t blocks = Team::Pack(
+      NoiseBlocks(n), [&](size_t b) HWY_ATTR { return block_max[b] >= least; },
+      [&](size_t place, size_t b) HWY_ATTR { left[place] = static_cast<Index>(b); });
+  return PackPairs(d, u, blocks * kNoiseBlock, to, to_index,
+                   [&](size_t j, size_t count, hn::Vec<D>& score, hn::Vec<U>& index) HWY_ATTR {
+                     const size_t i = left[j / kNoiseBlock] * kNoiseBlock + j % kNoiseBlock;
+                     return i < n ? entry(i, count, score, index) : hn::Mask<D>(false);
+                   });
 }
 
 }  // namespace HWY_NAMESPACE
