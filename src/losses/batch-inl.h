@@ -7,7 +7,7 @@
 #define ISENTROPIC_LOSSES_BATCH_INL_H_
 #endif
 
-#include "src/losses/batch.h"
+#include "src/losses/kernels.h"
 #include "src/maps/scores-inl.h"
 #include "src/rows/entry-inl.h"
 
