@@ -8,7 +8,7 @@
 #include "src/measures/check.h"
 #include "src/measures/entries-inl.h"
 #include "src/measures/lanes-inl.h"
-#include "src/measures/rows-inl.h"
+#include "src/measures/row-inl.h"
 #include "src/measures/tables-inl.h"
 #include "src/per_row.h"
 #include "src/scratch.h"
