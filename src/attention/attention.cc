@@ -4,10 +4,10 @@
 #define HWY_TARGET_INCLUDE "src/attention/attention.cc"
 #include "isentropic/attention.h"
 #include "hwy/foreach_target.h"  // before the kernels
+#include "src/attention/attention-inl.h"
 #include "src/attention/kernels.h"
-#include "src/attention/linear-inl.h"
-#include "src/attention/linear_vjp-inl.h"
-#include "src/attention/rows-inl.h"
+#include "src/attention/linear_attention-inl.h"
+#include "src/attention/linear_attention_vjp-inl.h"
 #include "src/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
