@@ -68,7 +68,6 @@ inline ErrorPlace in_matrix(std::size_t row, std::size_t column) { return {row, 
 // row, the message names it: `row`.
 template <class Op>
 void check_params(const Op& op, std::optional<std::size_t> row = {}) {
-  const std::string where = row ? fmt::format(" of row {}", *row) : "";
   for_each_param<Op>([&]<class Value>(const Param<Op, Value>& param) {
     using Bound = typename Param<Op, Value>::Bound;
     const Value value = op.*param.member;
@@ -90,7 +89,8 @@ void check_params(const Op& op, std::optional<std::size_t> row = {}) {
       bool good = number > param.above && number >= param.at_least && number <= param.up_to;
       if constexpr (std::is_integral_v<Bound>) good &= param.multiple_of == 0 || number % param.multiple_of == 0;
       if (good) return;
-      fail("{}: {}{} must be {}, got {}", Op::kDescription.name, param.name, where, allowed_values(param), number);
+      fail("{}: {}{} must be {}, got {}", Op::kDescription.name, param.name, row ? fmt::format(" of row {}", *row) : "",
+           allowed_values(param), number);
     }
   });
   if constexpr (requires { op.check(); }) {

@@ -64,9 +64,7 @@ struct HasPiece {
   const bool before = has_piece;
 };
 
-using Work = std::function<void(std::size_t, std::size_t)>;
-
-void share_out(std::size_t rows, std::size_t cost_per_row, const Work& work_on, bool groups) {
+void share_out(std::size_t rows, std::size_t cost_per_row, Work work_on, bool groups) {
   if (rows == 0) return;
   const DefaultArithmetic arithmetic;
   // The operands can have any value: the product must not overflow, and the divisor must not be 0.
@@ -130,9 +128,9 @@ std::size_t get_num_threads() {
   return n == 0 ? default_threads() : n;
 }
 
-void parallel_rows(std::size_t rows, std::size_t cost_per_row, const Work& work) { share_out(rows, cost_per_row, work, false); }
+void parallel_rows(std::size_t rows, std::size_t cost_per_row, Work work) { share_out(rows, cost_per_row, work, false); }
 
-void parallel_groups(std::size_t groups, std::size_t cost_per_group, const Work& work) {
+void parallel_groups(std::size_t groups, std::size_t cost_per_group, Work work) {
   share_out(groups, cost_per_group, work, true);
 }
 

@@ -12,9 +12,42 @@
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
+// The numbers of the rows from `first` on, of PerRow or ParamGradient: a range of them that copies nothing.
+template <class Numbers>
+class RowsOf {
+ public:
+  class Iterator {
+   public:
+    Iterator(const Numbers* numbers, std::size_t first) : numbers_(numbers), first_(first) {}
+    Numbers operator*() const { return {numbers_->parameter, numbers_->values.subspan(first_)}; }
+    Iterator& operator++() {
+      ++numbers_;
+      return *this;
+    }
+    bool operator==(const Iterator& other) const { return numbers_ == other.numbers_; }
+
+   private:
+    const Numbers* numbers_;
+    std::size_t first_;
+  };
+
+  RowsOf() = default;
+  RowsOf(std::span<const Numbers> all, std::size_t first = 0)  // NOLINT(google-explicit-constructor)
+      : all_(all), first_(first) {}
+
+  RowsOf from(std::size_t row) const { return {all_, first_ + row}; }
+  bool empty() const { return all_.empty(); }
+  Iterator begin() const { return {all_.data(), first_}; }
+  Iterator end() const { return {all_.data() + all_.size(), first_}; }
+
+ private:
+  std::span<const Numbers> all_;
+  std::size_t first_ = 0;
+};
+
 // op with the values of row r.
 template <class Op>
-inline Op at_row(Op op, std::span<const PerRow> per_row, std::size_t r) {
+inline Op at_row(Op op, RowsOf<PerRow> per_row, std::size_t r) {
   for_each_param<Op>([&](const auto& param) {
     if constexpr (requires { op.*param.member = 1.0; }) {
       for (const PerRow& given : per_row) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "hwy/aligned_allocator.h"
 #include "hwy/base.h"
@@ -68,21 +69,49 @@ std::size_t room_of(const Arguments&... arguments) {
   return kMost - counts.left();
 }
 
+// Memory that grows.
 struct ScratchMemory {
   hwy::AlignedFreeUniquePtr<std::uint8_t[]> buffer;
   std::size_t size = 0;
+
+  Arena first(std::size_t bytes) {
+    if (size < bytes) {
+      buffer = hwy::AllocateAligned<std::uint8_t>(bytes);
+      size = buffer ? bytes : 0;
+      if (!buffer) throw std::bad_alloc();
+    }
+    return {buffer.get(), bytes};
+  }
 };
 
 // `bytes` bytes, valid until this thread's next call. The memory grows and is kept; pages that no kernel touches cost nothing.
-inline Arena scratch(std::size_t bytes) {
-  auto& [buffer, size] = per_thread<ScratchMemory>();
-  if (size < bytes) {
-    buffer = hwy::AllocateAligned<std::uint8_t>(bytes);
-    size = buffer ? bytes : 0;
-    if (!buffer) throw std::bad_alloc();
+inline Arena scratch(std::size_t bytes) { return per_thread<ScratchMemory>().first(bytes); }
+
+// Memory of one call while it distributes its rows, which use the thread's scratch memory. The thread keeps it for the next
+// call of the same Owner, a class of your own. A call within this one, of the caller's function or of other work that the
+// thread takes while it waits, finds none and allocates.
+template <class Owner>
+class CallMemory {
+ public:
+  explicit CallMemory(std::size_t bytes)
+      : memory_(std::exchange(per_thread<Kept>().memory, {})), arena_(memory_.first(bytes)) {}
+  ~CallMemory() {
+    if (memory_.size <= kMostKept) per_thread<Kept>().memory = std::move(memory_);
   }
-  return {buffer.get(), bytes};
-}
+  CallMemory(const CallMemory&) = delete;
+
+  Arena arena() const { return arena_; }
+
+ private:
+  // A call that needs more takes so long that an allocation is nothing, and a thread should not hold it for ever.
+  static constexpr std::size_t kMostKept = std::size_t{16} << 20;
+  struct Kept {
+    ScratchMemory memory;
+  };
+
+  ScratchMemory memory_;
+  Arena arena_;
+};
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
 

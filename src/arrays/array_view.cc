@@ -2,6 +2,7 @@
 
 #include "isentropic/strided_rows.h"
 #include "src/check.h"
+#include "src/scratch.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
@@ -48,15 +49,38 @@ void check_gradients(std::string_view operation, const StridedRows& rows, std::s
   for (const ParamGradient& asked : gradients) check_size(operation, asked.parameter, asked.values.size(), rows.count());
 }
 
-// Calls run(blocks, first row, rows) for arrays whose outputs are not inputs.
+// The numbers of `count` rows from `first` on, in `memory`.
+template <class Numbers>
+std::span<const Numbers> of_rows(std::span<const Numbers> all, std::size_t first, std::size_t count, Arena& memory) {
+  Numbers* const parts = memory.take<Numbers>(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) parts[i] = {all[i].parameter, all[i].values.subspan(first, count)};
+  return {parts, all.size()};
+}
+
+// Keeps the memory of a call: the parameters of the rows of a block.
+class ArrayCall;
+
+// Calls run(blocks, their values of parameters, their gradients) until all rows are done.
 template <class Run>
-void on_rows(std::string_view operation, std::span<const RowArgument> arguments, std::ptrdiff_t axis, RowOrder order,
-             std::span<const ParamGradient> gradients, const Run& run) {
+void for_blocks(const StridedRows& rows, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients,
+                const Run& run) {
+  const CallMemory<ArrayCall> memory(Arena::room<PerRow>(per_row.size()) + Arena::room<ParamGradient>(gradients.size()));
+  rows.for_blocks([&](const RowBlock* blocks, std::size_t first) {
+    Arena of_block = memory.arena();
+    const auto values = of_rows(per_row, first, blocks[0].rows, of_block);
+    run(blocks, values, of_rows(gradients, first, blocks[0].rows, of_block));
+  });
+}
+
+// The same for arrays whose outputs are not inputs.
+template <class Run>
+void on_rows(std::string_view operation, std::span<const RowArgument> arguments, std::ptrdiff_t axis,
+             std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, const Run& run) {
   const std::size_t axes = arguments[0].array.shape.size();
-  const StridedRows rows(operation, arguments, to_axis(operation, axis, axes, arguments[0].name), order);
+  const StridedRows rows(operation, arguments, to_axis(operation, axis, axes, arguments[0].name), order_of(per_row, gradients));
   rows.check_apart(false);
   check_gradients(operation, rows, gradients);
-  rows.for_blocks([&](const RowBlock* blocks, std::size_t first) { run(blocks, first, blocks[0].rows); });
+  for_blocks(rows, per_row, gradients, run);
 }
 
 // Checks the parameters of all rows before any is written.
@@ -75,8 +99,8 @@ void apply(const Map& map, const ArrayView<const std::type_identity_t<T>>& x, co
   const StridedRows rows(name, arguments, to_axis(name, axis, x.shape.size()), order_of(per_row, {}));
   rows.check_apart();
   check_params_of<T>(map, rows, per_row);
-  rows.for_blocks([&](const RowBlock* blocks, std::size_t first) {
-    apply<T>(map, blocks[0].matrix<const T>(), blocks[1].matrix<T>(), of_rows(per_row, first, blocks[0].rows));
+  for_blocks(rows, per_row, {}, [&](const RowBlock* blocks, auto values, auto /*gradients*/) {
+    apply<T>(map, blocks[0].matrix<const T>(), blocks[1].matrix<T>(), values);
   });
 }
 
@@ -85,17 +109,18 @@ void apply_vjp(const Map& map, const ArrayView<const std::type_identity_t<T>>& x
                const ArrayView<const std::type_identity_t<T>>& p, const ArrayView<const std::type_identity_t<T>>& g,
                const ArrayView<T>& dx, std::ptrdiff_t axis, std::span<const PerRow> per_row,
                std::span<const ParamGradient> gradients) {
-  const std::string name = std::string(description_of(map).name) + "_vjp";
+  fmt::memory_buffer text;
+  fmt::format_to(std::back_inserter(text), "{}_vjp", description_of(map).name);
+  const std::string_view name(text.data(), text.size());
   const RowArgument arguments[] = {argument(name, "x", x, false), argument(name, "p", p, false), argument(name, "g", g, false),
                                    argument(name, "dx", dx, true)};
   const StridedRows rows(name, arguments, to_axis(name, axis, x.shape.size()), order_of(per_row, gradients));
   rows.check_apart();
   check_gradients(name, rows, gradients);
   check_params_of<T>(map, rows, per_row);
-  rows.for_blocks([&](const RowBlock* blocks, std::size_t first) {
-    const std::size_t count = blocks[0].rows;
+  for_blocks(rows, per_row, gradients, [&](const RowBlock* blocks, auto values, auto asked) {
     apply_vjp<T>(map, blocks[0].matrix<const T>(), blocks[1].matrix<const T>(), blocks[2].matrix<const T>(),
-                 blocks[3].matrix<T>(), of_rows(per_row, first, count), of_rows(gradients, first, count));
+                 blocks[3].matrix<T>(), values, asked);
   });
 }
 
@@ -106,11 +131,9 @@ void measure(const Measure& op, const ArrayView<const T>& p, const ArrayView<dou
   const std::string_view name = description_of(op).name;
   const RowArgument arguments[] = {argument(name, "p", p, false), one_per_row(name, "value", value, true),
                                    gradient(name, "dp", dp)};
-  on_rows(name, arguments, axis, order_of(per_row, gradients), gradients,
-          [&](const RowBlock* blocks, std::size_t first, std::size_t count) {
-            measure<T>(op, blocks[0].matrix<const T>(), blocks[1].numbers<double>(), blocks[2].matrix<T>(),
-                       of_rows(per_row, first, count), of_rows(gradients, first, count));
-          });
+  on_rows(name, arguments, axis, per_row, gradients, [&](const RowBlock* blocks, auto values, auto asked) {
+    measure<T>(op, blocks[0].matrix<const T>(), blocks[1].numbers<double>(), blocks[2].matrix<T>(), values, asked);
+  });
 }
 
 template <class T>
@@ -122,7 +145,7 @@ void measure(const Divergence& op, const ArrayView<const T>& p, const ArrayView<
   second.one_for_all = true;
   const RowArgument arguments[] = {argument(name, "p", p, false), second, one_per_row(name, "value", value, true),
                                    gradient(name, "dp", dp), gradient(name, "dq", dq)};
-  on_rows(name, arguments, axis, RowOrder::free, {}, [&](const RowBlock* blocks, std::size_t /*first*/, std::size_t /*count*/) {
+  on_rows(name, arguments, axis, {}, {}, [&](const RowBlock* blocks, auto /*values*/, auto /*gradients*/) {
     measure<T>(op, blocks[0].matrix<const T>(), blocks[1].matrix<const T>(), blocks[2].numbers<double>(), blocks[3].matrix<T>(),
                blocks[4].matrix<T>());
   });
@@ -134,7 +157,7 @@ void measure(const EntryMeasure& op, const ArrayView<const T>& p, const ArrayVie
   const std::string_view name = description_of(op).name;
   const RowArgument arguments[] = {argument(name, "p", p, false), argument(name, "value", value, true),
                                    gradient(name, "dp", dp)};
-  on_rows(name, arguments, axis, RowOrder::free, {}, [&](const RowBlock* blocks, std::size_t /*first*/, std::size_t /*count*/) {
+  on_rows(name, arguments, axis, {}, {}, [&](const RowBlock* blocks, auto /*values*/, auto /*gradients*/) {
     measure<T>(op, blocks[0].matrix<const T>(), blocks[1].matrix<T>(), blocks[2].matrix<T>());
   });
 }
@@ -146,11 +169,10 @@ void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std
   const std::string_view name = description_of(op).name;
   const RowArgument arguments[] = {argument(name, "x", x, false), one_per_row(name, "target", classes, false),
                                    one_per_row(name, "value", value, true), gradient(name, "dx", dx)};
-  on_rows(name, arguments, axis, order_of(per_row, gradients), gradients,
-          [&](const RowBlock* blocks, std::size_t first, std::size_t count) {
-            loss<T>(op, blocks[0].matrix<const T>(), blocks[1].numbers<const std::int64_t>(), blocks[2].numbers<double>(),
-                    blocks[3].matrix<T>(), of_rows(per_row, first, count), of_rows(gradients, first, count), ignored);
-          });
+  on_rows(name, arguments, axis, per_row, gradients, [&](const RowBlock* blocks, auto values, auto asked) {
+    loss<T>(op, blocks[0].matrix<const T>(), blocks[1].numbers<const std::int64_t>(), blocks[2].numbers<double>(),
+            blocks[3].matrix<T>(), values, asked, ignored);
+  });
 }
 
 template <class T>
@@ -160,11 +182,10 @@ void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std
   const std::string_view name = description_of(op).name;
   const RowArgument arguments[] = {argument(name, "x", x, false), argument(name, "target", target, false),
                                    one_per_row(name, "value", value, true), gradient(name, "dx", dx)};
-  on_rows(name, arguments, axis, order_of(per_row, gradients), gradients,
-          [&](const RowBlock* blocks, std::size_t first, std::size_t count) {
-            loss<T>(op, blocks[0].matrix<const T>(), blocks[1].matrix<const T>(), blocks[2].numbers<double>(),
-                    blocks[3].matrix<T>(), of_rows(per_row, first, count), of_rows(gradients, first, count));
-          });
+  on_rows(name, arguments, axis, per_row, gradients, [&](const RowBlock* blocks, auto values, auto asked) {
+    loss<T>(op, blocks[0].matrix<const T>(), blocks[1].matrix<const T>(), blocks[2].numbers<double>(), blocks[3].matrix<T>(),
+            values, asked);
+  });
 }
 
 #define ISENTROPIC_INSTANTIATE(T)                                                                                              \

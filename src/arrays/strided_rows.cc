@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <utility>
 
 #include "src/check.h"
+#include "src/scratch.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
@@ -70,22 +70,39 @@ std::pair<std::uintptr_t, std::uintptr_t> extent(const StridedArray& a) {
   return {data + static_cast<std::uintptr_t>(before), data + static_cast<std::uintptr_t>(behind)};
 }
 
-// Axes with more than one index, as (bytes from one index to the next, number of indices), the shortest step first.
-std::vector<std::pair<std::size_t, std::size_t>> steps(const StridedArray& a) {
-  std::vector<std::pair<std::size_t, std::size_t>> all;
-  for (std::size_t d = 0; d < a.shape.size(); ++d) {
-    if (a.shape[d] > 1) all.emplace_back(std::abs(a.strides[d] * a.unit), a.shape[d]);
+// An axis: bytes from one index to the next, and the number of indices.
+struct Step {
+  std::size_t bytes, size;
+
+  auto operator<=>(const Step&) const = default;
+};
+
+// Axes with more than one index, the shortest step first.
+class Steps {
+ public:
+  explicit Steps(const StridedArray& a) {
+    for (std::size_t d = 0; d < a.shape.size(); ++d) {
+      if (a.shape[d] <= 1) continue;
+      all_[count_++] = {static_cast<std::size_t>(std::abs(a.strides[d] * a.unit)), static_cast<std::size_t>(a.shape[d])};
+    }
+    std::sort(begin(), end());
   }
-  std::ranges::sort(all);
-  return all;
-}
+
+  Step* begin() { return all_.data(); }
+  Step* end() { return all_.data() + count_; }
+  bool operator==(Steps& other) { return std::equal(begin(), end(), other.begin(), other.end()); }
+
+ private:
+  std::array<Step, kMaxAxes> all_;  // of which the first are set
+  std::size_t count_ = 0;
+};
 
 // Whether every number has its own place: the step of each axis is beyond the reach of all axes with shorter steps.
 bool has_room(const StridedArray& a) {
   std::size_t reached = a.item_size;
-  for (const auto& [step, size] : steps(a)) {
-    if (step < reached) return false;
-    reached += step * (size - 1);
+  for (const auto& [bytes, size] : Steps(a)) {
+    if (bytes < reached) return false;
+    reached += bytes * (size - 1);
   }
   return true;
 }
@@ -96,16 +113,16 @@ bool may_share(const StridedArray& a, const StridedArray& b) {
   const auto [begin_a, end_a] = extent(a);
   const auto [begin_b, end_b] = extent(b);
   if (end_a <= begin_b || end_b <= begin_a) return false;
-  const auto of_a = steps(a);
-  if (of_a != steps(b) || a.item_size != b.item_size) return true;
+  Steps of_a(a), of_b(b);
+  if (!(of_a == of_b) || a.item_size != b.item_size) return true;
   // Numbers without gaps form runs. If the longer steps are multiples of the shortest one, so is the distance from any run to
   // the first run of its array.
   std::size_t run = a.item_size;
   auto beyond = of_a.begin();
-  for (; beyond != of_a.end() && beyond->first == run; ++beyond) run *= beyond->second;
+  for (; beyond != of_a.end() && beyond->bytes == run; ++beyond) run *= beyond->size;
   if (beyond == of_a.end()) return true;
-  const std::size_t step = beyond->first;
-  if (step < run || std::any_of(beyond, of_a.end(), [&](const auto& axis) { return axis.first % step != 0; })) return true;
+  const std::size_t step = beyond->bytes;
+  if (step < run || std::any_of(beyond, of_a.end(), [&](const auto& axis) { return axis.bytes % step != 0; })) return true;
   const std::size_t offset = begin_a <= begin_b ? (begin_b - begin_a) % step : (step - (begin_a - begin_b) % step) % step;
   return offset < run || offset + run > step;
 }
@@ -175,8 +192,11 @@ StridedRows::StridedRows(std::string_view operation, std::span<const RowArgument
   // If the order of the rows is free, the slowest axis of the first array comes first; then axes can be merged in any layout.
   const auto end = batch_.begin() + static_cast<std::ptrdiff_t>(batch_axes_);
   if (order == RowOrder::free) {
-    std::stable_sort(batch_.begin(), end,
-                     [](const Axis& a, const Axis& b) { return std::abs(a.stride[0]) > std::abs(b.stride[0]); });
+    // By insertion: std::stable_sort allocates.
+    const auto is_slower = [](const Axis& a, const Axis& b) { return std::abs(a.stride[0]) > std::abs(b.stride[0]); };
+    for (auto next = batch_.begin(); next != end; ++next) {
+      std::rotate(std::upper_bound(batch_.begin(), next, *next, is_slower), next, next + 1);
+    }
   }
   std::size_t joined = 0;
   for (auto next = batch_.begin(); next != end; ++next) {
@@ -252,17 +272,25 @@ void StridedRows::visit_blocks(Visitor visitor, const void* context, std::size_t
   }
   if (at_once) return visitor(context, blocks.data(), 0);
 
-  std::array<std::unique_ptr<char[]>, kMaxArguments> memory;
-  std::array<std::vector<std::ptrdiff_t>, kMaxArguments> offsets;
+  std::size_t room = 0;
   for (std::size_t k = 0; k < count; ++k) {
     if (in_place_[k]) continue;
     // Not a multiple of a large power of two: neighbouring rows would compete for the same cache sets.
     const std::size_t stride = arguments_[k].one_per_row ? 1 : cols_[k] + 16;
-    const std::size_t rows = single_[k] ? 1 : rows_of_block;
-    memory[k] = std::make_unique_for_overwrite<char[]>(rows * stride * arguments_[k].array.item_size);
-    offsets[k].resize(rows);
-    blocks[k] = {memory[k].get(), rows, cols_[k], stride};
+    blocks[k] = {nullptr, single_[k] ? 1 : rows_of_block, cols_[k], stride};
+    room += Arena::room<char>(blocks[k].rows * stride * arguments_[k].array.item_size) +
+            Arena::room<std::ptrdiff_t>(blocks[k].rows);
+  }
+  const CallMemory<StridedRows> of_call(room);
+  Arena memory = of_call.arena();
+  std::array<std::span<std::ptrdiff_t>, kMaxArguments> offsets;
+  for (std::size_t k = 0; k < count; ++k) {
+    if (in_place_[k]) continue;
+    const std::size_t rows = blocks[k].rows;
+    blocks[k].data = memory.take<char>(rows * blocks[k].row_stride * arguments_[k].array.item_size);
+    offsets[k] = {memory.take<std::ptrdiff_t>(rows), rows};
     if (single_[k]) {
+      offsets[k][0] = 0;
       copy_rows<true>(arguments_[k].array.item_size, offsets[k], arguments_[k].array.data, cols_[k], col_stride_[k], blocks[k]);
     }
   }
@@ -284,7 +312,7 @@ void StridedRows::visit_blocks(Visitor visitor, const void* context, std::size_t
     }
     std::array<RowBlock, kMaxArguments> part = blocks;
     const auto bring = [&]<bool kGather>(std::size_t k, std::bool_constant<kGather>) {
-      copy_rows<kGather>(arguments_[k].array.item_size, std::span(offsets[k]).first(rows), arguments_[k].array.data, cols_[k],
+      copy_rows<kGather>(arguments_[k].array.item_size, offsets[k].first(rows), arguments_[k].array.data, cols_[k],
                          col_stride_[k], part[k]);
     };
     for (std::size_t k = 0; k < count; ++k) {

@@ -4,10 +4,10 @@
 #define HWY_TARGET_INCLUDE "src/attention/attention.cc"
 #include "isentropic/attention.h"
 #include "hwy/foreach_target.h"  // before the kernels
+#include "src/attention/attention-inl.h"
 #include "src/attention/kernels.h"
-#include "src/attention/linear-inl.h"
-#include "src/attention/linear_vjp-inl.h"
-#include "src/attention/rows-inl.h"
+#include "src/attention/linear_attention-inl.h"
+#include "src/attention/linear_attention_vjp-inl.h"
 #include "src/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -230,8 +230,7 @@ void attention(const Attention& options, HeadsView<const std::type_identity_t<T>
       if (packed != kv) kernel.pack(k, b, h / call.group, workplace.keys());
       packed = kv;
       Tile<T> tile = workplace.tile(call, b, h, first, count);
-      const auto values = of_rows(per_row, (b * q.heads + h) * q.rows + first, count);
-      tile.per_row = values;
+      tile.per_row = {per_row, (b * q.heads + h) * q.rows + first};
       kernel.tile(call, tile);
     }
   });
@@ -272,10 +271,8 @@ void attention_vjp(const Attention& options, HeadsView<const std::type_identity_
         for (std::size_t first = 0; first < q.rows; first += rows) {
           const std::size_t count = std::min(rows, q.rows - first), query = (b * q.heads + h) * q.rows + first;
           Tile<T> tile = workplace.tile(call, b, h, first, count);
-          const auto values = of_rows(per_row, query, count);
-          const auto asked = of_rows(gradients, query, count);
-          tile.per_row = values;
-          tile.gradients = asked;
+          tile.per_row = {per_row, query};
+          tile.gradients = {gradients, query};
           kernel.vjp_tile(call, vjp, tile);
         }
       }

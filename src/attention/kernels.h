@@ -64,9 +64,9 @@ struct Tile {
   T *s, *p, *g;            // count rows of scores, of distributions (perhaps the same) and of gradients
   std::size_t* seen;
   double* scale;
-  Arena memory;                     // the map's
-  std::span<const PerRow> per_row;  // for these queries
-  std::span<const ParamGradient> gradients;
+  Arena memory;            // the map's
+  RowsOf<PerRow> per_row;  // for these queries
+  RowsOf<ParamGradient> gradients;
 };
 
 // One head of linear attention.

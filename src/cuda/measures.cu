@@ -1,7 +1,7 @@
 // Kernels of the measures of one distribution and of two, each with its gradients in the same pass.
 
 #include "src/cuda/launch.h"
-#include "src/measures/rows-inl.h"
+#include "src/measures/row-inl.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {

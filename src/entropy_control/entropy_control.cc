@@ -107,8 +107,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-#include <vector>
-
 #include "src/check.h"
 #include "src/parallel.h"
 
@@ -122,16 +120,16 @@ ISENTROPIC_KERNELS_BY(control_kernels, MakeControl);
 // Checks that weights are finite, not negative, and not all 0.
 void check_weights(std::string_view operation, const MatrixView<const double>& weights) {
   for (std::size_t r = 0; r < weights.rows; ++r) {
-    const std::string where = weights.rows == 1 ? "" : fmt::format(" in row {}", r);
+    const auto where = [&] { return weights.rows == 1 ? "" : fmt::format(" in row {}", r); };
     double largest = weights.cols == 0;
     for (std::size_t i = 0; i < weights.cols; ++i) {
       const double w = weights.row(r)[i];
       if (!(w >= 0 && w <= std::numeric_limits<double>::max())) {
-        fail("{}: weights must be at least 0 and finite, got {} at entry {}{}", operation, w, i, where);
+        fail("{}: weights must be at least 0 and finite, got {} at entry {}{}", operation, w, i, where());
       }
       largest = std::max(largest, w);
     }
-    if (largest == 0) fail("{}: weights must not all be 0, got 0 everywhere{}", operation, where);
+    if (largest == 0) fail("{}: weights must not all be 0, got 0 everywhere{}", operation, where());
   }
 }
 
@@ -192,7 +190,8 @@ Normalized normalize_joint(const NormalizeJoint& options, MatrixView<const std::
   check_shape(kName, "table", table, "pxy", pxy.rows, pxy.cols);
   check_overlap(kName, "table", table, "pxy", pxy);
   const std::size_t rows = pxy.rows, cols = pxy.cols;
-  std::vector<double> values(rows * cols), marginal(rows);
+  Arena memory = scratch(Arena::room<double>(rows * cols) + Arena::room<double>(rows));
+  double *const values = memory.take<double>(rows * cols), *const marginal = memory.take<double>(rows);
   bool valid = true, mass = false;
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t c = 0; c < cols; ++c) {
@@ -204,9 +203,9 @@ Normalized normalize_joint(const NormalizeJoint& options, MatrixView<const std::
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   Normalized result = {kNaN, kNaN, kNaN, kNaN, GammaStatus::invalid};
   if (valid && mass) {
-    result = control_kernels<T>().table(options, rows, cols, values.data(), marginal.data());
+    result = control_kernels<T>().table(options, rows, cols, values, marginal);
   } else {
-    std::fill(values.begin(), values.end(), kNaN);
+    std::fill(values, values + rows * cols, kNaN);
   }
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t c = 0; c < cols; ++c) table.row(r)[c] = static_cast<T>(values[r * cols + c]);

@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 
-// The host's, of batch.h. A device sees one row at a time and calls none of what has a batch.
+// The host's, of kernels.h. A device sees one row at a time and calls none of what has a batch.
 template <class T>
 struct LossBatch;
 template <class T>

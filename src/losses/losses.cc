@@ -115,10 +115,11 @@ void check_labels(std::string_view name, const MatrixView<const T>& labels) {
 
 // Checks everything but the target.
 template <class T>
-void check_batch(const Loss& loss, const LossBatch<T>& batch) {
+void check_batch(const Loss& loss, const LossBatch<T>& batch, std::span<const PerRow> per_row,
+                 std::span<const ParamGradient> gradients) {
   const std::string_view name = description_of(loss).name;
   const std::size_t rows = batch.x.rows, cols = batch.x.cols;
-  std::visit([&](const auto& op) { check_loss(op, batch.per_row, batch.gradients, rows); }, loss);
+  std::visit([&](const auto& op) { check_loss(op, per_row, gradients, rows); }, loss);
   check_layout(name, "x", batch.x);
   check_size(name, "value", batch.value.size(), rows);
   if (batch.dx.data != nullptr || batch.dx.rows != 0 || batch.dx.cols != 0) {
@@ -182,19 +183,14 @@ void run(const Loss& loss, const LossBatch<T>& batch) {
   });
 }
 
-template <class Numbers>
-std::vector<Numbers> to_vector(std::span<const Numbers> numbers) {
-  return {numbers.begin(), numbers.end()};
-}
-
 }  // namespace
 
 template <class T>
 void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t> classes, std::span<double> value,
           MatrixView<std::type_identity_t<T>> dx, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients,
           std::optional<std::int64_t> ignored) {
-  const LossBatch<T> batch = {x, classes, {}, value, dx, to_vector(per_row), to_vector(gradients), ignored};
-  check_batch(loss, batch);
+  const LossBatch<T> batch = {x, classes, {}, value, dx, per_row, gradients, ignored};
+  check_batch(loss, batch, per_row, gradients);
   check_takes_classes(loss);
   const std::string_view name = description_of(loss).name;
   check_classes(name, classes, x.rows, x.cols, ignored);
@@ -205,8 +201,8 @@ void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t>
 template <class T>
 void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_identity_t<T>> target, std::span<double> value,
           MatrixView<std::type_identity_t<T>> dx, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
-  const LossBatch<T> batch = {x, {}, target, value, dx, to_vector(per_row), to_vector(gradients), {}};
-  check_batch(loss, batch);
+  const LossBatch<T> batch = {x, {}, target, value, dx, per_row, gradients, {}};
+  check_batch(loss, batch, per_row, gradients);
   const std::string_view name = description_of(loss).name;
   const TargetKind kind = check_takes_matrix(loss, x, target, dx);
   if (kind == TargetKind::classes_or_distributions) check_distributions(name, target);

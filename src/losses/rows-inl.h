@@ -8,7 +8,7 @@
 #endif
 
 #include "src/losses/all-inl.h"
-#include "src/losses/batch.h"
+#include "src/losses/kernels.h"
 #include "src/losses/mapped.h"
 
 HWY_BEFORE_NAMESPACE();

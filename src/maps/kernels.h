@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 
 #include "isentropic/maps.h"
 #include "src/maps/custom_perturb_max.h"
+#include "src/per_row.h"
 #include "src/scratch.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
@@ -24,16 +24,14 @@ template <class T>
 struct MapKernels {
   using In = MatrixView<const T>;
   using Out = MatrixView<T>;
-  void (*map)(const Map&, In x, Out p, std::span<const PerRow>, Share<T>);
-  void (*vjp)(const Map&, In x, In p, In g, Out dx, std::span<const PerRow>, std::span<const ParamGradient>, Share<T>);
+  void (*map)(const Map&, In x, Out p, RowsOf<PerRow>, Share<T>);
+  void (*vjp)(const Map&, In x, In p, In g, Out dx, RowsOf<PerRow>, RowsOf<ParamGradient>, Share<T>);
   void (*perturb_max)(const CustomPerturbMax&, In x, Out p, Share<T>);
   void (*perturb_max_vjp)(const CustomPerturbMax&, In x, In p, In g, Out dx, Share<T>);
-  void (*log_softmax)(const LogSoftmax&, In x, Out y, std::span<const PerRow>, Share<T>);
-  void (*log_softmax_vjp)(const LogSoftmax&, In x, In y, In g, Out dx, std::span<const PerRow>, std::span<const ParamGradient>,
-                          Share<T>);
-  void (*logsumexp)(const LogSumExp&, In x, Out y, std::span<const PerRow>, Share<T>);
-  void (*logsumexp_vjp)(const LogSumExp&, In x, In g, Out dx, std::span<const PerRow>, std::span<const ParamGradient>,
-                        Share<T>);
+  void (*log_softmax)(const LogSoftmax&, In x, Out y, RowsOf<PerRow>, Share<T>);
+  void (*log_softmax_vjp)(const LogSoftmax&, In x, In y, In g, Out dx, RowsOf<PerRow>, RowsOf<ParamGradient>, Share<T>);
+  void (*logsumexp)(const LogSumExp&, In x, Out y, RowsOf<PerRow>, Share<T>);
+  void (*logsumexp_vjp)(const LogSumExp&, In x, In g, Out dx, RowsOf<PerRow>, RowsOf<ParamGradient>, Share<T>);
   // Bytes of memory that these need for rows of n.
   std::size_t (*memory)(const Map&, std::size_t n);
   std::size_t (*perturb_max_memory)(std::size_t n);

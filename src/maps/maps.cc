@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 #if __has_include(<unistd.h>)
 #include <unistd.h>
@@ -98,7 +97,7 @@ void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixVi
   const MapKernels kernel = map_kernels<Working<T>>();
   for_shares<T, 1>({x}, p, cost_of(map), kernel.memory(map, x.cols),
                    [&](const auto& in, auto out, std::size_t first, auto share) {
-                     kernel.map(map, in[0], out, of_rows(per_row, first, share.end), share);
+                     kernel.map(map, in[0], out, RowsOf(per_row, first), share);
                    });
 }
 
@@ -114,14 +113,13 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
   if constexpr (kIsHalf<T>) {
     // p is computed again, because rounding lost its entropy and its small entries.
     for_shares<T, 2>({x, g}, dx, 2 * cost, room, [&](const auto& in, auto out, std::size_t first, auto share) {
-      const std::vector<PerRow> values = of_rows(per_row, first, share.end);
+      const RowsOf values(per_row, first);
       kernel.map(map, in[0], out, values, share);
-      kernel.vjp(map, in[0], out, in[1], out, values, of_rows(gradients, first, share.end), share);
+      kernel.vjp(map, in[0], out, in[1], out, values, RowsOf(gradients, first), share);
     });
   } else {
     for_shares<T, 3>({x, p, g}, dx, cost, room, [&](const auto& in, auto out, std::size_t first, auto share) {
-      kernel.vjp(map, in[0], in[1], in[2], out, of_rows(per_row, first, share.end), of_rows(gradients, first, share.end),
-                 share);
+      kernel.vjp(map, in[0], in[1], in[2], out, RowsOf(per_row, first), RowsOf(gradients, first), share);
     });
   }
 }
@@ -156,7 +154,7 @@ void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_
   check_map("log_softmax", x, "y", y);
   const MapKernels kernel = map_kernels<Working<T>>();
   for_shares<T, 1>({x}, y, 1, kernel.logsumexp_memory(x.cols), [&](const auto& in, auto out, std::size_t first, auto share) {
-    kernel.log_softmax(options, in[0], out, of_rows(per_row, first, share.end), share);
+    kernel.log_softmax(options, in[0], out, RowsOf(per_row, first), share);
   });
 }
 
@@ -171,14 +169,13 @@ void log_softmax_vjp(const LogSoftmax& options, MatrixView<const std::type_ident
   const std::size_t room = kernel.logsumexp_memory(x.cols);
   if constexpr (kIsHalf<T>) {
     for_shares<T, 2>({x, g}, dx, 2, room, [&](const auto& in, auto out, std::size_t first, auto share) {
-      const std::vector<PerRow> values = of_rows(per_row, first, share.end);
+      const RowsOf values(per_row, first);
       kernel.log_softmax(options, in[0], out, values, share);
-      kernel.log_softmax_vjp(options, in[0], out, in[1], out, values, of_rows(gradients, first, share.end), share);
+      kernel.log_softmax_vjp(options, in[0], out, in[1], out, values, RowsOf(gradients, first), share);
     });
   } else {
     for_shares<T, 3>({x, y, g}, dx, 1, room, [&](const auto& in, auto out, std::size_t first, auto share) {
-      kernel.log_softmax_vjp(options, in[0], in[1], in[2], out, of_rows(per_row, first, share.end),
-                             of_rows(gradients, first, share.end), share);
+      kernel.log_softmax_vjp(options, in[0], in[1], in[2], out, RowsOf(per_row, first), RowsOf(gradients, first), share);
     });
   }
 }
@@ -196,7 +193,7 @@ void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T
   }
   const MapKernels kernel = map_kernels<Working<T>>();
   for_shares<T, 1>({x}, y, 1, kernel.logsumexp_memory(x.cols), [&](const auto& in, auto out, std::size_t first, auto share) {
-    kernel.logsumexp(options, in[0], out, of_rows(per_row, first, share.end), share);
+    kernel.logsumexp(options, in[0], out, RowsOf(per_row, first), share);
   });
 }
 
@@ -214,8 +211,7 @@ void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity
   const MapKernels kernel = map_kernels<Working<T>>();
   for_shares<T, 2>({x, g}, dx, 1, kernel.logsumexp_memory(x.cols),
                    [&](const auto& in, auto out, std::size_t first, auto share) {
-                     kernel.logsumexp_vjp(options, in[0], in[1], out, of_rows(per_row, first, share.end),
-                                          of_rows(gradients, first, share.end), share);
+                     kernel.logsumexp_vjp(options, in[0], in[1], out, RowsOf(per_row, first), RowsOf(gradients, first), share);
                    });
 }
 

@@ -113,7 +113,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBy(const Op& op, MatrixView<const T> x, Mat
 
 // Processes all rows with one op, or each with its own.
 template <class Op, class T>
-void MapRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, std::span<const PerRow> per_row, Share<T> share) {
+void MapRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, RowsOf<PerRow> per_row, Share<T> share) {
   if (per_row.empty()) {
     MapRowsBy(op, x, p, share);
   } else {
@@ -150,8 +150,8 @@ double DivisorGradientOfRow(const Op& op, const T* x, const T* p, const T* g, si
 
 // dx of one row, if it is not null, and the gradients in its parameters.
 template <class Op, class T>
-void VjpRowWith(const Op& op, const T* x, const T* p, const T* g, size_t n, T* dx, std::span<const ParamGradient> gradients,
-                size_t r, Share<T> share) {
+void VjpRowWith(const Op& op, const T* x, const T* p, const T* g, size_t n, T* dx, RowsOf<ParamGradient> gradients, size_t r,
+                Share<T> share) {
   ParamValues<Op> slopes = {};
   bool wanted = false;
   // dx may overwrite what this reads.
@@ -173,7 +173,7 @@ void VjpRowWith(const Op& op, const T* x, const T* p, const T* g, size_t n, T* d
 // Whether the row has +inf. Then its distribution moves with no score: all its gradients are set to 0.
 template <class T>
 bool VjpOfInfiniteRow(MatrixView<const T> x, MatrixView<const T> p, size_t r, MatrixView<T> dx,
-                      std::span<const ParamGradient> gradients) {
+                      RowsOf<ParamGradient> gradients) {
   if (HWY_LIKELY(!HasInfiniteScore(x.row(r), p.row(r), x.cols, T(0)))) return false;
   for (const ParamGradient& gradient : gradients) gradient.values[r] = 0;
   FillRow(RowTag<T>(), T(0), x.cols, dx.row(r));
@@ -183,7 +183,7 @@ bool VjpOfInfiniteRow(MatrixView<const T> x, MatrixView<const T> p, size_t r, Ma
 // dx of rows of at most ShortRows::kLongest, a few groups at a time.
 template <class Op, class T>
 HWY_NOINLINE HWY_FLATTEN void VjpShortGroups(const Op& op, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g,
-                                             MatrixView<T> dx, std::span<const ParamGradient> gradients, Share<T> share) {
+                                             MatrixView<T> dx, RowsOf<ParamGradient> gradients, Share<T> share) {
   using Short = typename KernelsOf<Op, T>::Short;
   constexpr size_t kGroups = Short::kGroups, kRows = ShortRows<T>::kRows;
   const size_t n = x.cols, most = kGroups * kRows;
@@ -229,7 +229,7 @@ HWY_INLINE bool VjpOfFourRows(const Op& op, MatrixView<const T> x, MatrixView<co
 // The gradients of rows [share.begin, share.end) by one op.
 template <class Op, class T>
 void VjpRowsBy(const Op& op, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
-               std::span<const ParamGradient> gradients, Share<T> share) {
+               RowsOf<ParamGradient> gradients, Share<T> share) {
   const size_t n = x.cols;
   if constexpr (MapContract<Op, T>::kHasShortVjp) {
     if (n <= ShortRows<T>::kLongest && KernelsOf<Op, T>::Short::TakesVjp(op)) {
@@ -252,7 +252,7 @@ void VjpRowsBy(const Op& op, MatrixView<const T> x, MatrixView<const T> p, Matri
 // Of all rows with one op, or each with its own.
 template <class Op, class T>
 void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
-             std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
+             RowsOf<PerRow> per_row, RowsOf<ParamGradient> gradients, Share<T> share) {
   if (per_row.empty()) {
     VjpRowsBy(common, x, p, g, dx, gradients, share);
   } else {
@@ -265,13 +265,13 @@ void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, Mat
 }
 
 template <class T>
-void AnyMapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, std::span<const PerRow> per_row, Share<T> share) {
+void AnyMapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, RowsOf<PerRow> per_row, Share<T> share) {
   std::visit([&](const auto& op) { MapRows(op, x, p, per_row, share); }, map);
 }
 
 template <class T>
 void AnyVjpRows(const Map& map, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
-                std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
+                RowsOf<PerRow> per_row, RowsOf<ParamGradient> gradients, Share<T> share) {
   std::visit([&](const auto& op) { VjpRows(op, x, p, g, dx, per_row, gradients, share); }, map);
 }
 
@@ -287,8 +287,7 @@ void CustomPerturbMaxVjpRows(const CustomPerturbMax& op, MatrixView<const T> x, 
 }
 
 template <class T>
-void LogSoftmaxRows(const LogSoftmax& common, MatrixView<const T> x, MatrixView<T> y, std::span<const PerRow> per_row,
-                    Share<T> share) {
+void LogSoftmaxRows(const LogSoftmax& common, MatrixView<const T> x, MatrixView<T> y, RowsOf<PerRow> per_row, Share<T> share) {
   const RowTag<T> d;
   const size_t n = x.cols;
   T* const prepared = share.memory.template take<T>(n);
@@ -309,8 +308,7 @@ void LogSoftmaxRows(const LogSoftmax& common, MatrixView<const T> x, MatrixView<
 
 template <class T>
 void LogSoftmaxVjpRows(const LogSoftmax& common, MatrixView<const T> x, MatrixView<const T> y, MatrixView<const T> g,
-                       MatrixView<T> dx, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients,
-                       Share<T> share) {
+                       MatrixView<T> dx, RowsOf<PerRow> per_row, RowsOf<ParamGradient> gradients, Share<T> share) {
   const RowTag<T> d;
   for (size_t r = share.begin; r < share.end; ++r) {
     const LogSoftmax op = at_row(common, per_row, r);
@@ -333,8 +331,7 @@ void LogSoftmaxVjpRows(const LogSoftmax& common, MatrixView<const T> x, MatrixVi
 }
 
 template <class T>
-void LogSumExpRows(const LogSumExp& common, MatrixView<const T> x, MatrixView<T> y, std::span<const PerRow> per_row,
-                   Share<T> share) {
+void LogSumExpRows(const LogSumExp& common, MatrixView<const T> x, MatrixView<T> y, RowsOf<PerRow> per_row, Share<T> share) {
   const RowTag<T> d;
   const size_t n = x.cols;
   T* const prepared = share.memory.template take<T>(n);
@@ -351,7 +348,7 @@ void LogSumExpRows(const LogSumExp& common, MatrixView<const T> x, MatrixView<T>
 // dx = g softmax(x/T): the map itself, into dx, then the factor. The gradient in T is g times the entropy of that softmax.
 template <class T>
 void LogSumExpVjpRows(const LogSumExp& common, MatrixView<const T> x, MatrixView<const T> g, MatrixView<T> dx,
-                      std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
+                      RowsOf<PerRow> per_row, RowsOf<ParamGradient> gradients, Share<T> share) {
   using Kernels = KernelsOf<Softmax, T>;
   const RowTag<T> d;
   const size_t n = x.cols;

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/measures/values-inl.h"
+#include "src/measures/entropies-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {

@@ -8,7 +8,7 @@
 #include "src/measures/check.h"
 #include "src/measures/entries-inl.h"
 #include "src/measures/lanes-inl.h"
-#include "src/measures/rows-inl.h"
+#include "src/measures/row-inl.h"
 #include "src/measures/tables-inl.h"
 #include "src/per_row.h"
 #include "src/scratch.h"
@@ -22,6 +22,8 @@ namespace isentropic::inline ISENTROPIC_ABI {
 struct GivenSums {
   double* sums = nullptr;
   bool known = true;
+
+  GivenSums from(std::size_t row) const { return {sums == nullptr ? nullptr : sums + row, known}; }
 };
 
 // The kernels of one SIMD target for rows of one element type. Gradients without data are not wanted. If sums are not known,
@@ -32,8 +34,8 @@ struct MeasureKernels {
   static constexpr std::size_t room(std::size_t n) { return 5 * Arena::room<double>(n); }
 
   void (*sums)(Input, bool normalize, MatrixView<const T> p, double* sums);
-  void (*one)(const Measure&, MatrixView<const T> p, GivenSums, double* value, MatrixView<T> dp, std::span<const PerRow>,
-              std::span<const ParamGradient>, Arena memory);
+  void (*one)(const Measure&, MatrixView<const T> p, GivenSums, double* value, MatrixView<T> dp, RowsOf<PerRow>,
+              RowsOf<ParamGradient>, Arena memory);
   void (*two)(const Divergence&, MatrixView<const T> p, MatrixView<const T> q, GivenSums of_p, GivenSums of_q, double* value,
               MatrixView<T> dp, MatrixView<T> dq, Arena memory);
   double (*table)(const TableMeasure&, const T* pxy, TableShape, double sum, Arena memory, T* dp);
@@ -71,7 +73,7 @@ bool InLanes(const Op& op, MatrixView<const T> x, GivenSums given) {
 
 template <class T>
 void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, double* value, MatrixView<T> dp,
-             std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Arena memory) {
+             RowsOf<PerRow> per_row, RowsOf<ParamGradient> gradients, Arena memory) {
   const size_t n = p.cols;
   double *const own = memory.take<double>(n), *const logs = memory.take<double>(n);
   std::visit(
@@ -219,8 +221,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-#include <vector>
-
 #include "src/check.h"
 #include "src/half.h"
 #include "src/parallel.h"
@@ -287,8 +287,8 @@ constexpr std::string_view advice_on_sum(bool normalize) { return normalize ? ""
 // Refuses the first row that is no distribution.
 template <class T>
 void check_sums(std::string_view operation, std::string_view name, Input input, bool normalize, MatrixView<const T> p,
-                const std::vector<double>& sums) {
-  for (std::size_t r = 0; r < sums.size(); ++r) {
+                const double* sums) {
+  for (std::size_t r = 0; sums != nullptr && r < p.rows; ++r) {
     if (sums[r] != sums[r]) {
       find_wrong_entry(input, p.row(r), p.cols, [&](std::size_t i, const std::string& wrong) {
         const std::string_view advice = input == Input::probs ? " (input scores takes scores)" : "";
@@ -300,29 +300,24 @@ void check_sums(std::string_view operation, std::string_view name, Input input, 
   }
 }
 
-// Room for the sums of rows; none for scores, which are never refused.
-template <class T>
-std::vector<double> room_for_sums(Input input, MatrixView<const T> p) {
-  return std::vector<double>(input == Input::scores || p.cols == 0 ? 0 : p.rows);
-}
+// Keeps the memory of a call: the values, which are written when all rows are known to be good, and the sums.
+class MeasureCall;
 
-// Checks that all rows are distributions, and returns their sums.
+// The sums of rows, in `memory`; none for scores, which are never refused. If they are to be `known`, it checks that all rows
+// are distributions; otherwise there is room for them.
 template <class T>
-std::vector<double> checked_sums(std::string_view operation, std::string_view name, Input input, bool normalize,
-                                 MatrixView<const T> p) {
-  std::vector<double> sums = room_for_sums(input, p);
-  if (sums.empty()) return sums;
-  const auto run = measure_kernels<Working<T>>().sums;
-  for_blocks<T>(p.rows, p.cols, 1, 1, [&](std::size_t first, std::size_t count, Arena /*memory*/, float* wide) {
-    run(input, normalize, working_rows(p, first, count, wide), sums.data() + first);
-  });
-  check_sums(operation, name, input, normalize, p, sums);
-  return sums;
-}
-
-// The sums of rows from `first` on.
-GivenSums given(std::vector<double>& sums, std::size_t first, bool known) {
-  return {sums.empty() ? nullptr : sums.data() + first, known};
+GivenSums sums_of(std::string_view operation, std::string_view name, Input input, bool normalize, MatrixView<const T> p,
+                  bool known, Arena& memory) {
+  if (input == Input::scores || p.cols == 0) return {};
+  double* const sums = memory.take<double>(p.rows);
+  if (known) {
+    const auto run = measure_kernels<Working<T>>().sums;
+    for_blocks<T>(p.rows, p.cols, 1, 1, [&](std::size_t first, std::size_t count, Arena /*memory*/, float* wide) {
+      run(input, normalize, working_rows(p, first, count, wide), sums + first);
+    });
+    check_sums(operation, name, input, normalize, p, sums);
+  }
+  return {sums, known};
 }
 
 template <class Family>
@@ -352,18 +347,19 @@ void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, 
   const auto [name, input, normalize] = common(op, per_row, gradients, p.rows);
   check_measure(name, p, value, dp);
   const bool known = dp.data != nullptr || !gradients.empty() || p.rows == 1;
-  std::vector<double> sums = known ? checked_sums(name, "p", input, normalize, p) : room_for_sums(input, p);
-  std::vector<double> found(p.rows);
+  const CallMemory<MeasureCall> of_call(2 * Arena::room<double>(p.rows));
+  Arena rows_memory = of_call.arena();
+  const GivenSums sums = sums_of(name, "p", input, normalize, p, known, rows_memory);
+  double* const found = rows_memory.take<double>(p.rows);
   const auto run = measure_kernels<Working<T>>().one;
   for_blocks<T>(p.rows, p.cols, 2, 4, [&](std::size_t first, std::size_t count, Arena memory, float* wide) {
     const auto rows = working_rows(p, first, count, wide);
     const auto gradient = result_rows(dp, first, count, wide);
-    run(op, rows, given(sums, first, known), found.data() + first, gradient, of_rows(per_row, first, count),
-        of_rows(gradients, first, count), memory);
+    run(op, rows, sums.from(first), found + first, gradient, RowsOf(per_row, first), RowsOf(gradients, first), memory);
     finish_rows(gradient, dp, first);
   });
-  if (!known) check_sums(name, "p", input, normalize, p, sums);
-  std::copy(found.begin(), found.end(), value.begin());
+  if (!known) check_sums(name, "p", input, normalize, p, sums.sums);
+  std::copy(found, found + p.rows, value.begin());
 }
 
 template <class T>
@@ -372,23 +368,25 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
   const auto [name, input, normalize] = common(op);
   check_divergence(name, p, q, value, dp, dq);
   const bool known = dp.data != nullptr || dq.data != nullptr, p_known = known || p.rows == 1, q_known = known || q.rows == 1;
-  std::vector<double> p_sums = p_known ? checked_sums(name, "p", input, normalize, p) : room_for_sums(input, p);
-  std::vector<double> q_sums = q_known ? checked_sums(name, "q", input, normalize, q) : room_for_sums(input, q);
-  std::vector<double> found(p.rows);
+  const CallMemory<MeasureCall> of_call(2 * Arena::room<double>(p.rows) + Arena::room<double>(q.rows));
+  Arena rows_memory = of_call.arena();
+  const GivenSums p_sums = sums_of(name, "p", input, normalize, p, p_known, rows_memory);
+  const GivenSums q_sums = sums_of(name, "q", input, normalize, q, q_known, rows_memory);
+  double* const found = rows_memory.take<double>(p.rows);
   const auto run = measure_kernels<Working<T>>().two;
   for_blocks<T>(p.rows, p.cols, 4, 6, [&](std::size_t first, std::size_t count, Arena memory, float* wide) {
     const bool one_for_all = q.rows == 1;
     const auto p_rows = working_rows(p, first, count, wide);
     const auto q_rows = working_rows(q, one_for_all ? 0 : first, one_for_all ? 1 : count, wide);
     const auto p_gradient = result_rows(dp, first, count, wide), q_gradient = result_rows(dq, first, count, wide);
-    run(op, p_rows, q_rows, given(p_sums, first, p_known), given(q_sums, one_for_all ? 0 : first, q_known),
-        found.data() + first, p_gradient, q_gradient, memory);
+    run(op, p_rows, q_rows, p_sums.from(first), q_sums.from(one_for_all ? 0 : first), found + first, p_gradient, q_gradient,
+        memory);
     finish_rows(p_gradient, dp, first);
     finish_rows(q_gradient, dq, first);
   });
-  if (!p_known) check_sums(name, "p", input, normalize, p, p_sums);
-  if (!q_known) check_sums(name, "q", input, normalize, q, q_sums);
-  std::copy(found.begin(), found.end(), value.begin());
+  if (!p_known) check_sums(name, "p", input, normalize, p, p_sums.sums);
+  if (!q_known) check_sums(name, "q", input, normalize, q, q_sums.sums);
+  std::copy(found, found + p.rows, value.begin());
   keep_bound<T>(op, value);
 }
 
@@ -401,27 +399,27 @@ double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::
   using W = Working<T>;
   const std::size_t rows = pxy.rows, cols = pxy.cols, n = rows * cols;
   if (n == 0) return std::numeric_limits<double>::quiet_NaN();
-  std::vector<W> table(n), gradient(dp.data != nullptr ? n : 0);
-  for (std::size_t r = 0; r < rows; ++r) {
-    std::transform(pxy.row(r), pxy.row(r) + cols, table.data() + r * cols, [](T p) { return static_cast<W>(p); });
-  }
   const auto kernels = measure_kernels<W>();
+  const TableShape shape = {rows, cols};
+  Arena memory = scratch(2 * Arena::room<W>(n) + kernels.table_room(shape));
+  W *const table = memory.take<W>(n), *const gradient = memory.take<W>(n);
+  for (std::size_t r = 0; r < rows; ++r) {
+    std::transform(pxy.row(r), pxy.row(r) + cols, table + r * cols, [](T p) { return static_cast<W>(p); });
+  }
   double sum = 1;
   if (input != Input::scores) {
-    kernels.sums(input, normalize, {table.data(), 1, n}, &sum);
+    kernels.sums(input, normalize, {table, 1, n}, &sum);
     if (sum != sum) {
-      find_wrong_entry(input, table.data(), n, [&, name = name](std::size_t i, const std::string& wrong) {
+      find_wrong_entry(input, table, n, [&, name = name](std::size_t i, const std::string& wrong) {
         throw RowError(name, "pxy", fmt::format("pxy {}", wrong), i / cols, {}, i % cols, " at column ");
       });
     }
     const std::string wrong = wrong_sum(input, "pxy", normalize, sum, kSumTolerance<T>);
     if (!wrong.empty()) throw ArgumentError(name, "pxy", wrong, {}, advice_on_sum(normalize));
   }
-  const TableShape shape = {rows, cols};
-  const double value = kernels.table(op, table.data(), shape, sum, scratch(kernels.table_room(shape)),
-                                     gradient.empty() ? nullptr : gradient.data());
+  const double value = kernels.table(op, table, shape, sum, memory, dp.data == nullptr ? nullptr : gradient);
   for (std::size_t r = 0; r < dp.rows; ++r) {
-    const W* const row = gradient.data() + r * cols;
+    const W* const row = gradient + r * cols;
     std::transform(row, row + cols, dp.row(r), [](W g) { return static_cast<T>(g); });
   }
   return value;
@@ -453,12 +451,14 @@ void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type
                   input == Input::probs ? "in [0, 1]" : "at most 0, the logarithm of 1", entry);
     }
   }
-  std::vector<double> sums = of_rows ? checked_sums(name, "p", input, normalize, p) : std::vector<double>();
+  const CallMemory<MeasureCall> of_call(of_rows ? Arena::room<double>(p.rows) : 0);
+  Arena rows_memory = of_call.arena();
+  const GivenSums sums = of_rows ? sums_of(name, "p", input, normalize, p, true, rows_memory) : GivenSums();
   const auto run = measure_kernels<Working<T>>().entries;
   for_blocks<T>(p.rows, p.cols, 3, 4, [&](std::size_t first, std::size_t count, Arena memory, float* wide) {
     const auto rows = working_rows(p, first, count, wide);
     const auto values = result_rows(value, first, count, wide), gradient = result_rows(dp, first, count, wide);
-    run(op, rows, given(sums, first, true), values, gradient, memory);
+    run(op, rows, sums.from(first), values, gradient, memory);
     finish_rows(values, value, first);
     finish_rows(gradient, dp, first);
   });

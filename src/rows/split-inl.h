@@ -11,11 +11,10 @@
 #define ISENTROPIC_ROWS_SPLIT_INL_H_
 #endif
 
-#include <vector>
-
 #include "hwy/cache_control.h"
 #include "src/parallel.h"
 #include "src/rows/reduce-inl.h"
+#include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
@@ -32,16 +31,23 @@ HWY_NOINLINE void ForEachGroup(size_t n, const Visit& visit) {
   });
 }
 
+// Keeps the memory for one number of each group of a row.
+class NumbersOfGroups;
+
 template <class D, class T>
 HWY_NOINLINE T RowMaxByGroups(D d, const T* x, size_t n) {
-  std::vector<T> maxima((n + kGroup - 1) / kGroup);
+  const size_t groups = (n + kGroup - 1) / kGroup;
+  const CallMemory<NumbersOfGroups> memory(Arena::room<T>(groups));
+  T* const maxima = memory.arena().template take<T>(groups);
   ForEachGroup(n, [&](size_t group, size_t begin, size_t end) HWY_ATTR { maxima[group] = RowMax(d, x + begin, end - begin); });
-  return RowMax(d, maxima.data(), maxima.size());
+  return RowMax(d, maxima, groups);
 }
 
 template <class D, class Term>
 HWY_NOINLINE double SumByGroups(D d, size_t n, Term term) {
-  std::vector<double> sums((n + kGroup - 1) / kGroup);
+  const size_t groups = (n + kGroup - 1) / kGroup;
+  const CallMemory<NumbersOfGroups> memory(Arena::room<double>(groups));
+  double* const sums = memory.arena().template take<double>(groups);
   ForEachGroup(n, [&](size_t group, size_t begin, size_t end) HWY_ATTR {
     double sum[1];
     SumsWithin(d, begin, end, sum, [&](size_t i, size_t count, hn::Vec<D>* t) HWY_ATTR { t[0] = term(i, count); });
@@ -49,7 +55,7 @@ HWY_NOINLINE double SumByGroups(D d, size_t n, Term term) {
   });
   GroupTotals totals;
   totals.Clear();
-  for (size_t group = 0; group < sums.size(); ++group) totals.Add(group, sums[group]);
+  for (size_t group = 0; group < groups; ++group) totals.Add(group, sums[group]);
   return totals.Fold();
 }
 

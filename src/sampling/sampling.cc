@@ -181,19 +181,30 @@ void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const std::type_ide
   check_overlap(kName, "p", p, "x", x);
   check_noise(kName, noise, x.rows);
   if (options.hard) {
-    std::vector<std::int64_t> index(x.rows);
-    sample(Sample{}, x, MatrixView<std::int64_t>(index.data(), x.rows, 1), noise);
-    for (std::size_t r = 0; r < x.rows; ++r) {
-      const float elsewhere = index[r] < 0 ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
+    const Step step = step::Temperature{1};
+    const auto draw_row = sampling_kernels<Working<T>>().draw;
+    for_rows(x, 1, [&](std::size_t r, const auto* scores, Arena memory) {
+      std::int64_t index;
+      draw_row(std::span(&step, 1), scores, x.cols, noise.seed, stream_of(noise, r), noise.position, &index, 1, memory);
+      const float elsewhere = index < 0 ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
       std::fill(p.row(r), p.row(r) + p.cols, static_cast<T>(elsewhere));
-      if (index[r] >= 0) p.row(r)[index[r]] = static_cast<T>(1.0f);
-    }
+      if (index >= 0) p.row(r)[index] = static_cast<T>(1.0f);
+    });
   } else if constexpr (kIsHalf<T>) {
-    std::vector<float> wide(x.rows * x.cols);
-    const MatrixView<float> rows(wide.data(), x.rows, x.cols);
-    for (std::size_t r = 0; r < x.rows; ++r) widen(x.row(r), x.cols, rows.row(r));
-    gumbel_softmax<float>(options, rows, rows, noise);
-    for (std::size_t r = 0; r < x.rows; ++r) narrow(rows.row(r), x.cols, p.row(r));
+    constexpr std::size_t kBlock = std::size_t{1} << 17;  // numbers: enough for several threads, few enough for the cache
+    const std::size_t most =
+        std::clamp<std::size_t>(kBlock / std::max<std::size_t>(x.cols, 1), 1, std::max<std::size_t>(x.rows, 1));
+    const CallMemory<GumbelSoftmax> memory(Arena::room<float>(most * x.cols));
+    for (std::size_t first = 0; first < x.rows; first += most) {
+      const std::size_t count = std::min(most, x.rows - first);
+      const MatrixView<float> rows(memory.arena().take<float>(count * x.cols), count, x.cols);
+      for (std::size_t r = 0; r < count; ++r) widen(x.row(first + r), x.cols, rows.row(r));
+      Noise part = noise;
+      part.stream += first;
+      if (!noise.streams.empty()) part.streams = noise.streams.subspan(first, count);
+      gumbel_softmax<float>(options, rows, rows, part);
+      for (std::size_t r = 0; r < count; ++r) narrow(rows.row(r), x.cols, p.row(first + r));
+    }
   } else {
     add_noise<T>(x, p, noise);
     apply<T>(Softmax{.temperature = options.temperature}, p, p);

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "isentropic/losses.h"
 #include "src/maps/kernels.h"
@@ -23,8 +22,8 @@ struct LossBatch {
   MatrixView<const T> target;
   std::span<double> value;
   MatrixView<T> dx;
-  std::vector<PerRow> per_row;
-  std::vector<ParamGradient> gradients;
+  RowsOf<PerRow> per_row;
+  RowsOf<ParamGradient> gradients;
   std::optional<std::int64_t> ignored;
 
   bool is_ignored(std::size_t r) const { return ignored && !classes.empty() && classes[r] == *ignored; }
@@ -37,8 +36,8 @@ struct LossBatch {
     if (target.data != nullptr) part.target = {target.row(begin), count, target.cols, target.row_stride};
     part.value = value.subspan(begin, count);
     if (dx.data != nullptr) part.dx = {dx.row(begin), count, dx.cols, dx.row_stride};
-    part.per_row = of_rows(std::span<const PerRow>(per_row), begin, count);
-    part.gradients = of_rows(std::span<const ParamGradient>(gradients), begin, count);
+    part.per_row = per_row.from(begin);
+    part.gradients = gradients.from(begin);
     return part;
   }
 };

@@ -7,11 +7,11 @@
 // The terms x_a x_b y_a y_b have both signs. Where they cancel, their rounding errors stay, and they may overflow. A query for
 // which this matters is left to the quadratic form. The decision depends on what this query sees alone.
 
-#if defined(ISENTROPIC_ATTENTION_LINEAR_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ISENTROPIC_ATTENTION_LINEAR_INL_H_
-#undef ISENTROPIC_ATTENTION_LINEAR_INL_H_
+#if defined(ISENTROPIC_ATTENTION_LINEAR_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ATTENTION_LINEAR_ATTENTION_INL_H_
+#undef ISENTROPIC_ATTENTION_LINEAR_ATTENTION_INL_H_
 #else
-#define ISENTROPIC_ATTENTION_LINEAR_INL_H_
+#define ISENTROPIC_ATTENTION_LINEAR_ATTENTION_INL_H_
 #endif
 
 #include "src/attention/kernels.h"
@@ -317,4 +317,4 @@ HWY_FLATTEN void LinearHeadRows(const LinearHead<T>& head, Arena arena) {
 }  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ISENTROPIC_ATTENTION_LINEAR_INL_H_
+#endif  // ISENTROPIC_ATTENTION_LINEAR_ATTENTION_INL_H_

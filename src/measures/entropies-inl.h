@@ -1,10 +1,10 @@
 // Each measure of distributions: its value, and its partial derivatives.
 
-#if defined(ISENTROPIC_MEASURES_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ISENTROPIC_MEASURES_VALUES_INL_H_
-#undef ISENTROPIC_MEASURES_VALUES_INL_H_
+#if defined(ISENTROPIC_MEASURES_ENTROPIES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MEASURES_ENTROPIES_INL_H_
+#undef ISENTROPIC_MEASURES_ENTROPIES_INL_H_
 #else
-#define ISENTROPIC_MEASURES_VALUES_INL_H_
+#define ISENTROPIC_MEASURES_ENTROPIES_INL_H_
 #endif
 
 #include <algorithm>
@@ -420,4 +420,4 @@ HWY_NOINLINE void WriteGradient(Through through, const Distribution& row, double
 }  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ISENTROPIC_MEASURES_VALUES_INL_H_
+#endif  // ISENTROPIC_MEASURES_ENTROPIES_INL_H_

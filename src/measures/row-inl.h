@@ -1,17 +1,17 @@
 // What a measure gives for one row, or for two.
 
-#if defined(ISENTROPIC_MEASURES_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ISENTROPIC_MEASURES_ROWS_INL_H_
-#undef ISENTROPIC_MEASURES_ROWS_INL_H_
+#if defined(ISENTROPIC_MEASURES_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_MEASURES_ROW_INL_H_
+#undef ISENTROPIC_MEASURES_ROW_INL_H_
 #else
-#define ISENTROPIC_MEASURES_ROWS_INL_H_
+#define ISENTROPIC_MEASURES_ROW_INL_H_
 #endif
 
 #include <cmath>
 #include <optional>
 
+#include "src/measures/entropies-inl.h"
 #include "src/measures/narrow-inl.h"
-#include "src/measures/values-inl.h"
 #include "src/rows/near_softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -140,4 +140,4 @@ HWY_INLINE Distribution Apart(Distribution row, double* p) {
 }  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ISENTROPIC_MEASURES_ROWS_INL_H_
+#endif  // ISENTROPIC_MEASURES_ROW_INL_H_

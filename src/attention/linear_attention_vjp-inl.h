@@ -8,14 +8,14 @@
 // queries after it: one pass over the chunks runs forwards with the state of keys, the other backwards with the state of
 // queries.
 
-#if defined(ISENTROPIC_ATTENTION_LINEAR_VJP_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ISENTROPIC_ATTENTION_LINEAR_VJP_INL_H_
-#undef ISENTROPIC_ATTENTION_LINEAR_VJP_INL_H_
+#if defined(ISENTROPIC_ATTENTION_LINEAR_ATTENTION_VJP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ATTENTION_LINEAR_ATTENTION_VJP_INL_H_
+#undef ISENTROPIC_ATTENTION_LINEAR_ATTENTION_VJP_INL_H_
 #else
-#define ISENTROPIC_ATTENTION_LINEAR_VJP_INL_H_
+#define ISENTROPIC_ATTENTION_LINEAR_ATTENTION_VJP_INL_H_
 #endif
 
-#include "src/attention/linear-inl.h"
+#include "src/attention/linear_attention-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
@@ -252,4 +252,4 @@ HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vj
 }  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ISENTROPIC_ATTENTION_LINEAR_VJP_INL_H_
+#endif  // ISENTROPIC_ATTENTION_LINEAR_ATTENTION_VJP_INL_H_

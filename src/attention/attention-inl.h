@@ -1,10 +1,10 @@
 // Attention of a tile of queries: scores, their map, the mean of the values, and the gradients.
 
-#if defined(ISENTROPIC_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ISENTROPIC_ATTENTION_ROWS_INL_H_
-#undef ISENTROPIC_ATTENTION_ROWS_INL_H_
+#if defined(ISENTROPIC_ATTENTION_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISENTROPIC_ATTENTION_ATTENTION_INL_H_
+#undef ISENTROPIC_ATTENTION_ATTENTION_INL_H_
 #else
-#define ISENTROPIC_ATTENTION_ROWS_INL_H_
+#define ISENTROPIC_ATTENTION_ATTENTION_INL_H_
 #endif
 
 #include "src/attention/kernels.h"
@@ -208,4 +208,4 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
 }  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
-#endif  // ISENTROPIC_ATTENTION_ROWS_INL_H_
+#endif  // ISENTROPIC_ATTENTION_ATTENTION_INL_H_
