@@ -346,3 +346,40 @@ def test_torch_that_cannot_be_read_says_what_to_do():
 def test_shape_of_result(operation):
     x = scores(np.random.default_rng(3), (2, 3, 4))
     assert call(operation, x).shape == reshaped(operation, x)
+
+
+def test_arrow_lists():
+    pa = pytest.importorskip("pyarrow")
+    x = np.array([[1.0, 2.0, 0.5], [3.0, 4.0, -1.0]])
+    want = isentropic.softmax(x)
+    for kind in (pa.list_(pa.float64()), pa.large_list(pa.float64()), pa.list_(pa.float64(), 3)):
+        np.testing.assert_array_equal(isentropic.softmax(pa.array(x.tolist(), kind)), want)
+    chunked = pa.chunked_array([pa.array(x[:1].tolist()), pa.array(x[1:].tolist())])
+    np.testing.assert_array_equal(isentropic.softmax(chunked), want)
+    np.testing.assert_array_equal(isentropic.softmax(pa.array(x.tolist())[1:]), want[1:])
+    for lists, message in (
+        ([[1.0, 2.0], [3.0]], "softmax: x must be lists of one length, got 1 entries in row 1"),
+        ([[1.0, 2.0], None], "softmax: x must be lists of one length, got a missing one in row 1"),
+        ([[1.0, 2.0], [3.0, None]], "softmax: x must have no missing values, got one in row 1, entry 1"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            isentropic.softmax(pa.array(lists))
+
+
+def test_nullable_columns():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1.0, 2.5], "b": [3.0, 4.5]})
+    want = isentropic.softmax(frame.to_numpy())
+    for backend in ("numpy_nullable", "pyarrow"):
+        nullable = frame.convert_dtypes(dtype_backend=backend)
+        np.testing.assert_array_equal(isentropic.softmax(nullable), want)
+        np.testing.assert_array_equal(isentropic.softmax(nullable["a"]), isentropic.softmax([1.0, 2.5]))
+    assert isentropic.softmax(frame.astype("Float32")).dtype == np.float32
+    whole = pd.DataFrame({"a": [1, 2], "b": [3, 5]}).convert_dtypes()
+    np.testing.assert_array_equal(isentropic.softmax(whole), isentropic.softmax([[1, 3], [2, 5]]))
+    nullable = frame.convert_dtypes()
+    nullable.loc[1, "b"] = pd.NA
+    with pytest.raises(ValueError, match=r"^softmax: x must have no missing values, got one in row 1, column 'b'$"):
+        isentropic.softmax(nullable)
+    with pytest.raises(TypeError, match="dtype object"):
+        isentropic.softmax(pd.DataFrame({"a": ["one", "two"]}, dtype=object))

@@ -830,3 +830,18 @@ def test_scalers_take_tensors_of_every_type(name):
         scaler.fit(given.requires_grad_(), labels)
     p = isentropic.calibration.EntropyNormalizer().fit_transform(torch.from_numpy(x).bfloat16())
     np.testing.assert_allclose(isentropic.perplexity(np.asarray(p, np.float64)), 2, rtol=1e-5)
+
+
+def test_one_probability_in_each_row_is_that_of_the_second_class():
+    p, y = np.array([0.81, 0.33, 0.62, 0.93, 0.24]), np.array([1, 0, 0, 1, 1])
+    both = np.stack([1 - p, p], -1)
+    for function in (isentropic.expected_calibration_error, isentropic.brier_score):
+        assert function(p, y) == function(both, y) == function(p.tolist(), np.array(["no", "yes"])[y])
+        assert function(p.astype(np.float32), y == 1) == pytest.approx(function(both, y), rel=1e-6)
+    for one, other in zip(isentropic.reliability_bins(p, y), isentropic.reliability_bins(both, y), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert isentropic.brier_score([0.25, 0.75], 1) == 0.125  # a single distribution
+    with pytest.raises(ValueError, match=r"^brier_score: labels must be of two classes .*, got 3$"):
+        isentropic.brier_score([0.2, 0.3, 0.4], ["a", "b", "c"])
+    with pytest.raises(ValueError, match="row 1"):
+        isentropic.brier_score([0.2, 1.3, 0.4], [0, 1, 1])

@@ -1428,3 +1428,16 @@ def test_kernels_take_subnormal_numbers_as_numbers():
     gamma = ej.gamma_for_entropy(wide, entropy=0.5)
     np.testing.assert_array_equal(gamma.gamma, isentropic.gamma_for_entropy(wide, entropy=0.5).gamma)
     assert gamma.status.tolist() == [0]
+
+
+def test_a_problem_with_nan_is_nan_alone():
+    a, b = (np.asarray(jax.nn.softmax(scores(3, 4, seed=k))) for k in range(2))
+    cost = np.abs(scores(3, 4, 4, seed=2))
+    spoilt = cost.copy()
+    spoilt[1, 2, 0] = np.nan
+    for function in (ej.optimal_transport, lambda a, b, cost: ej.sinkhorn(a, b, cost, epsilon=0.1)):
+        found, alone = function(a, b, spoilt), function(a[::2], b[::2], cost[::2])
+        np.testing.assert_array_equal(found.plan[::2], alone.plan)
+        assert np.isnan(found.plan[1]).all() and np.isnan(found.cost[1])
+        slope = jax.grad(lambda cost: function(a, b, cost).cost[::2].sum())(spoilt)  # noqa: B023
+        assert np.isfinite(slope[::2]).all()

@@ -576,3 +576,23 @@ def test_points_of_halves(dtype):
     found, want = (et.wasserstein(x.to(kind), y.to(kind), a=a.to(kind).exp()) for kind in (dtype, torch.float64))
     assert found.dtype is torch.float32
     torch.testing.assert_close(found.double(), want, rtol=2e-2, atol=0)
+
+
+@pytest.mark.parametrize("name", ["optimal_transport", "sinkhorn", "partial_transport", "unbalanced_sinkhorn"])
+def test_a_problem_with_nan_is_nan_alone(name):
+    params = {"sinkhorn": {"epsilon": 0.1}, "partial_transport": {"mass": 0.6}}
+    params = params.get(name, {"epsilon": 0.1, "penalty": 1.0} if name == "unbalanced_sinkhorn" else {})
+    function = functools.partial(getattr(et, name), **params)
+    a, b = (torch.softmax(torch.randn(3, 4, generator=torch.Generator().manual_seed(k)), -1) for k in range(2))
+    cost = torch.rand(3, 4, 4, generator=torch.Generator().manual_seed(2))
+    spoilt = cost.clone()
+    spoilt[1, 2, 0] = torch.nan
+    leaf = spoilt.requires_grad_()
+    found, alone = function(a, b, leaf), function(a[::2], b[::2], cost[::2])
+    for one, other in zip(found, alone, strict=True):
+        if isinstance(one, torch.Tensor) and one.is_floating_point():
+            assert torch.equal(one[::2], other) and one[1].isnan().all()
+    found[0][::2].sum().backward()
+    assert leaf.grad[::2].isfinite().all()
+    with pytest.raises(ValueError, match="nan"):
+        function(a[1], b[1], spoilt[1].detach())

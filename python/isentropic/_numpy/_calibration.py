@@ -280,6 +280,20 @@ def _fit_on_device(name, argument, x, labels, sample_weight, ignore_index):
     return _device.fit_of(name, argument, x, of_rows, parameters)
 
 
+def of_two_classes(name, p, labels):
+    """(p, labels) as `labelled` takes them: one number in each row is the probability of the second of two classes."""
+    given = _array(name, "p", p)
+    classes = _array(name, "labels", labels) if given.ndim == 1 else given
+    if given.ndim != 1 or classes.shape != given.shape:
+        return p, labels
+    if classes.dtype.kind not in "iub":
+        names, classes = np.unique(classes, return_inverse=True)
+        if len(names) != 2:
+            raise ValueError(f"{name}: labels must be of two classes if p has one probability in each row, got {len(names)}")
+    values = _convert.to_wide_floats(name, "p", given)[0].astype(np.float64)
+    return np.stack([1 - values, values], -1), classes
+
+
 def labelled(name, argument, x, labels, sample_weight, ignore_index):
     """(x as a matrix like _matrix, the class of each row, their weights or none, the tolerance of sums)."""
     matrix, shape, tolerance = _matrix(name, argument, x)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import isentropic._core as _core
-from isentropic._numpy._calibration import labelled
+from isentropic._numpy._calibration import labelled, of_two_classes
 
 
 def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
@@ -19,9 +19,10 @@ def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample
     Parameters
     ----------
     p : NumPy array, anything with DLPack (such as a torch CPU tensor of any type) or nested lists
-        Distributions, of shape (..., n).
+        Distributions, of shape (..., n). Or, of shape (rows,) as labels are, the probabilities of the second of two classes.
     labels : array of integers
-        The class of each row, in [0, n), of shape p.shape[:-1].
+        The class of each row, in [0, n), of shape p.shape[:-1]. Of two classes also other names, such as strings; the second
+        class is the last in their order.
     bins : int, above 0 and at most 1000000, default 15
         The number of bins. Empty bins add nothing.
     strategy : "uniform" or "quantile", default "uniform"
@@ -58,7 +59,8 @@ def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample
     >>> isentropic.expected_calibration_error([[0.75, 0.25], [0.75, 0.25]], [0, 1])
     0.25
     """
-    *given, tolerance = labelled("expected_calibration_error", "p", p, labels, sample_weight, ignore_index)
+    name = "expected_calibration_error"
+    *given, tolerance = labelled(name, "p", *of_two_classes(name, p, labels), sample_weight, ignore_index)
     return _core.expected_calibration_error(*given, (bins, strategy, tolerance))
 
 
@@ -100,7 +102,8 @@ def reliability_bins(p, labels, *, bins=15, strategy="uniform", sample_weight=No
     >>> found.weight, found.confidence, found.accuracy
     (array([2., 1.]), array([0.75, 0.9 ]), array([0.5, 1. ]))
     """
-    *given, tolerance = labelled("reliability_bins", "p", p, labels, sample_weight, ignore_index)
+    name = "reliability_bins"
+    *given, tolerance = labelled(name, "p", *of_two_classes(name, p, labels), sample_weight, ignore_index)
     found = _core.reliability_bins(*given, (bins, strategy, tolerance))
     return ReliabilityBins(*np.asarray(found, np.float64).reshape(-1, 5).T.copy())
 
@@ -183,7 +186,8 @@ def brier_score(p, labels, *, sample_weight=None, ignore_index=None):
     >>> isentropic.brier_score([[0.75, 0.25], [0.75, 0.25]], [0, 1])
     0.625
     """
-    return _core.brier_score(*labelled("brier_score", "p", p, labels, sample_weight, ignore_index))
+    name = "brier_score"
+    return _core.brier_score(*labelled(name, "p", *of_two_classes(name, p, labels), sample_weight, ignore_index))
 
 
 for _one in (ReliabilityBins, brier_score, expected_calibration_error, reliability_bins, reliability_diagram):

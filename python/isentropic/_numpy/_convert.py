@@ -83,8 +83,9 @@ def to_numpy(operation, argument, x, bfloat16=False):
         # NumPy's is better for them: the other adds rows of coordinates to the numbers.
         has_arrow = hasattr(x, "__arrow_c_array__") or hasattr(x, "__arrow_c_stream__")
         if has_arrow and not type(x).__module__.startswith(("pandas", "xarray")):
-            return from_arrow(x)
-        return np.asarray(x)
+            return _of_lists(operation, argument, x) if hasattr(getattr(x, "type", None), "value_type") else from_arrow(x)
+        array = np.asarray(x)
+        return _of_nullable(operation, argument, x, array) if array.dtype.kind == "O" and hasattr(x, "isna") else array
 
     _checks.no_autograd(operation, argument, x)
     kind = type(x).__name__
@@ -186,6 +187,36 @@ def from_arrow(x):
     if not arrays:
         return np.empty((0, 0))
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _of_lists(operation, argument, x):
+    """pyarrow's array of lists, as rows of a matrix."""
+    whole = x.combine_chunks() if hasattr(x, "combine_chunks") else x
+    if hasattr(whole.type, "list_size") and whole.null_count == 0:
+        return from_arrow(x)  # lists of one length by their type
+    lengths = np.asarray(whole.value_lengths().fill_null(-1))
+    wrong = np.flatnonzero(lengths < 0)
+    wrong = wrong if len(wrong) else np.flatnonzero(lengths != lengths[:1].max(initial=0))
+    if len(wrong):
+        what = "a missing one" if lengths[wrong[0]] < 0 else f"{lengths[wrong[0]]} entries"
+        raise ValueError(f"{operation}: {argument} must be lists of one length, got {what} in row {wrong[0]}")
+    flat = whole.flatten()
+    if flat.null_count:
+        row, entry = divmod(int(np.flatnonzero(np.asarray(flat.is_null()))[0]), int(lengths[0]))
+        raise ValueError(f"{operation}: {argument} must have no missing values, got one in row {row}, entry {entry}")
+    return flat.to_numpy(zero_copy_only=False).reshape(len(whole), -1 if len(whole) else 0)
+
+
+def _of_nullable(operation, argument, x, array):
+    """A frame or series of pandas whose columns may have missing values; other objects are returned unchanged."""
+    missing = np.argwhere(np.asarray(x.isna()))
+    if len(missing):
+        row, *column = missing[0].tolist()
+        where = f", column {x.columns[column[0]]!r}" if column else ""
+        raise ValueError(f"{operation}: {argument} must have no missing values, got one in row {row}{where}")
+    kinds = [getattr(one, "numpy_dtype", one) for one in (x.dtypes if array.ndim > 1 else [x.dtype])]
+    numbers = all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in kinds)
+    return x.to_numpy(dtype=np.result_type(*kinds)) if numbers else array
 
 
 def _stacked(columns):

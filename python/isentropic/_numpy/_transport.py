@@ -233,6 +233,24 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     )
 
 
+def with_nan_alone(run, a, b, cost, total=1.0):
+    """run(a, b, cost) for doors whose batches may have a problem with NaN, which gives NaN, no iteration and no convergence,
+    and does not disturb the others. Alone it is refused. `total` is a mass that run takes."""
+    lead = np.broadcast_shapes(a.shape[:-1], b.shape[:-1], cost.shape[:-2])
+    wrong = np.isnan(a).any(-1) | np.isnan(b).any(-1) | np.isnan(cost).any((-2, -1))
+    if not lead or not wrong.any():
+        return run(a, b, cost)
+    wrong = np.broadcast_to(wrong, lead)
+    a, b = (np.where(wrong[..., None], x.dtype.type(total / x.shape[-1]), x) for x in (a, b))
+    found = run(a, b, np.where(wrong[..., None, None], 0, cost))
+
+    def marked(x):
+        x = np.asarray(x)
+        return np.where(wrong.reshape(lead + (1,) * (x.ndim - len(lead))), np.nan if x.dtype.kind == "f" else 0, x)
+
+    return tuple(map(marked, found))
+
+
 class ProblemArrays:
     """a, b and cost of a batch of problems, and arrays for the results, plan, f and g: as _core takes them."""
 

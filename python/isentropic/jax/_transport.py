@@ -11,6 +11,7 @@ from jax.custom_derivatives import SymbolicZero
 import isentropic
 from isentropic import _checks
 from isentropic._numpy import _wasserstein
+from isentropic._numpy._transport import with_nan_alone
 from isentropic.jax._call import HOSTED, array, call_hosted, hosted, normalized, sum_tolerance
 from isentropic.jax._parameters import known
 
@@ -154,12 +155,15 @@ def wasserstein_histogram(p, q, /, *, support=None, order=1.0, axis=-1):
 
 @hosted("optimal_transport")
 def _optimal_transport(a, b, cost, *, mass_tolerance):
-    return isentropic.optimal_transport(a, b, cost, mass_tolerance=mass_tolerance)[:5]
+    def run(a, b, cost):
+        return isentropic.optimal_transport(a, b, cost, mass_tolerance=mass_tolerance)[:5]
+
+    return with_nan_alone(run, a, b, cost)
 
 
 @hosted("sinkhorn")
 def _sinkhorn(a, b, cost, *, given):
-    return isentropic.sinkhorn(a, b, cost, **dict(given))
+    return with_nan_alone(lambda a, b, cost: isentropic.sinkhorn(a, b, cost, **dict(given)), a, b, cost)
 
 
 def _problem(name, a, b, cost):

@@ -12,6 +12,7 @@ import isentropic._core as _core
 from isentropic import _descriptions, _threads
 from isentropic._attention import shape_of
 from isentropic._numpy import _entropy_control, _further_transport, _layout, _wasserstein
+from isentropic._numpy._transport import with_nan_alone
 from isentropic.torch._spec import CODES, HALVES, absent, result_type
 
 _ALL_CODES = {**CODES, torch.int64: 4, torch.bool: 6}  # classes and masks too
@@ -305,7 +306,8 @@ def _problems(run, dtypes, a, b, cost, *params):
         given = [x.float() if x.dtype is torch.bfloat16 else x for x in given]
         *others, last = params
         params = *others, _core.sum_tolerance[2] if last is None else last  # only mass_tolerance may be None
-    found = run(*given, *params)
+    total = 2.0 * params[0] if run is _partial_transport else 1.0  # of its mass
+    found = with_nan_alone(lambda *arrays: run(*arrays, *params), *(x.numpy() for x in given), total)
     dtype = functools.reduce(torch.promote_types, map(result_type, (a, b, cost)))
     return tuple(torch.as_tensor(x).to(own or dtype) for x, own in zip(found, dtypes, strict=True))
 
