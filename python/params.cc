@@ -90,6 +90,7 @@ nb::dict describe_param(const ParamInfo& param) {
   d["kind"] = to_str(kKinds[static_cast<std::size_t>(param.kind)]);
   d["required"] = param.required;
   d["per_row"] = param.per_row;
+  d["still_with"] = param.still_with.empty() ? nb::object(nb::none()) : nb::object(to_str(param.still_with));
   d["default"] = to_object(param.initial);
   d["typical"] = to_object(param.typical);
   d["above"] = bound(param, param.above);

@@ -136,6 +136,7 @@ struct Param {
   bool required = false;                            // the initial value of the member is not valid
   std::optional<Bound> typical = {};                // for examples and tests, if there is no default
   bool per_row = false;                             // each row may have its own value, and there is a gradient in the parameter
+  std::string_view still_with = {};                 // the value of a choice with which there is no gradient in this parameter
 };
 
 // Values of a parameter that is per_row, one for each row.

@@ -58,6 +58,7 @@ struct ParamInfo {
   ParamValue initial;   // the default; monostate for a required parameter, or one that is not set by default
   ParamValue typical;   // for examples, if it has no default; otherwise monostate
   std::string allowed;  // the allowed values in words
+  std::string_view still_with = {};
 };
 
 // The value as text: "0.5", "gumbel", "softmax"; "none" for no value.

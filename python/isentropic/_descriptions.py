@@ -8,6 +8,9 @@ LOSSES = {one["name"]: one for one in _core.losses()}
 MEASURES = {one["name"]: one for one in _core.measure_operations()}
 CONTROL = {one["name"]: one for one in _core.control_operations()}
 
+# Measures of a table that are a measure of its entries as one row.
+OF_ONE_ROW = {"joint_entropy": "entropy"}
+
 # The names of the statuses of the search for gamma, by number.
 STATUSES = list(_core.gamma_status_names)
 
@@ -33,6 +36,11 @@ def named(description, rows, values):
     found = dict(zip((param["name"] for param in description["params"]), values, strict=False))
     found.update({name: row for name, row in zip(per_row(description), rows, strict=True) if row is not None})
     return found
+
+
+def still(description, values):
+    """The parameters without a gradient at these values, in their order: a margin of kind sphere is a whole number."""
+    return [param["name"] for param in description["params"] if param["still_with"] in values and param["still_with"]]
 
 
 def takes_map(description):

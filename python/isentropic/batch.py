@@ -106,9 +106,9 @@ class BatchMap:
 
     def _of_numbers(self):
         """For each column whether it may have a number where others have a row."""
-        by_entry = self.operation == "binary_entropy" or (
-            self.operation == "self_information" and not self.params.get("normalize") and self.params.get("input") != "scores"
-        )
+        # An entry's value is its own, unless the row is normalised first.
+        whole = self.operation in _NORMALISED and (self.params.get("normalize") or self.params.get("input") == "scores")
+        by_entry = self.operation in _ENTRIES and not whole
         return [by_entry, self.operation in _OF_CLASSES][: len(self.columns)]
 
     def _run(self, arrays, numbers):
@@ -145,6 +145,8 @@ _TWO = _names(info for info in MEASURES.values() if info["family"] == "divergenc
 _OF_CLASSES = _names(info for info in LOSSES.values() if info["target"].startswith("class"))
 _OF_DISTRIBUTIONS = _names(info for info in LOSSES.values() if info["target"] == "class or distribution")
 _MEASURES = _names(info for info in MEASURES.values() if info["family"] in ("measure", "divergence", "entry"))
+_ENTRIES = _names(info for info in MEASURES.values() if info["family"] == "entry")
+_NORMALISED = _names(info for info in MEASURES.values() if any(param["name"] in {"normalize"} for param in info["params"]))
 _MAPS = _names(MAPS.values())
 FUNCTIONS = {name: getattr(_generated, name) for name in _MAPS | _MEASURES | _TWO | {"gamma_for_entropy"}}
 FUNCTIONS |= {

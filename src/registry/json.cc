@@ -36,10 +36,11 @@ std::string_view kind_name(ParamKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 std::string json(const ParamInfo& param) {
-  return fmt::format(
-      R"({{"name": {}, "meaning": {}, "kind": "{}", "required": {}, "per_row": {}, "allowed": {}, "default": {}, "choices": {}}})",
-      quoted(param.name), quoted(param.meaning), kind_name(param.kind), boolean(param.required), boolean(param.per_row),
-      quoted(param.allowed), json(param.initial), list(param.choices, quoted));
+  return fmt::format(R"({{"name": {}, "meaning": {}, "kind": "{}", "required": {}, "per_row": {}, "still_with": {}, )"
+                     R"("allowed": {}, "default": {}, "choices": {}}})",
+                     quoted(param.name), quoted(param.meaning), kind_name(param.kind), boolean(param.required),
+                     boolean(param.per_row), param.still_with.empty() ? "null" : quoted(param.still_with),
+                     quoted(param.allowed), json(param.initial), list(param.choices, quoted));
 }
 std::string json(std::span<const ArrayInfo> arrays) {
   return list(arrays, [](const ArrayInfo& one) {

@@ -111,7 +111,8 @@ ParamInfo info_of(const Param<Op, Value>& param) {
                     .choices = param.names,
                     .initial = {},
                     .typical = {},
-                    .allowed = allowed_values(param)};
+                    .allowed = allowed_values(param),
+                    .still_with = param.still_with};
   if constexpr (std::is_arithmetic_v<Bound> && !std::is_same_v<Value, bool>) {
     info.above = wide_bound(param.above), info.at_least = wide_bound(param.at_least), info.up_to = wide_bound(param.up_to);
     info.multiple_of = static_cast<std::int64_t>(param.multiple_of);

@@ -1,5 +1,6 @@
-"""CONTRIBUTING's lists are whole: in a copy of the tree a map and a loss are added by exactly the files that it names, and run
-through C++ with its property tests, Python, torch and the command line. Minutes: all is built anew, for one SIMD target."""
+"""CONTRIBUTING's lists are whole: in a copy of the tree a map, a loss, a measure, a step of a sampler and a parameter are added
+by exactly the files that it names, and run through every door that CI builds: C++ with its property tests, the kernels of a
+device on the host, Python, torch, JAX and the command line. Half an hour: all is built anew, for one SIMD target."""
 
 import os
 import re
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = ["maps_test", "losses_test", "param_gradients_test"]
+PROGRAMS = ["maps_test", "losses_test", "measures_test", "sampling_test", "param_gradients_test"]
+ON_DEVICE = ["cuda_test", "cuda_losses_test", "cuda_measures_test", "cuda_sampling_test"]
 
 GUARDED = """// {first}
 
@@ -35,7 +37,8 @@ HWY_AFTER_NAMESPACE();
 """
 
 # softmax(s x).
-MAP = """struct SharpSoftmax {
+MAP = """inline constexpr Absence kNoKernelYet[] = {{Door::device, "it has none"}, {Door::ranks, "it has none"}};
+struct SharpSoftmax {
   double sharpness = 1.5;
 
   static constexpr Description kDescription = {
@@ -46,7 +49,7 @@ MAP = """struct SharpSoftmax {
       .source = "this test",
       .arrays = kMapArrays,
       .jacobian = {.arrays = kMapGradient, .symmetric = true},
-      .not_in = kNotSplit,
+      .not_in = kNoKernelYet,
   };
   static constexpr Laws kLaws = {};
   static constexpr auto kParams = std::tuple{Param<SharpSoftmax>{
@@ -87,7 +90,8 @@ VJP_ORACLE = """Row vjp(const isentropic::SharpSoftmax& op, const Row& x, const 
 """
 
 # Twice softmax's loss.
-LOSS = """struct TwiceSoftmaxLoss {
+LOSS = """inline constexpr Absence kNoLossKernelYet[] = {{Door::device, "it has none"}, {Door::ranks, "it has none"}};
+struct TwiceSoftmaxLoss {
   static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
   static constexpr Description kDescription = {
       .name = "twice_softmax_loss",
@@ -96,7 +100,7 @@ LOSS = """struct TwiceSoftmaxLoss {
       .gradient = "2 (softmax(x) - q)",
       .source = "this test",
       .arrays = kLossArrays,
-      .not_in = kNotSplit,
+      .not_in = kNoLossKernelYet,
   };
   static constexpr auto kParams = std::tuple{};
 };
@@ -122,6 +126,91 @@ LOSS_ORACLE = """LossResult loss(const isentropic::TwiceSoftmaxLoss&, const Row&
 }  // namespace
 }  // namespace definition
 """
+
+# Half of Shannon's entropy.
+MEASURE = """inline constexpr Absence kNoMeasureKernelYet[] = {{Door::device, "it has none"}, {Door::ranks, "it has none"}};
+struct HalfEntropy {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "half_entropy",
+      .summary = "Half of the entropy.",
+      .formula = "H / 2",
+      .gradient = "-(log p + 1) / 2",
+      .source = "this test",
+      .arrays = kMeasureArrays,
+      .not_in = kNoMeasureKernelYet,
+  };
+  static constexpr auto kParams = measure_params(&HalfEntropy::base, &HalfEntropy::input, &HalfEntropy::normalize);
+};
+
+"""
+MEASURE_KERNELS = """inline HWY_NOINLINE double ValueOf(const HalfEntropy& /*op*/, const Distribution& row) {
+  return ValueOf(Entropy{}, row) / 2;
+}
+HWY_INLINE Partial PartialOf(const HalfEntropy& /*op*/, const Distribution& row, double value, size_t i, size_t count) {
+  const V64 half = hn::Set(D64(), 0.5);
+  const Partial of = PartialOf(TsallisEntropy{.alpha = 1}, row, value, i, count);
+  return {hn::Mul(of.g, half), hn::Mul(of.weight, half)};
+}
+
+"""
+MEASURE_ORACLE = """long double nats(const isentropic::HalfEntropy&, const Numbers& p) {
+  return nats(isentropic::Entropy{}, p) / 2;
+}
+
+"""
+
+# Half of min_p's bound.
+STEP = """inline constexpr Absence kNoStepKernelYet[] = {{Door::c, "a chain of steps is an operation"},
+                                               {Door::command_line, "a chain of steps is an option"},
+                                               {Door::device, "this test has none"},
+                                               {Door::ranks, "this test has none"}};
+struct HalfMinP {
+  double p = 0;
+
+  static constexpr Description kDescription = {
+      .name = "half_min_p",
+      .summary = "Keeps tokens at least p/2 times as likely as the most likely one.",
+      .formula = "as min_p, of p/2",
+      .gradient = "none: it is for drawing",
+      .source = "this test",
+      .arrays = kStepArrays,
+      .not_in = kNoStepKernelYet,
+  };
+  static constexpr auto kParams = std::tuple{Param<HalfMinP>{
+      .name = "p",
+      .meaning = "twice the ratio",
+      .member = &HalfMinP::p,
+      .above = 0,
+      .up_to = 1,
+      .required = true,
+      .typical = 0.1}};
+};
+
+"""
+STEP_KERNELS = """  HWY_INLINE void Apply(const step::HalfMinP& op) { Apply(step::MinP{op.p / 2}); }
+"""
+STEP_ORACLE = """Row after(const isentropic::step::HalfMinP& op, Row x) {
+  return after(isentropic::step::MinP{op.p / 2}, std::move(x));
+}
+
+"""
+
+# Sigsoftmax of scores that are multiplied.
+PARAMETER = """  double sharpness = 1;
+
+"""
+SCALED = """  const T sharp = static_cast<T>(op.sharpness);
+  const auto scale = hn::Set(d, sharp);
+"""
+PARAMETER_DESCRIPTION = """Param<SigSoftmax>{.name = "sharpness",
+                                                             .meaning = "s, multiplies the scores",
+                                                             .member = &SigSoftmax::sharpness,
+                                                             .at_least = 0.5,
+                                                             .up_to = 2}"""
 
 
 def edit(file, *changes):
@@ -159,6 +248,71 @@ def add_loss(tree):
     return {"include/isentropic/losses.h", "src/losses/twice_softmax-inl.h", "src/losses/all-inl.h", "tests/oracle/losses.cc"}
 
 
+def add_measure(tree):
+    edit(
+        tree / "include/isentropic/measures.h",
+        ("using Measure = std::variant<", MEASURE + "using Measure = std::variant<HalfEntropy, "),
+    )
+    slopes = "// Derivatives in the order; measures without an order have none.\n"
+    edit(tree / "src/measures/entropies-inl.h", (slopes, MEASURE_KERNELS + slopes))
+    of_two = "long double nats(const isentropic::CrossEntropy&"
+    edit(tree / "tests/oracle/measures.cc", (of_two, MEASURE_ORACLE + of_two))
+    return {"include/isentropic/measures.h", "src/measures/entropies-inl.h", "tests/oracle/measures.cc"}
+
+
+def add_step(tree):
+    edit(
+        tree / "include/isentropic/sampling.h",
+        ("struct TypicalP {", STEP + "struct TypicalP {"),
+        ("std::variant<step::Temperature, ", "std::variant<step::Temperature, step::HalfMinP, "),
+    )
+    of_min_p = "  HWY_INLINE void Apply(const step::MinP& op)"
+    edit(tree / "src/sampling/chain-inl.h", (of_min_p, STEP_KERNELS + of_min_p))
+    of_typical = "Row after(const isentropic::step::TypicalP&"
+    edit(tree / "tests/oracle/sampling.cc", (of_typical, STEP_ORACLE + of_typical))
+    return {"include/isentropic/sampling.h", "src/sampling/chain-inl.h", "tests/oracle/sampling.cc"}
+
+
+def add_parameter(tree):
+    edit(
+        tree / "include/isentropic/maps.h",
+        ("struct SigSoftmax {\n", "struct SigSoftmax {\n" + PARAMETER),
+        (
+            "  static constexpr Laws kLaws = {.shift = false};\n  static constexpr auto kParams = std::tuple{};",
+            "  static constexpr Laws kLaws = {.shift = false};\n"
+            f"  static constexpr auto kParams = std::tuple{{{PARAMETER_DESCRIPTION}}};",
+        ),
+    )
+    edit(
+        tree / "src/maps/sigsoftmax-inl.h",
+        ("MapRow(const SigSoftmax& /*op*/", "MapRow(const SigSoftmax& op"),
+        ("VjpRow(const SigSoftmax& /*op*/", "VjpRow(const SigSoftmax& op"),
+        ("  const auto shift = hn::Set(d, max), one", SCALED + "  max *= sharp;\n  const auto shift = hn::Set(d, max), one"),
+        ("= LoadUpTo(d, x + i, count, max);", "= hn::Mul(scale, LoadUpTo(d, x + i, count, max / sharp));"),
+        (
+            "  const auto one = hn::Set(d, T(1));\n  const auto mean",
+            SCALED + "  const auto one = hn::Set(d, T(1));\n  const auto mean",
+        ),
+        (
+            "= LoadUpTo(d, x + i, count, T(0));\n    const auto pi",
+            "= hn::Mul(scale, LoadUpTo(d, x + i, count, T(0)));\n    const auto pi",
+        ),
+        ("hn::Add(one, s));\n    return", "hn::Mul(scale, hn::Add(one, s)));\n    return"),
+    )
+    edit(
+        tree / "tests/oracle/maps.cc",
+        (
+            "Row map(const isentropic::SigSoftmax&, const Row& x) {\n",
+            "Row map(const isentropic::SigSoftmax& op, Row x) {\n  for (long double& score : x) score *= op.sharpness;\n",
+        ),
+        (
+            "return 1 + 1 / (1 + std::exp(x[i])); });",
+            "return op.sharpness * (1 + 1 / (1 + std::exp(op.sharpness * x[i]))); });",
+        ),
+    )
+    return {"include/isentropic/maps.h", "src/maps/sigsoftmax-inl.h", "tests/oracle/maps.cc"}
+
+
 def run(*command, **more):
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **more)
     assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
@@ -180,10 +334,12 @@ def tree(tmp_path_factory, files):
         if (ROOT / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             (tree / name).write_bytes((ROOT / name).read_bytes())
-    files["map"], files["loss"] = add_map(tree), add_loss(tree)
+    files |= {"map": add_map(tree), "loss": add_loss(tree), "measure": add_measure(tree), "step": add_step(tree)}
+    files["parameter"] = add_parameter(tree)
     run("cmake", "--preset", "dev", "-DISENTROPIC_PYTHON=ON", f"-DPython_EXECUTABLE={sys.executable}", cwd=tree)
     build = tree / "build/dev"
-    run("cmake", "--build", build, "--target", "isentropic_cli", "isentropic_stubs", *PROGRAMS, cwd=tree)
+    targets = ["isentropic_cli", "isentropic_stubs", "isentropic_cuda_emulated", *PROGRAMS, *ON_DEVICE]
+    run("cmake", "--build", build, "--target", *targets, cwd=tree)
     return tree
 
 
@@ -191,19 +347,22 @@ def listed(section):
     """The files of a section of CONTRIBUTING, <name> as a pattern."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     text = text.split(f"## {section}\n")[1].split("\n## ")[0]
-    return [re.escape(name).replace("<name>", r"\w+") for name in re.findall(r"^\| `([^`]+)`", text, flags=re.MULTILINE)]
+    return [
+        re.escape(name).replace("<name>", r"\w+").replace("<family>", r"\w+")
+        for name in re.findall(r"^\| `([^`]+)`", text, flags=re.MULTILINE)
+    ]
 
 
-@pytest.mark.parametrize(("what", "section"), [("map", "Add a map"), ("loss", "Add a loss")])
-def test_by_exactly_the_files_that_are_listed(tree, files, what, section):
-    patterns = listed(section)
-    assert len(patterns) == len(files[what]) == 4
+@pytest.mark.parametrize(("what", "most"), [("map", 5), ("loss", 4), ("measure", 4), ("step", 4), ("parameter", 3)])
+def test_by_exactly_the_files_that_are_listed(tree, files, what, most):
+    patterns = listed(f"Add a {what}")
+    assert len(patterns) == len(files[what]) <= most
     assert all(any(re.fullmatch(pattern, name) for pattern in patterns) for name in files[what])
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", [*PROGRAMS, *ON_DEVICE])
 def test_properties(tree, program):
-    """Of all maps and losses, and so of the new ones, on every compiled target."""
+    """Of all operations, and so of the new ones, on every compiled target; a device's kernels link without them."""
     print(run(tree / "build/dev/tests" / program, "--gtest_brief=1"))
 
 
@@ -212,6 +371,9 @@ def test_command_line(tree):
     assert "sharp_softmax" in run(command, "list") and "twice_softmax_loss" in run(command, "list")
     told = run(command, "sharp_softmax", "--sharpness", "2", input="1,2\n0,0\n")
     assert told == run(command, "softmax", "--temperature", "0.5", input="1,2\n0,0\n")
+    told = run(command, "sigsoftmax", "--sharpness", "2", input="1,2\n0,-1\n")
+    assert told == run(command, "sigsoftmax", input="2,4\n0,-2\n")
+    assert run(command, "half_entropy", "--base", "2", input="0.5,0.5\n").split() == ["0.5"]
 
 
 PYTHON = """
@@ -224,6 +386,10 @@ g = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]])
 p = isentropic.sharp_softmax(x, sharpness=2.0)
 assert (isentropic.sharp_softmax_vjp(x, p, g, sharpness=2.0) == isentropic.softmax_vjp(x, p, g, temperature=0.5)).all()
 assert (isentropic.twice_softmax_loss(x, np.array([0, 2])) == 2 * isentropic.softmax_loss(x, np.array([0, 2]))).all()
+assert (isentropic.sigsoftmax(x, sharpness=2.0) == isentropic.sigsoftmax(2 * x)).all()
+assert (isentropic.half_entropy(p) == isentropic.entropy(p) / 2).all()
+half, direct = (isentropic.Sampler([(name, value)]).probs(x) for name, value in (("half_min_p", 0.4), ("min_p", 0.2)))
+assert (half == direct).all()
 try:
     isentropic.sharp_softmax(x, sharpness=0.01)
 except ValueError as error:
@@ -237,6 +403,12 @@ assert torch.autograd.gradcheck(et.sharp_softmax, (t,)) and torch.autograd.gradg
 loss = lambda t: et.twice_softmax_loss(t, torch.tensor([0, 2]))
 torch.testing.assert_close(loss(t), 2 * torch.nn.functional.cross_entropy(t, torch.tensor([0, 2]), reduction="none"))
 assert torch.autograd.gradcheck(loss, (t,)) and torch.autograd.gradgradcheck(loss, (t,))
+sharp = lambda t: et.sigsoftmax(t, sharpness=1.5)
+torch.testing.assert_close(sharp(t), et.sigsoftmax(1.5 * t))
+assert torch.autograd.gradcheck(sharp, (t,))
+q = torch.softmax(t.detach(), -1).requires_grad_()
+assert torch.autograd.gradcheck(et.half_entropy, (q,))
+torch.testing.assert_close(et.Sampler([("half_min_p", 0.4)]).probs(t.detach()), torch.from_numpy(direct))
 hessian = torch.func.vmap(torch.func.hessian(lambda row: et.sharp_softmax(row).square().sum()))(t.detach())
 want = torch.func.vmap(torch.func.hessian(lambda row: torch.softmax(1.5 * row, -1).square().sum()))(t.detach())
 torch.testing.assert_close(hessian, want, rtol=1e-6, atol=1e-8)
@@ -266,6 +438,7 @@ def refused(error, words, call):
 
 x = np.float32([[1.0, 2.0, 0.5]])
 np.testing.assert_array_equal(ej.sharp_softmax(x), isentropic.sharp_softmax(x))
+np.testing.assert_allclose(ej.half_entropy(isentropic.softmax(x)), isentropic.half_entropy(isentropic.softmax(x)), rtol=1e-6)
 refused(NotImplementedError, "sharp_softmax has no derivative", lambda: jax.grad(lambda x: ej.sharp_softmax(x)[0, 0])(x))
 loss = lambda x: ej.twice_softmax_loss(x, np.array([0]))[0]
 np.testing.assert_allclose(jax.grad(loss)(x), isentropic.twice_softmax_loss(x, [0], return_grad=True)[1])
@@ -275,6 +448,28 @@ refused(Exception, "sharp_softmax cannot be exported",
         lambda: isentropic.onnx.export(et.SharpSoftmax(), (torch.from_numpy(x),), "x.onnx"))
 print("refused by name")
 """
+
+
+DEVICE = """
+import numpy as np
+from isentropic import _cuda
+
+for name in ("sharp_softmax", "half_entropy", "twice_softmax_loss"):
+    try:
+        _cuda.memory(name, "{}", 1, 3, "float32")
+    except ValueError as error:
+        assert str(error).startswith("operation must be a name in isentropic/cuda_c.h"), error
+    else:
+        raise AssertionError(name)
+assert _cuda.memory("sigsoftmax", '{"sharpness": 2.0}', 1, 3, "float32") >= 0
+print("refused by a device")
+"""
+
+
+def test_a_device_without_kernels_refuses_by_name(tree):
+    library = next((tree / "build/dev").rglob("libisentropic_cuda_emulated.so"))
+    where = {**os.environ, "PYTHONPATH": str(tree / "build/dev/python"), "ISENTROPIC_CUDA_LIBRARY": str(library)}
+    assert run(sys.executable, "-c", DEVICE, env=where).strip().endswith("refused by a device")
 
 
 def test_doors_that_were_not_told_refuse_by_name(tree, tmp_path):

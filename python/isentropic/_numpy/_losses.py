@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isentropic import _checks
+from isentropic import _checks, _descriptions
 from isentropic._descriptions import LOSSES, names_per_row
 from isentropic._maps import MAPS
 from isentropic._numpy import _containers, _convert, _device, _layout
@@ -55,8 +55,7 @@ def run(operation, x, target, params, ignore_index, axis, return_grad, param_gra
 
         arrays = [(x, True), (target, np.ndim(target) == x.ndim)]
         return _containers.along(name, of_blocks, arrays, [False, True] if return_grad else [False], axis)
-    # A margin of kind sphere is a whole number, so it has none.
-    still = ("margin",) if name == "margin_softmax_loss" and params[0] == "sphere" else ()
+    still = _descriptions.still(LOSSES[name], params)
     asked = [param for param, given in learned.items() if param_grad and given is not None and param not in still]
     if _device.holds(x):
         value, gradients, slopes = _device.loss_of(name, x, target, params, ignore_index, axis, asked, return_grad)

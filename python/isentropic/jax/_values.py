@@ -214,6 +214,7 @@ def _graded_table_jvp(operation, static, primals, tangents):
 
 def make_entry(info):
     name = info["name"]
+    of_rows = any(param["name"] in ("normalize",) for param in info["params"])  # such a row is normalised first
 
     def function(p, /, **parameters):
         p = wide(array(name, "p", jnp.atleast_1d(p)) if jnp.ndim(p) == 0 else array(name, "p", p))
@@ -221,7 +222,7 @@ def make_entry(info):
         moved = jnp.moveaxis(p, axis, -1)
         static, _ = split(info, parameters, moved, axis)
         kind, whole = dict(static).get("input", "probs"), dict(static).get("normalize", False)
-        if name == "self_information" and (kind == "scores" or whole):
+        if of_rows and (kind == "scores" or whole):
             y = _information(static, kind != "probs", moved)
         else:
             y = _entries(name, static, moved)

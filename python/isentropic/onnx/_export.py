@@ -22,7 +22,7 @@ OPSET = 18
 
 _BY_REFERENCE = (
     *_descriptions.LOSSES,
-    *(name for name in _descriptions.MEASURES if name != "joint_entropy"),
+    *(name for name in _descriptions.MEASURES if name not in _descriptions.OF_ONE_ROW),
     "attention",
     "attention_entropy",
     "linear_attention",
@@ -65,7 +65,7 @@ def _decomposition(name):
     if name in _descriptions.MAPS:
         return _maps.decomposition(name)
     run = IMPLEMENTATIONS[name]
-    return run if name.endswith("attention") or name == "attention_entropy" else _in_float64(run)
+    return run if "attention" in name else _in_float64(run)
 
 
 _DECOMPOSITIONS = {

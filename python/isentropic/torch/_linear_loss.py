@@ -203,8 +203,8 @@ def _values(description, params, scores, target):
         values.append(params.pop(param["name"], param["default"]))
     if params:
         raise TypeError(f"{_NAME}: loss {description['name']!r} has no parameter {next(iter(params))!r}")
-    if "sphere" in values:
-        no_gradient(_NAME, "margin", values[[param["name"] for param in description["params"]].index("margin")])
+    for param in _descriptions.still(description, values):
+        no_gradient(_NAME, param, values[[one["name"] for one in description["params"]].index(param)])
     numbers, rows = numbers_and_rows(description, values, "hidden", scores, scores.dim() - 1)
     names = [name for name, row in zip(_descriptions.per_row(description), rows, strict=True) if row is not None]
     given = [row.reshape(-1, 1) for row in rows if row is not None]

@@ -115,8 +115,8 @@ def call(name, x, target, values, ignore_index, dim, axis, dtype):
         else:
             value = MAPPED[name](wide, target, named_map, ignore_index, dim)
         return value if dtype is None else value.to(dtype)
-    if params.get("kind") == "sphere":
-        no_gradient(name, "margin", params["margin"])  # a whole number
+    for param in _descriptions.still(description, values):
+        no_gradient(name, param, params[param])
     values, rows = numbers_and_rows(description, values, scores, x, dim)
     if _descriptions.takes_classes(description):
         values = (*values, ignore_index)

@@ -40,7 +40,7 @@ def _operator(description):
     return row_reduction(name, arguments, arguments, params, _descriptions.rows(description))
 
 
-OPERATORS = {name: _operator(one) for name, one in DESCRIPTIONS.items() if name != "joint_entropy"}
+OPERATORS = {name: _operator(one) for name, one in DESCRIPTIONS.items() if name not in _descriptions.OF_ONE_ROW}
 
 
 def call(name, tensors, values, dim, axis, dtype):
@@ -102,8 +102,8 @@ def call_table(name, pxy, values, dtype):
     if pxy.dim() < 2:
         raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {tuple(pxy.shape)}")
     flat = pxy.flatten(-2)
-    if name == "joint_entropy":
-        return call("entropy", (flat,), values, -1, None, dtype)
+    if name in _descriptions.OF_ONE_ROW:
+        return call(_descriptions.OF_ONE_ROW[name], (flat,), values, -1, None, dtype)
     (flat,) = widened(name, dtype, flat)
     values, _ = numbers_and_rows(DESCRIPTIONS[name], values, "pxy", flat, -1)
     return reduced(OPERATORS[name], (flat,), (), (*values, pxy.shape[-1]), flat.dim() - 1, dtype)

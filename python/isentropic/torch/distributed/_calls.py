@@ -16,7 +16,8 @@ from isentropic.torch.distributed._divergences import Given, given_entropy_forwa
 from isentropic.torch.distributed._entries import by_largest, exponential, logarithm, masked, relative, scaled, terms_of
 from isentropic.torch.distributed._group import Group, cost, values_of
 
-SOLVES = ("entropy_normalize", "entropy_clip")
+# Maps that bring a row to an entropy, and whether they do so only outside of bounds.
+SOLVES = {"entropy_normalize": False, "entropy_clip": True}
 CONSTANT, INVALID = STATUSES.index("constant"), STATUSES.index("invalid")
 
 
@@ -201,7 +202,7 @@ def _param_slopes(call, given, y, values, g, dx):
             raise NotImplementedError(f"{name}: there is no gradient in {param} for rows over ranks")
         else:
             slope = _entropy_slope(call, y, values, g)
-            if name == "entropy_clip":
+            if SOLVES[name]:
                 # p changes with the bound that is met.
                 gamma, status, reached = values[:, 0:1], values[:, 2:3], values[:, 1:2]
                 met = (gamma != 1) & (status == 0) & (np.abs(reached - value) <= 1e-3 * np.maximum(value, 1e-3))
@@ -232,7 +233,7 @@ def _map_vjp(call, y, values, gy, gvalues):
 
 def _map_dx(call, name, params, y, values, g):
     if name in SOLVES:
-        return _gamma_vjp(call, y, values, g, bounds=params[:2] if name == "entropy_clip" else None)
+        return _gamma_vjp(call, y, values, g, bounds=params[:2] if SOLVES[name] else None)
     dx = _map_slopes(call, name, params, y, g)
     # Beside a score of +inf all others have no mass, and so already 0.
     return np.where(np.isnan(y), np.nan, np.where(call.x == np.inf, 0.0, dx))
@@ -386,10 +387,13 @@ OPERATIONS = {
 def shapes(spec, rows, cols):
     spec = json.loads(spec)
     kind = spec["kind"]
-    if kind == "map":
-        return cols, 5 if spec["map"] in SOLVES else 0
-    if kind == "statistics":
-        return cols if spec["writes"] else 0, 6
-    if kind == "two":
-        return 0, 6 if spec["name"] == "kl_divergence" else 8
-    return {"gamma": (cols, 5), "given": (0, 1), "loss": (cols, 2), "soft": (0, 3)}[kind]
+    of_kind = {
+        "map": lambda: (cols, 5 if spec["map"] in SOLVES else 0),
+        "statistics": lambda: (cols if spec["writes"] else 0, 6),
+        "two": lambda: (0, 6 if spec["name"] == "kl_divergence" else 8),
+        "gamma": lambda: (cols, 5),
+        "given": lambda: (0, 1),
+        "loss": lambda: (cols, 2),
+        "soft": lambda: (0, 3),
+    }
+    return of_kind[kind]()

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import types
 
 import numpy as np
 
@@ -28,31 +29,46 @@ class Chain:
         self.x = np.where(kept.reshape(self.x.shape).astype(bool) | np.isnan(self.x), self.x, -np.inf).astype(self.x.dtype)
 
     def apply(self, step, values):
-        call = self.call
-        if step == "temperature":
-            # Like one machine's, a product of temperatures stays a temperature.
-            self.temperature = min(max(self.temperature * values[0], math.ulp(0.0)), sys.float_info.max)
-        elif step == "typical_p":
-            part = _core.part_of_typical(values[0], self.temperature, self.x, call.first, call.n)
-            self._cut(call.group.run(part, call.rows))
-        elif step in ("top_k", "top_p", "min_p"):
-            self._cut(call.map(f"{step}_softmax", values[0], self.temperature, x=self.x))
-        elif step == "entropy":
-            self._normalize(*values, np.arange(call.rows))
-            self.temperature = 1.0
-        elif step == "entropy_clip":
-            numbers = values_of(call.statistics(self.x, self.temperature, True), call.rows)
-            top, reached = numbers[:, 0:1], numbers[:, 4:5]
-            goal = np.clip(reached, *values)
-            outside = (goal != reached) & ~np.isnan(reached)
-            if outside.any():
-                those = np.flatnonzero(~outside & np.isfinite(top))
-                self._put(those, relative(self.x[those], top[those], self.temperature))
-                for one in np.unique(goal[outside]):
-                    self._normalize(one, np.flatnonzero(outside & (goal == one)))
-                self.temperature = 1.0
-        else:
+        if step not in self.STEPS:
             raise NotImplementedError(f"Sampler: there is no step {step!r} for rows over ranks")
+        self.STEPS[step](self, step, *values)
+
+    def _heat(self, _, temperature):
+        # Like one machine's, a product of temperatures stays a temperature.
+        self.temperature = min(max(self.temperature * temperature, math.ulp(0.0)), sys.float_info.max)
+
+    def _typical(self, _, p):
+        part = _core.part_of_typical(p, self.temperature, self.x, self.call.first, self.call.n)
+        self._cut(self.call.group.run(part, self.call.rows))
+
+    def _map_that_cuts(self, step, value):
+        self._cut(self.call.map(f"{step}_softmax", value, self.temperature, x=self.x))
+
+    def _to_entropy(self, _, goal):
+        self._normalize(goal, np.arange(self.call.rows))
+        self.temperature = 1.0
+
+    def _clip(self, _, *bounds):
+        numbers = values_of(self.call.statistics(self.x, self.temperature, True), self.call.rows)
+        top, reached = numbers[:, 0:1], numbers[:, 4:5]
+        goal = np.clip(reached, *bounds)
+        outside = (goal != reached) & ~np.isnan(reached)
+        if outside.any():
+            those = np.flatnonzero(~outside & np.isfinite(top))
+            self._put(those, relative(self.x[those], top[those], self.temperature))
+            for one in np.unique(goal[outside]):
+                self._normalize(one, np.flatnonzero(outside & (goal == one)))
+            self.temperature = 1.0
+
+    STEPS = types.MappingProxyType(
+        {
+            "temperature": _heat,
+            "typical_p": _typical,
+            **dict.fromkeys(("top_k", "top_p", "min_p"), _map_that_cuts),
+            "entropy": _to_entropy,
+            "entropy_clip": _clip,
+        }
+    )
 
     def _normalize(self, goal, those):
         """Brings some rows to an entropy, at temperature 1. Neither a temperature nor a factor of the scores has an effect."""

@@ -36,4 +36,6 @@ def _implementation(one):
     return reduction(functools.partial(_measure, one), 1 + (one["family"] == "divergence"), one, of_tables)
 
 
-IMPLEMENTATIONS = {name: _implementation(one) for name, one in _descriptions.MEASURES.items() if name != "joint_entropy"}
+IMPLEMENTATIONS = {
+    name: _implementation(one) for name, one in _descriptions.MEASURES.items() if name not in _descriptions.OF_ONE_ROW
+}
