@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "isentropic/c.h"
+#include "isentropic/call.h"
 #include "isentropic/isentropic.h"
 #include "tests/support/random.h"
 
@@ -515,6 +517,57 @@ TEST(Allocations, OfLongRows) {
   expect_none("log_softmax_vjp", [&] { log_softmax_vjp<float>({}, x.input(), p.input(), g.input(), dx.matrix()); });
   expect_none("logsumexp", [&] { logsumexp<float>({}, x.input(), y.matrix()); });
   set_num_threads(0);
+}
+
+// The parameters of examples as JSON.
+std::string typical_parameters(const OperationInfo& info) {
+  std::string all;
+  const std::vector<ParamValue> values = typical_values(info);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::holds_alternative<std::monostate>(values[i])) continue;
+    const bool quoted = std::holds_alternative<std::string>(values[i]) || std::holds_alternative<Map>(values[i]);
+    const std::string text = to_text(values[i]);
+    all += (all.empty() ? "" : ", ") + ('"' + std::string(info.params[i].name)) + "\": " + (quoted ? '"' + text + '"' : text);
+  }
+  return '{' + all + '}';
+}
+
+// Of the C interface: what is prepared once takes no memory when it is run.
+TEST(Allocations, OfPreparedCalls) {
+  constexpr std::size_t kRows = 3, kCols = 7;
+  const auto check = [&](const OperationInfo& info, bool vjp, const std::string& parameters) {
+    std::vector<isentropic_array> arrays;
+    std::vector<std::vector<double>> memory;
+    for (const ArrayInfo& array : vjp ? info.jacobian.arrays : info.arrays) {
+      const bool classes = array.kind == ArrayKind::target &&
+                           (*info.target == TargetKind::classes_or_distributions || *info.target == TargetKind::classes);
+      const bool rows = array.kind == ArrayKind::row || (array.kind == ArrayKind::target && !classes);
+      const bool integers = array.kind == ArrayKind::integer || array.kind == ArrayKind::indices || classes;
+      if (!rows && !integers && array.kind != ArrayKind::entry && array.kind != ArrayKind::number) return;
+      const bool labels = array.kind == ArrayKind::target && *info.target == TargetKind::labels;
+      memory.emplace_back(kRows * kCols, labels ? 1 : integers ? 0 : 1.0 / kCols);
+      const std::size_t cols = rows ? kCols : array.kind == ArrayKind::indices ? 2 : 1;
+      const std::int32_t type = array.kind == ArrayKind::integer ? ISENTROPIC_INT32
+                                : integers                       ? ISENTROPIC_INT64
+                                                                 : ISENTROPIC_FLOAT64;
+      arrays.push_back({sizeof(isentropic_array), array.name.data(), memory.back().data(), kRows, cols, 0, 0, type, 0});
+    }
+    isentropic_call* const call = isentropic_prepare(std::string(info.name).c_str(), parameters.c_str(), vjp);
+    ASSERT_NE(call, nullptr) << isentropic_last_error();
+    expect_none(std::string(info.name) + (vjp ? "_vjp" : ""), [&] {
+      EXPECT_EQ(isentropic_run(call, arrays.data(), arrays.size()), ISENTROPIC_OK) << isentropic_last_error();
+    });
+    isentropic_release(call);
+  };
+  for (const FamilyInfo& family : families()) {
+    if (family.name == "transport") continue;  // plans take memory
+    for (const OperationInfo& info : family.operations) {
+      for (const bool vjp : {false, true}) {
+        if (runner_of(info, vjp) != nullptr) check(info, vjp, typical_parameters(info));
+      }
+    }
+  }
+  for (const OperationInfo& info : chains().operations) check(info, false, R"({"steps": [{"name": "min_p", "p": 0.1}]})");
 }
 
 }  // namespace

@@ -96,7 +96,9 @@ struct isentropic_call {
     for (std::size_t i = 0; i < values.size(); ++i) {
       names += (names.empty() ? "" : ", ") + std::string(info.params[i].name);
       if (info.params[i].name != one.name) continue;
-      values[i] = one.value;
+      const auto* const map = std::get_if<std::string>(&one.value);
+      const bool named = info.params[i].kind == isentropic::ParamKind::map && map != nullptr;
+      values[i] = named ? isentropic::ParamValue(make_map(*map)) : one.value;
       return;
     }
     fail("{}: there is no parameter '{}'{}{}", where, one.name, names.empty() ? "" : "; it has ", names);
