@@ -40,7 +40,8 @@ def named(description, rows, values):
 
 def still(description, values):
     """The parameters without a gradient at these values, in their order: a margin of kind sphere is a whole number."""
-    return [param["name"] for param in description["params"] if param["still_with"] in values and param["still_with"]]
+    choices = {value for value in values if isinstance(value, str)}
+    return [param["name"] for param in description["params"] if param["still_with"] in choices]
 
 
 def takes_map(description):
