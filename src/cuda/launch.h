@@ -179,7 +179,7 @@ template <class Op, class T>
 std::size_t memory_of_map(std::size_t rows, std::size_t n) {
   using namespace HWY_NAMESPACE;
   // For some gradients a warp has a row even if it is short.
-  const std::size_t team = TeamMemory<Op, T>(n), alone = memory_of_grid(rows, n, team, false);
+  const std::size_t team = TeamBytes<Op, T>(n), alone = memory_of_grid(rows, n, team, false);
   const std::size_t short_rows = SideBySide<Op, T>(n) ? memory_of_grid(rows, n, team, true) : 0;
   return alone > short_rows ? alone : short_rows;
 }
@@ -192,7 +192,7 @@ std::size_t Kernels<Op, T>::memory(std::size_t rows, std::size_t n) {
 template <class Op, class T>
 void launch_map(Call<Op> call, Stream stream) {
   using namespace HWY_NAMESPACE;
-  call.memory_of_team = TeamMemory<Op, T>(call.cols);
+  call.memory_of_team = TeamBytes<Op, T>(call.cols);
   if constexpr (MapContract<Op, T>::kHasShort) {
     if (SideBySide<Op, T>(call.cols)) return ShortKernels<Op, T>::map(call, stream);
   }
@@ -209,7 +209,7 @@ void Kernels<Op, T>::map(Call<Op> call, Stream stream) {
 template <class Op, class T>
 void Kernels<Op, T>::vjp(Call<Op> call, Stream stream) {
   using namespace HWY_NAMESPACE;
-  call.memory_of_team = TeamMemory<Op, T>(call.cols);
+  call.memory_of_team = TeamBytes<Op, T>(call.cols);
   constexpr bool kBeside = MapContract<Op, T>::kHasShortVjp;
   if constexpr (kBeside || (MapContract<Op, T>::kHasShort && sizeof(T) == 4)) {
     if (SideBySide<Op, T>(call.cols) && (kBeside || call.in[1].stored != Stored::as_worked_on)) {

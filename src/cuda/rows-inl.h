@@ -396,7 +396,7 @@ HWY_INLINE void VjpTeamRows(const cuda::Call<Op>& call) {
 // Bytes of memory that a team needs for rows of n: copies of 16-bit rows and of their result, a prepared row, the gradient in x
 // from which the one in T follows, and the memory of the map's kernels.
 template <class Op, class T>
-size_t TeamMemory(size_t n) {
+size_t TeamBytes(size_t n) {
   return 5 * Arena::room<T>(n) + MapContract<Op, T>::Memory(n);
 }
 

@@ -11,7 +11,7 @@ namespace cuda {
 
 template <class Op>
 std::size_t sparse_memory(std::size_t rows, std::size_t n) {
-  return std::max(memory_of_map<Op, float>(rows, n), memory_of_sparse(rows, n, HWY_NAMESPACE::TeamMemory<Op, float>(n)));
+  return std::max(memory_of_map<Op, float>(rows, n), memory_of_sparse(rows, n, HWY_NAMESPACE::TeamBytes<Op, float>(n)));
 }
 template <>
 std::size_t Kernels<Sparsemax, float>::memory(std::size_t rows, std::size_t n) {
@@ -24,7 +24,7 @@ std::size_t Kernels<Entmax, float>::memory(std::size_t rows, std::size_t n) {
 
 template <class Op>
 void map_sparse(Call<Op> call, Stream stream) {
-  call.memory_of_team = HWY_NAMESPACE::TeamMemory<Op, float>(call.cols);
+  call.memory_of_team = HWY_NAMESPACE::TeamBytes<Op, float>(call.cols);
   if (!launch_sparse(call, stream)) launch_map<Op, float>(call, stream);
 }
 template <>
