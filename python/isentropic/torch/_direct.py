@@ -9,9 +9,9 @@ import torch
 from isentropic.torch._builder import is_alone
 from isentropic.torch._compat import (
     dispatch_modes,
+    forward_ad,
     function_modes,
     has_memory,
-    in_forward_mode,
     in_transform,
     is_nowhere,
     tracing,
@@ -20,13 +20,15 @@ from isentropic.torch._compat import (
 Tensor = torch.Tensor
 _STRIDED = torch.strided
 _grad_enabled = torch.is_grad_enabled
-_is_compiling = torch.compiler.is_compiling
+_is_traced = torch.compiler.is_dynamo_compiling  # faster than is_compiling; other tracers pass tensors that are not plain
 
 
 def is_plain(*tensors):
     """Whether a call of these, which may be of any kind, may be direct: nothing would see the operator, and their numbers are
     in this machine's memory."""
-    if _is_compiling() or in_transform() or dispatch_modes() or function_modes() or in_forward_mode() or tracing() is not None:
+    if _is_traced() or in_transform() or dispatch_modes() or function_modes() or forward_ad._current_level >= 0:
+        return False
+    if tracing() is not None:
         return False
     for x in tensors:
         if type(x) is not Tensor or not x.is_cpu or x.layout is not _STRIDED or x.is_neg() or is_nowhere(x):

@@ -53,7 +53,7 @@ def mean_of_rows(name, x, target, values, dim):
     numbers = (*DESCRIPTIONS[name]["in_their_types"](tuple(numbers)), ignore_index)
     count = target.numel()
     if ignore_index is not None:
-        count -= int((target == ignore_index).sum())
+        count -= np.count_nonzero(target.numpy() == ignore_index)  # which takes a quarter of torch's time for few
     if x.requires_grad and torch.is_grad_enabled():
         return tracked(_MEANS[name], (numbers, x.dim() - 1, count), x, target)
     return _mean(RULES[name].run((x, target), numbers, x.dim() - 1, False)[0], count)

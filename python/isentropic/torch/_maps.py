@@ -89,10 +89,15 @@ def _number(value, x):
 
 
 def _mapped(name, x, code, dim, values):
-    y = _empty_like(x) if x.is_contiguous() else _empty_like(x, memory_format=CONTIGUOUS)
-    shape = x.shape
+    shape, stride = x.shape, x.stride()
+    if x.is_contiguous():
+        y = _empty_like(x)
+        own = stride
+    else:
+        y = _empty_like(x, memory_format=CONTIGUOUS)
+        own = y.stride()
     _threads.follow(torch_threads())
-    _KERNELS[name]((x.data_ptr(), shape, x.stride(), code), (y.data_ptr(), shape, y.stride(), code), dim, values)
+    _KERNELS[name]((x.data_ptr(), shape, stride, code), (y.data_ptr(), shape, own, code), dim, values)
     return y
 
 

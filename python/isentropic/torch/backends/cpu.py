@@ -2,7 +2,7 @@
 
 import functools
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,24 +95,37 @@ def reduction(kernel, differentiable, tensors=None, rows=0):
     return run
 
 
-class Direct(NamedTuple):
+class Direct:
     """The direct call of such an operation, if every tensor is plain and no parameter has a number for each row."""
 
-    kernel: Any
-    differentiable: tuple[int, ...]
-    rows: int
+    def __init__(self, description, differentiable):
+        self.kernel, self.differentiable = description["run"], differentiable
+        self.rows, self.params = len(_descriptions.per_row(description)), len(description["params"])
 
     def __call__(self, tensors, values, dim, wanted):
         """(the value, the gradients in tensors that require one, if wanted, and None for others)."""
         _threads.follow(torch_threads())
         x = tensors[0]
-        shape = x.shape
-        value = torch.empty((*shape[:dim], *shape[dim + 1 :]), dtype=result_type(x))
-        asked = (tensors[k] if wanted and tensors[k].requires_grad else None for k in self.differentiable)
-        gradients = [None if one is None else torch.empty_like(one, memory_format=CONTIGUOUS) for one in asked]
-        none = (None,) * self.rows
-        self.kernel(tensors, value, [*gradients, *none], none, tuple(values), dim)
+        shape, dtype = x.shape, x.dtype
+        value = torch.empty(shape[:dim] + shape[dim + 1 :], dtype=torch.float32 if dtype in HALVES else dtype)
+        gradients = [None] * len(self.differentiable)
+        if wanted:
+            asked = (tensors[k] for k in self.differentiable)
+            gradients = [torch.empty_like(one, memory_format=CONTIGUOUS) if one.requires_grad else None for one in asked]
+        self.run(tensors, place(value), [None if one is None else place(one) for one in gradients], values, dim)
         return value, gradients
+
+
+class _DirectLoss(Direct):
+    def run(self, tensors, value, gradients, values, dim):
+        x, target = tensors
+        ignored = values[self.params] if len(values) > self.params else None
+        self.kernel(place(x), place(target), value, gradients[0], dim, values[: self.params], ignored, ())
+
+
+class _DirectMeasure(Direct):
+    def run(self, tensors, value, gradients, values, dim):
+        self.kernel(*map(place, tensors), value, *gradients, dim, values, *((),) * (self.rows > 0))
 
 
 def _place(tensor):
@@ -124,7 +137,7 @@ def _loss(description, tensors, value, gradients, rows, values, dim):
     params = _values(description, rows, values[: len(description["params"])])
     ignore_index = values[len(description["params"])] if len(values) > len(description["params"]) else None
     dx, *slopes = gradients
-    asked = _asked(description, slopes) if slopes else ()
+    asked = _asked(description, slopes) if any(slope is not None for slope in slopes) else ()
     description["run"](x, target, place(value), _place(dx), dim, tuple(params), ignore_index, asked)
 
 
@@ -398,16 +411,9 @@ IMPLEMENTATIONS |= {
     for name, one in _descriptions.LOSSES.items()
 }
 IMPLEMENTATIONS |= {name: _measure_implementation(one) for name, one in _descriptions.MEASURES.items()}
-DIRECT = {
-    name: Direct(functools.partial(_loss, one), (0,), len(_descriptions.per_row(one)))
-    for name, one in _descriptions.LOSSES.items()
-}
+DIRECT: dict[str, Direct] = {name: _DirectLoss(one, (0,)) for name, one in _descriptions.LOSSES.items()}
 DIRECT |= {
-    name: Direct(
-        functools.partial(_measure, one),
-        (0, 1) if one["family"] == "divergence" else (0,),
-        len(_descriptions.per_row(one)),
-    )
+    name: _DirectMeasure(one, (0, 1) if one["family"] == "divergence" else (0,))
     for name, one in _descriptions.MEASURES.items()
     if one["family"] in ("measure", "divergence")
 }
