@@ -67,9 +67,16 @@ class ISENTROPIC_API RowError : public ArgumentError {
  public:
   RowError(std::string_view operation, std::string_view argument, std::string_view reason, std::size_t row,
            std::string_view advice = {}, std::optional<std::size_t> entry = {}, std::string_view entry_words = " at entry ")
-      : ArgumentError(operation, argument, reason, {.row = row, .entry = entry, .entry_words = entry_words}, advice) {}
+      : ArgumentError(operation, argument, reason, in_row(row, entry, entry_words), advice) {}
 
   std::size_t row() const { return *place().row; }
+
+ private:
+  static ErrorPlace in_row(std::size_t row, std::optional<std::size_t> entry, std::string_view entry_words) {
+    ErrorPlace place;
+    place.row = row, place.entry = entry, place.entry_words = entry_words;
+    return place;
+  }
 };
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
