@@ -74,15 +74,14 @@ HWY_INLINE int64_t Draw(const LeftScores<T>& left, NoiseKey key) {
     const V64 z = hn::Mul(hn::Sub(LoadWide(D64(), left.block_max + i, count, -kInfinity<T>), max), scale);
     StoreUpTo(hn::Sub(z, Log(D64(), noise.SmallestOf(block))), D64(), count, bounds + i);
   });
+  const auto look = [&](size_t block) HWY_ATTR { Look(left, noise, left.BeginOf(block), left.EndOf(block), best); };
   // The most promising block comes first: it leaves few others.
   const double highest = RowMax(D64(), bounds, left.blocks);
   const size_t first = static_cast<size_t>(std::find(bounds, bounds + left.blocks, highest) - bounds);
-  Look(left, noise, left.BeginOf(first), left.EndOf(first), best);
+  look(first);
   for (size_t b = 0; b < left.blocks; ++b) {
     // Logarithms are rounded, so a bound that is a little too low must not decide.
-    if (b != first && bounds[b] >= best.key - 1e-12 * (1 + std::abs(best.key))) {
-      Look(left, noise, left.BeginOf(b), left.EndOf(b), best);
-    }
+    if (b != first && bounds[b] >= best.key - 1e-12 * (1 + std::abs(best.key))) look(b);
   }
   return best.index;
 }
