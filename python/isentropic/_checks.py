@@ -48,6 +48,8 @@ def number(operation, argument, value, expected="a number"):
 
 
 def integer(operation, argument, value, expected="an integer"):
+    if type(value) is int:  # so are torch.compile's symbols, of which operator.index would make one number
+        return value
     try:
         return operator.index(value)
     except TypeError:

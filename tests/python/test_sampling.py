@@ -406,3 +406,25 @@ def test_messages_about_tensors_name_only_what_exists():
         isentropic.softmax(moving)
     with pytest.raises(TypeError, match=r"^token_statistics: logits must be a torch.Tensor, got ndarray$"):
         importlib.import_module("isentropic.torch").token_statistics(np.zeros((2, 3)), torch.zeros(2, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("given", ["seed", "stream", "a tensor's seed"])
+def test_seeds_of_a_compiled_draw_are_one_graph(given):
+    torch = pytest.importorskip("torch")
+    import isentropic.torch as et
+
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    def draw(x, number):
+        return et.gumbel_softmax(x, **{"seed": 1, "seed" if "seed" in given else "stream": number})
+
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    compiled = torch.compile(draw, fullgraph=True, backend=backend)
+    for number in (3, 5, 2**40, 7):
+        number = torch.tensor(number) if given.startswith("a tensor") else number
+        assert torch.equal(compiled(x, number), draw(x, number))
+    assert len(graphs) <= 2  # of the first number alone, and of all

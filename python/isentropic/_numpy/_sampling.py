@@ -344,7 +344,7 @@ def natural(function, name, value, below=1 << 64):
 
 def signed(number):
     """The signed number of the same 64 bits, as the C interface and torch's schemas have it."""
-    return number - (1 << 64) if number >> 63 else number
+    return number - (1 << 64) if number >= 1 << 63 else number
 
 
 def position_of(function, position, count):

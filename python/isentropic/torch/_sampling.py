@@ -17,7 +17,7 @@ def _operator(name, result):
     def shapes(x, *_):
         return x.new_empty(x.shape, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
 
-    params = {"seed": "int", "dim": "int"}
+    params = {"seed": "SymInt", "dim": "int"}
     return Operator(OpSpec(name=name, tensors=("x", "streams"), params=params, outputs=(result,), shapes=shapes))
 
 
