@@ -1,5 +1,9 @@
 """Turn scores into distributions: softmax, sparsemax and the other maps, each with its gradient.
 
+To train, begin with softmax_loss, entmax_loss, entmax, attention and, with gradients, isentropic.torch; to decode a language
+model with Sampler, sample, top_p_softmax, entropy_normalize and gamma_for_entropy; to compare distributions with entropy,
+kl_divergence, js_distance, wasserstein_1d and sinkhorn.
+
 Every map is ``isentropic.NAME(x, *, parameters, axis=-1, out=None)`` and has its ``isentropic.NAME_vjp(x, y, grad, /, *,
 ...)``. Functions take NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists, and return the same kind, shape
 and dtype.
