@@ -276,8 +276,9 @@ def pulled(rows, name, x, p, params, g, wanted=(), core=None):
         else:
             by = rows.wide(BY_PARAM[name, param](rows, at))
             slopes[param] = rows.dot(rows.xp.where(by == 0, 0.0, rows.wide(g)), by)
-    slope = SLOPES[name](rows, at) if name in SLOPES else 1.0
-    return rows.xp.where(back == 0, back, back * slope), slopes
+    if name in SLOPES:  # an infinite slope where there is no mass is not read; of 0 it is, since back may change
+        back = back * rows.xp.where(p == 0, 0.0, SLOPES[name](rows, at))
+    return back, slopes
 
 
 class _LogSoftmax:

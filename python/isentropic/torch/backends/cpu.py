@@ -125,7 +125,7 @@ class _DirectLoss(Direct):
 
 class _DirectMeasure(Direct):
     def run(self, tensors, value, gradients, values, dim):
-        self.kernel(*map(place, tensors), value, *gradients, dim, values, *((),) * (self.rows > 0))
+        self.kernel(*map(place, tensors), value, *gradients, dim, values)
 
 
 def _place(tensor):
