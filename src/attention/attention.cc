@@ -1,24 +1,15 @@
-// Attention, dispatched: kernels for every SIMD target; then, once, checks, memory and threads.
+// Attention, dispatched: the kernels for every SIMD target; then, once, checks, memory and threads.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/attention/attention.cc"
-#include "isentropic/attention.h"
 #include "hwy/foreach_target.h"  // before the kernels
-#include "src/attention/attention-inl.h"
-#include "src/attention/kernels.h"
-#include "src/attention/linear_attention-inl.h"
-#include "src/attention/linear_attention_vjp-inl.h"
+#include "src/attention/rows-inl.h"
 #include "src/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-template <class T>
-AttentionKernels<T> MakeAttention() {
-  return {PackHead<T>,       AttentionTile<T>, AttentionVjpTile<T>, LinearRoom<T>,
-          LinearHeadRows<T>, LinearVjpRoom<T>, LinearVjpRows<T>};
-}
 ISENTROPIC_KERNELS(MakeAttention);
 
 }  // namespace HWY_NAMESPACE

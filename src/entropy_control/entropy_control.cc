@@ -1,104 +1,15 @@
-// Entropy control, dispatched: for every SIMD target the loops over rows; then, once, checks and threads.
+// Entropy control, dispatched: the kernels for every SIMD target; then, once, checks and threads.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/entropy_control/entropy_control.cc"
-#include "isentropic/entropy_control.h"
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/dispatch.h"
-#include "src/entropy_control/gamma-inl.h"
-#include "src/entropy_control/power-inl.h"
-#include "src/per_row.h"
-#include "src/rows/input-inl.h"
-#include "src/scratch.h"
-
-#ifndef ISENTROPIC_ENTROPY_CONTROL_CC_
-#define ISENTROPIC_ENTROPY_CONTROL_CC_
-
-namespace isentropic::inline ISENTROPIC_ABI {
-
-// One thread's share of a batch: rows [begin, end), and memory to compute in.
-struct ControlShare {
-  std::size_t begin, end;
-  Arena memory;
-};
-
-struct GammaResult {
-  std::span<double> gamma, entropy;
-  std::span<GammaStatus> status;
-};
-
-// The kernels of one SIMD target for one element type.
-template <class T>
-struct ControlKernels {
-  // Memory for rows of n: each kernel needs at most two of them in float64.
-  static constexpr std::size_t room(std::size_t n) { return 2 * Arena::room<double>(n); }
-
-  void (*gamma)(const GammaForEntropy&, std::span<const PerRow>, MatrixView<const T> x, GammaResult, ControlShare);
-  void (*power)(const PowerTransform&, std::span<const PerRow>, MatrixView<const T> p, MatrixView<T> q, ControlShare);
-  void (*density)(const NormalizeDensity&, std::span<const PerRow>, MatrixView<const T> p, MatrixView<const double> weights,
-                  MatrixView<T> q, std::span<Normalized> result, ControlShare);
-  void (*mean_field)(const MeanFieldEntropy&, MatrixView<const T> x, std::span<double> estimate, ControlShare);
-  Normalized (*table)(const NormalizeJoint&, std::size_t rows, std::size_t cols, double* table, double* marginal);
-};
-
-}  // namespace isentropic::inline ISENTROPIC_ABI
-
-#endif  // ISENTROPIC_ENTROPY_CONTROL_CC_
+#include "src/entropy_control/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-template <class T>
-void GammaRows(const GammaForEntropy& common, std::span<const PerRow> per_row, MatrixView<const T> x, GammaResult result,
-               ControlShare share) {
-  double *const e = share.memory.take<double>(x.cols), *const scores = share.memory.take<double>(x.cols);
-  for (size_t r = share.begin; r < share.end; ++r) {
-    const GammaForEntropy op = at_row(common, per_row, r);
-    GammaOfRow row;
-    if (op.input == Input::probs) {
-      ScoresOfProbs(x.row(r), x.cols, scores);
-      row = GammaRow(op, scores, x.cols, e);
-    } else {
-      row = GammaRow(op, x.row(r), x.cols, e);
-    }
-    result.gamma[r] = row.gamma;
-    result.entropy[r] = row.entropy;
-    result.status[r] = row.status;
-  }
-}
-
-template <class T>
-void PowerRows(const PowerTransform& common, std::span<const PerRow> per_row, MatrixView<const T> p, MatrixView<T> q,
-               ControlShare share) {
-  double* const z = share.memory.take<double>(p.cols);
-  for (size_t r = share.begin; r < share.end; ++r) {
-    PowerRow(at_row(common, per_row, r).gamma, p.row(r), p.cols, q.row(r), z);
-  }
-}
-
-template <class T>
-void DensityRows(const NormalizeDensity& common, std::span<const PerRow> per_row, MatrixView<const T> p,
-                 MatrixView<const double> weights, MatrixView<T> q, std::span<Normalized> result, ControlShare share) {
-  for (size_t r = share.begin; r < share.end; ++r) {
-    const double* const w = weights.row(weights.rows == 1 ? 0 : r);
-    result[r] = DensityRow(at_row(common, per_row, r).entropy, p.row(r), w, p.cols, q.row(r), share.memory);
-  }
-}
-
-template <class T>
-void MeanFieldRows(const MeanFieldEntropy& op, MatrixView<const T> x, std::span<double> estimate, ControlShare share) {
-  for (size_t r = share.begin; r < share.end; ++r) estimate[r] = MeanFieldRow(op.gamma, x.row(r), x.cols);
-}
-
-template <class T>
-ControlKernels<T> MakeControl() {
-#ifdef __wasm__
-  return {GammaRows<T>, nullptr, nullptr, MeanFieldRows<T>, nullptr};  // a page loads every kernel that is named here
-#else
-  return {GammaRows<T>, PowerRows<T>, DensityRows<T>, MeanFieldRows<T>, NormalizeTable};
-#endif
-}
 ISENTROPIC_KERNELS(MakeControl);
 
 }  // namespace HWY_NAMESPACE

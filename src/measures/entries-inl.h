@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "src/measures/entropies-inl.h"
+#include "src/measures/gradient-inl.h"
 #include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <optional>
 
+#include "src/measures/divergences-inl.h"
 #include "src/measures/entropies-inl.h"
 #include "src/measures/narrow-inl.h"
 #include "src/rows/near_softmax-inl.h"

@@ -9,19 +9,9 @@
 
 #include <algorithm>
 
-#include "src/measures/entropies-inl.h"
+#include "src/measures/gradient-inl.h"
+#include "src/measures/kernels.h"
 #include "src/scratch.h"
-
-#ifndef ISENTROPIC_MEASURES_TABLE_SHAPE_
-#define ISENTROPIC_MEASURES_TABLE_SHAPE_
-namespace isentropic::inline ISENTROPIC_ABI {
-
-struct TableShape {
-  std::size_t rows, cols;
-};
-
-}  // namespace isentropic::inline ISENTROPIC_ABI
-#endif  // ISENTROPIC_MEASURES_TABLE_SHAPE_
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
