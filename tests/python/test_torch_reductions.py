@@ -24,12 +24,12 @@ def _cube(tensors, value, gradients, rows, values, dim):
         db.copy_(torch.from_numpy((p**3 * q**2).sum(dim, keepdims=True)))
 
 
-def _composed(tensors, params, dim):
+def _composed(tensors, params):
     p, q = tensors
     a = params["a"]
     each = p**3 * q**2
     gradients = (3 * a * p**2 * q**2, 2 * a * p**3 * q)
-    return (a * each).sum(dim), gradients, {"a": each.sum(dim, keepdim=True)}
+    return (a * each).sum(-1, keepdim=True), gradients, {"a": each.sum(-1, keepdim=True)}
 
 
 CUBE = row_reduction(

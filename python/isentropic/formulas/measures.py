@@ -81,7 +81,11 @@ class _Order:
 
 def _excess(rows, p, minus_1):
     """sum p (p^(alpha - 1) - 1) / (alpha - 1): minus the entropy at 1."""
-    return rows.dot(p.p * p.log, mean_exp(rows, minus_1 * p.log))
+    where, z = rows.xp.where, minus_1 * p.log
+    near = rows.xp.abs(z) < 1  # elsewhere p^(alpha - 1) may overflow where p^alpha does not
+    by = where(near, 1.0, minus_1)
+    far = (rows.exp((minus_1 + 1) * p.log) - p.p) / by
+    return rows.total(where(p.present, where(near, p.p * p.log * mean_exp(rows, where(near, z, 0.0)), far), 0.0))
 
 
 def _near(rows, p, order, divisor=1.0):
@@ -255,9 +259,11 @@ def graded(rows, name, arrays, params):
         for (measure, param), by in BY_PARAM.items()
         if measure == name and hasattr(params[param], "dtype")
     }
-    value, nan = value / unit, rows.xp.isnan(value)  # where there is no number, there is no gradient
-    gradients = [rows.xp.where(nan, value, g / unit) for g in gradients]
-    return value, gradients, {param: rows.xp.where(nan, value, slope) for param, slope in slopes.items()}
+    value = value / unit
+    # Where there is no number, there is no gradient. A factor: the value's own derivatives may be infinite where a gradient's
+    # are not.
+    exists = rows.xp.where(rows.xp.isnan(value), math.nan, 1.0)
+    return value, [g / unit * exists for g in gradients], {param: slope * exists for param, slope in slopes.items()}
 
 
 # Measures of each entry, with a derivative that can be differentiated.
