@@ -46,7 +46,9 @@ template <class T>
 AttentionMask<T> mask(const Arguments& call, const HeadsView<const T>& q, std::size_t keys) {
   const CallArray* const a = call.find("mask");
   if (a == nullptr) return {};
-  auto [size, stride] = Axes(call, "mask", *a);
+  const Axes axes(call, "mask", *a);
+  const std::array<std::size_t, 4>& size = axes.size;
+  std::array<std::ptrdiff_t, 4> stride = axes.stride;
   const std::size_t wanted[] = {q.batch, q.heads, q.rows, keys};
   for (std::size_t d = 0; d < size.size(); ++d) {
     if (size[d] != wanted[d] && (size[d] != 1 || d == 3)) {
