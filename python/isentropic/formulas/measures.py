@@ -255,9 +255,10 @@ def graded(rows, name, arrays, params):
         for (measure, param), by in BY_PARAM.items()
         if measure == name and hasattr(params[param], "dtype")
     }
-    value, nan = value / unit, rows.xp.isnan(value)  # where there is no number, there is no gradient
-    gradients = [rows.xp.where(nan, value, g / unit) for g in gradients]
-    return value, gradients, {param: rows.xp.where(nan, value, slope) for param, slope in slopes.items()}
+    lost = sum(rows.total(one.p) for one in given)  # NaN where one of them is no distribution: then neither has a gradient
+    nan = rows.xp.isnan(lost)
+    gradients = [rows.xp.where(nan, lost, g / unit) for g in gradients]
+    return value / unit, gradients, {param: rows.xp.where(nan, lost, slope) for param, slope in slopes.items()}
 
 
 # Measures of each entry, with a derivative that can be differentiated.
