@@ -259,11 +259,10 @@ def graded(rows, name, arrays, params):
         for (measure, param), by in BY_PARAM.items()
         if measure == name and hasattr(params[param], "dtype")
     }
-    value = value / unit
-    # Where there is no number, there is no gradient. A factor: the value's own derivatives may be infinite where a gradient's
-    # are not.
-    exists = rows.xp.where(rows.xp.isnan(value), math.nan, 1.0)
-    return value, [g / unit * exists for g in gradients], {param: slope * exists for param, slope in slopes.items()}
+    lost = sum(rows.total(one.p) for one in given)  # NaN where one of them is no distribution: then neither has a gradient
+    nan = rows.xp.isnan(lost)
+    gradients = [rows.xp.where(nan, lost, g / unit) for g in gradients]
+    return value / unit, gradients, {param: rows.xp.where(nan, lost, slope) for param, slope in slopes.items()}
 
 
 # Measures of each entry, with a derivative that can be differentiated.
