@@ -21,6 +21,7 @@ class SinkhornResult(NamedTuple):
 
 PUBLIC: tuple[Any, ...]
 
+def with_nan_alone(run: Any, a: Any, b: Any, cost: Any, total: float = 1.0) -> Any: ...
 def optimal_transport(a: Any, b: Any, cost: Any, *, mass_tolerance: SupportsFloat | None = None) -> TransportResult: ...
 def sinkhorn(
     a: Any,

@@ -1,6 +1,7 @@
 """The bases of the functions' torch.nn modules: those in _generated.py, and those written by hand."""
 
 import math
+from typing import Any
 
 import torch
 
@@ -11,7 +12,7 @@ from isentropic.torch._reductions import widened
 from isentropic.torch._spec import result_type
 
 # The functions by name, which modules name when they are made of them.
-_FUNCTIONS = {}
+_FUNCTIONS: dict[str, Any] = {}
 
 
 class _OfFunction:

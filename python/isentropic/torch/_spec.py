@@ -108,7 +108,7 @@ def absent(x):
 class TokenStatistics(NamedTuple):
     """The result of token_statistics: one number for each row, and the indices of the largest logits or None."""
 
-    logprob: Tensor
-    entropy: Tensor
-    max_probability: Tensor
-    top_indices: Tensor | None
+    logprob: torch.Tensor
+    entropy: torch.Tensor
+    max_probability: torch.Tensor
+    top_indices: torch.Tensor | None
