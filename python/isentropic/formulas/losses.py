@@ -45,17 +45,17 @@ def _log_b(rows, b, t):
     return log_t * mean_exp(rows, b * log_t)
 
 
-def _entmax_loss(rows, x, q, params, of_map):
+def _entmax_loss(rows, x, q, params, of_map, log_b=_log_b):
     xp, alpha = rows.xp, params["alpha"]
     p = of_map("entmax", x, {"alpha": alpha, "temperature": 1.0})
     half, mass, target = below_most(rows, rows.wide(x) / 2), rows.wide(p), rows.wide(q)
     z = 2 * half  # as halves, which do not overflow
     b = rows.number(alpha, x) - 1.0
     b = xp.where(xp.abs(b) < 1e-12, 1e-12, b)
-    lead = -_log_b(rows, b, xp.max(mass, axis=-1, keepdims=True))
+    lead = -log_b(rows, b, xp.max(mass, axis=-1, keepdims=True))
     above = (1 - b * lead) + b * z
     some = target > 0
-    log_q = _log_b(rows, b, xp.where(some, target, 1.0))
+    log_q = log_b(rows, b, xp.where(some, target, 1.0))
     inside = above > 0
     difference = xp.where(inside, log_q + lead - z, log_q + 1 / b)
     term = (target * difference - xp.where(above > 0, above, 0.0) * (target - mass)) / (b + 1)
@@ -79,7 +79,10 @@ def _entropy_slope(rows, alpha, p):
 
 
 def _sparsemax_loss(rows, x, q, params, of_map):
-    return _entmax_loss(rows, x, q, {"alpha": 2.0}, of_map)
+    def sparsemax(_, x, params):  # which has no search
+        return of_map("sparsemax", x, {"temperature": params["temperature"]})
+
+    return _entmax_loss(rows, x, q, {"alpha": 2.0}, sparsemax, lambda _, b, t: t - 1)
 
 
 def _cut_loss(name, rows, x, q, params, of_map):

@@ -146,7 +146,8 @@ def log1p_over(rows, y):
 def _by_series(rows, y, radius, far, divisor):
     """far(y), and within the radius sum_k y^k / divisor(k)."""
     near = rows.xp.abs(y) < radius
-    inner, series = rows.xp.where(near, y, 0.0), rows.xp.zeros_like(y)
-    for k in range(19, -1, -1):
-        series = series * inner + 1 / divisor(k)
+    inner, series = rows.xp.where(near, y, 0.0), rows.xp.ones_like(y)
+    for k in range(19, 0, -1):  # by quotients of terms: ONNX's exporter takes a term below 1e-8 for 0
+        series = 1 + series * inner * (divisor(k - 1) / divisor(k))
+    series = series / divisor(0)
     return rows.xp.where(near, series, far(rows.xp.where(near, 1.0, y)))
