@@ -124,7 +124,8 @@ ISENTROPIC_C_API const char* isentropic_last_error(void);
 
 /* All operations as JSON: an array of {"family", "name", "summary", "formula", "arrays": [{"name",
    "output", "optional"}], "vjp": arrays or null, "parameters": [{"name", "meaning", "kind", "required", "per_row",
-   "allowed", "default", "choices"}]}. A parameter of kind "steps" also has "steps", with the parameters of each. */
+   "still_with", "allowed", "default", "choices"}]}. A parameter of kind "steps" also has "steps", with the parameters of
+   each. */
 ISENTROPIC_C_API const char* isentropic_registry(void);
 
 /* The library's version, "0.3.0", and the ISENTROPIC_C_VERSION that it was built with. */

@@ -48,7 +48,8 @@ class DeviceArguments {
     const ParamValue& value = call_.values[i];
     if (const auto* const number = std::get_if<double>(&value)) return *number;
     if (const auto* const whole = std::get_if<std::int64_t>(&value)) return static_cast<double>(*whole);
-    return {};
+    if (std::holds_alternative<std::monostate>(value)) return {};
+    fail("{}: {} must be a number", where(), call_.operation.params[i].name);
   }
   bool given(std::size_t i) const { return call_.arrays[i].given(); }
   std::span<std::byte> memory() const { return memory_; }
@@ -351,7 +352,10 @@ std::size_t memory_of(const isentropic_call& prepared, std::size_t rows, std::si
   if (operation.family == own_operations().name) {
     switch (static_cast<Own>(operation.index)) {
       case Own::token_statistics: {
-        const auto* const top = std::get_if<std::int64_t>(&prepared.values[1]);
+        const ParamValue& value = prepared.values[1];
+        const auto* const top = std::get_if<std::int64_t>(&value);
+        if (top == nullptr && !std::holds_alternative<std::monostate>(value))
+          fail("{}: top must be an integer", operation.name);
         return memory_for<T>(TokenStatistics{}, rows, cols, top == nullptr ? 0 : static_cast<std::size_t>(*top));
       }
       case Own::gumbel_noise:

@@ -370,6 +370,24 @@ def test_fits_by_name_refuse(name, parameters, changed, said):
     assert arrays["value"].ravel()[0] == (9 if "value" not in changed else 0)
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters", "more", "said"),
+    [
+        ("temperature_slopes", '{"beta": "warm"}', {"labels": np.zeros((3, 1), np.int64)}, "beta must be a number"),
+        ("target_entropy_losses", '{"entropy": true}', {"labels": np.zeros((3, 1), np.int64)}, "entropy must be a number"),
+        ("token_statistics", '{"temperature": "hot"}', {"target": np.zeros((3, 1), np.int64)}, "temperature must be a number"),
+    ],
+)
+def test_parameters_of_a_devices_own_operations_are_numbers(name, parameters, more, said):
+    found = {"statistics" if name == "token_statistics" else "found": np.full((3, 4), 9.0)}
+    arrays = {"x": np.zeros((3, 5)), **more, **found}
+    places = [(key, array.ctypes.data, *array.shape, str(array.dtype)) for key, array in arrays.items()]
+    with pytest.raises(ValueError, match=f"^{name}: {said}"):
+        _cuda.run(name, parameters, places, None, 0, None)
+    with pytest.raises(ValueError, match=r"^token_statistics: top must be an integer"):
+        _cuda.memory("token_statistics", '{"top": 1.5}', 3, 5, "float64")
+
+
 UNKNOWN = {
     "softmax": ("x", "y"),
     "log_softmax": ("x", "y"),
