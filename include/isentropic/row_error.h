@@ -42,12 +42,6 @@ class ISENTROPIC_API ArgumentError : public std::invalid_argument {
   const ErrorPlace& place() const { return place_; }
   // "OPERATION: REASON".
   std::string what_alone() const { return message(operation_, reason_, {}, {}); }
-  // what() for another row and other advice.
-  std::string message(std::size_t row, std::string_view advice) const {
-    ErrorPlace other = place_;
-    other.row = row;
-    return message(operation_, reason_, other, advice);
-  }
   const std::string& advice() const { return advice_; }
 
  private:
