@@ -133,6 +133,13 @@ HWY_INLINE bool IsDivisor(std::string_view parameter) {
   return false;
 }
 
+// The map's gradient of one row: one copy of it for all that call it.
+template <class Op, class T>
+HWY_NOINLINE void VjpRowOf(const Op& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<Op>* slopes,
+                           Workspace workspace) {
+  KernelsOf<Op, T>::VjpRow(op, x, p, g, n, dx, slopes, workspace);
+}
+
 // The gradient in T of x/T for one row.
 template <class Op, class T>
 double DivisorGradientOfRow(const Op& op, const T* x, const T* p, const T* g, size_t n, Arena memory) {
@@ -142,7 +149,7 @@ double DivisorGradientOfRow(const Op& op, const T* x, const T* p, const T* g, si
     T* const prepared = memory.take<T>(n);
     T* const slopes_in_x = memory.take<T>(n);
     const auto row = PrepareRow(RowTag<T>(), Kernels::kScores, op, x, n, prepared);
-    Kernels::VjpRow(row.op, row.x, p, g, n, slopes_in_x, nullptr, {memory, false});
+    VjpRowOf(row.op, row.x, p, g, n, slopes_in_x, static_cast<ParamValues<Op>*>(nullptr), {memory, false});
     return SlopeInDivisor(row.x, row.max, slopes_in_x, n) / (op.*Kernels::kScores.divisor);
   }
   return 0;
@@ -163,7 +170,7 @@ void VjpRowWith(const Op& op, const T* x, const T* p, const T* g, size_t n, T* d
     }
   }
   if (dx != nullptr || wanted) {
-    KernelsOf<Op, T>::VjpRow(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {share.memory, share.stream});
+    VjpRowOf(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {share.memory, share.stream});
   }
   for (const ParamGradient& gradient : gradients) {
     if (!IsDivisor<Op, T>(gradient.parameter)) gradient.values[r] = value_of<Op>(slopes, gradient.parameter);

@@ -167,10 +167,10 @@ HWY_NOINLINE HWY_FLATTEN bool KernelsOf<Softmax, T>::VjpFour(const Softmax& op, 
   return SoftmaxVjpOfShortRows(op, p, g, n, dx);
 }
 
-// dx = p (g - <g, p>) / T.
+// dx = p (g - <g, p>) / T. It is also the gradient of the maps that keep some of the scores.
 template <class T>
-HWY_INLINE void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx,
-                                              ParamValues<Softmax>* /*slopes*/, Workspace workspace) {
+HWY_NOINLINE HWY_FLATTEN void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, const T* /*x*/, const T* p, const T* g, size_t n,
+                                                            T* dx, ParamValues<Softmax>* /*slopes*/, Workspace workspace) {
   if (SoftmaxVjpOfShortRows<1, T>(op, {p}, {g}, n, {dx})) return;
   const RowTag<T> d;
   const auto mean = hn::Set(d, static_cast<T>(DotWithDistribution(d, p, g, n)));

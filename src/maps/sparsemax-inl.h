@@ -61,8 +61,8 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x,
   const Threshold tau = SimplexThreshold(survivors.z, kept, least);
   if (tau.low != tau.low) return FillRow(d, kNaN<T>, n, p);
   const AboveThreshold<RowTag<T>> mass(d, tau);
-  WriteRow(d, workspace.stream, n, p,
-           [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
+  QuickWriteRow(d, workspace.stream, n, p,
+                [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
 }
 
 // sparsemax of a group of rows of at most ShortRows::kLongest: all entries start as survivors, and it ends when no row's
@@ -104,7 +104,7 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::VjpRow(const Sparsemax& op, const T* /*
                                                 ParamValues<Sparsemax>* /*slopes*/, Workspace workspace) {
   const RowTag<T> d;
   double sums[2];
-  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
+  QuickSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     const auto out = hn::Eq(pi, hn::Zero(d));
     terms[0] = terms[1] = hn::Zero(d);
@@ -115,7 +115,7 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::VjpRow(const Sparsemax& op, const T* /*
   });
   const auto mean = hn::Set(d, static_cast<T>(sums[0] / sums[1]));
   const DividedBy<RowTag<T>> divided(op.temperature);
-  WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
+  QuickWriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
     const auto out = hn::Eq(LoadUpTo(d, p + i, count, T(0)), hn::Zero(d));
     if (hn::AllTrue(d, out)) return hn::Zero(d);
     const auto v = divided(hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean));
