@@ -140,8 +140,8 @@ HWY_INLINE Cut<T> LargestOfEqualMass(D d, const T* x, const T* e, size_t n, Mass
 // different scores may be equal: if only some of those at the cut are kept, the scores decide. The rest of the work is one
 // product.
 template <class T>
-HWY_INLINE void TopPRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p, T* e, T* scratch, bool stream,
-                        const T* next) {
+HWY_NOINLINE HWY_FLATTEN void TopPRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p, T* e, T* scratch, bool stream,
+                                      const T* next) {
   const RowTag<T> d;
   const ExpScaled<RowTag<T>> exp(d, op.temperature);
   const auto shift = hn::Set(d, max);

@@ -657,11 +657,7 @@ HWY_INLINE void MapShortByEdge(const Entmax& op, const hn::Vec<RowTag<float>>* m
     KernelsOf<Entmax, float>::MapRow({.alpha = op.alpha, .temperature = b}, u, n, 0, p[g * kRows + r],
                                      {Arena(memory, sizeof(memory)), false});
   };
-  if (b == 2) {
-    ShortByEdge<SquareRootOf>(b, group, p, count, alone);
-  } else {
-    ShortByEdge<RootOf>(b, group, p, count, alone);
-  }
+  ShortByEdge(b, group, p, count, alone);
 }
 
 template <class T>

@@ -52,7 +52,8 @@ class AboveThreshold {
 // Only scores within 1 of the maximum can have mass. One sweep packs these few, the threshold is solved for them, and one sweep
 // writes.
 template <class T>
-HWY_INLINE void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+HWY_NOINLINE HWY_FLATTEN void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x, size_t n, T max, T* p,
+                                                              Workspace workspace) {
   const RowTag<T> d;
   const RelativeScores<RowTag<T>> relative(hn::Set(d, max), op.temperature);
   const T least = LeastThreshold(d, 1, relative, x, n);
@@ -69,8 +70,8 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x,
 // support shrinks. So few terms can be summed in T: near the root they sum to 1, and the last step, a residual, corrects the
 // rounding of tau.
 template <class T>
-HWY_INLINE void KernelsOf<Sparsemax, T>::Short::Map(const Sparsemax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group,
-                                                    T* const* p, size_t count) {
+HWY_NOINLINE HWY_FLATTEN void KernelsOf<Sparsemax, T>::Short::Map(const Sparsemax& op, const hn::Vec<RowTag<T>>* max,
+                                                                  ShortRows<T>* group, T* const* p, size_t count) {
   using V = hn::Vec<RowTag<T>>;
   const RowTag<T> d;
   ShortRows<T>& rows = *group;
@@ -100,8 +101,9 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::Short::Map(const Sparsemax& op, const h
 
 // On the support dx = (g - mean of g there) / T, elsewhere 0: the Jacobian projects onto vectors of sum 0.
 template <class T>
-HWY_INLINE void KernelsOf<Sparsemax, T>::VjpRow(const Sparsemax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx,
-                                                ParamValues<Sparsemax>* /*slopes*/, Workspace workspace) {
+HWY_NOINLINE HWY_FLATTEN void KernelsOf<Sparsemax, T>::VjpRow(const Sparsemax& op, const T* /*x*/, const T* p, const T* g,
+                                                              size_t n, T* dx, ParamValues<Sparsemax>* /*slopes*/,
+                                                              Workspace workspace) {
   const RowTag<T> d;
   double sums[2];
   QuickSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {

@@ -22,7 +22,6 @@ namespace HWY_NAMESPACE {
 template <class D>
 class RootOf {
  public:
-  static constexpr bool kIsSlow = true;
   HWY_INLINE RootOf(D d, double b)
       : exp_(d, b), exp_slope_(d, b < 1 ? b / (1 - b) : 1), b_(hn::Set(d, static_cast<hn::TFromD<D>>(b))) {}
   HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
@@ -63,16 +62,6 @@ template <>
 class UnitRootOf<D64> : public RootOf<D64> {
  public:
   HWY_INLINE UnitRootOf(D64 d, double b) : RootOf<D64>(d, b) {}
-};
-
-// b = 2.
-template <class D>
-class SquareRootOf {
- public:
-  static constexpr bool kIsSlow = false;
-  HWY_INLINE SquareRootOf(D /*d*/, double /*b*/) {}
-  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const { return hn::Sqrt(MaxKeepNaN(hn::Zero(d), q)); }
-  HWY_INLINE hn::Vec<D> Inverse(D /*d*/, hn::Vec<D> root) const { return hn::Mul(root, root); }
 };
 
 template <class D>

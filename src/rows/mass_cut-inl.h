@@ -63,7 +63,7 @@ HWY_INLINE double HalveByMass(D d, const T* e, size_t n, double above, double ta
 // are nearly linear in the score, every step about halves the entries left. A sum is cheap and packing is not, so entries
 // outside the interval are only dropped after every third step. The bisection ends when all remaining entries are equal.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE MassCut<T> CutByMass(D d, const T* e, size_t n, T* room, double above, double target, T least = T(0)) {
+HWY_NOINLINE MassCut<T> CutByMass(D d, const T* e, size_t n, T* room, double above, double target, T least = T(0)) {
   using O = Ordered<T>;
   const auto lowest = O::From(least);
   for (; n > 0; e = room) {
@@ -95,7 +95,7 @@ struct MassBracket {
 // if a few large ones that it missed make most of the total. It gives the cut up to an eighth of the dropped mass; a sum over
 // the whole row, in the middle of that interval, corrects it; and a few hundred entries are left.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE MassBracket<T> GuessBracket(D d, const T* e, size_t n, double total, double p, T* scratch) {
+HWY_NOINLINE MassBracket<T> GuessBracket(D d, const T* e, size_t n, double total, double p, T* scratch) {
   using O = Ordered<T>;
   constexpr size_t kSampled = 16, kEvery = 1024;
   MassBracket<T> bracket = {0, O::From(T(1))};

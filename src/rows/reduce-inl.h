@@ -207,7 +207,7 @@ HWY_INLINE void AddBlock(D d, size_t base, size_t count, Totals (&totals)[K], co
     visit(base + i, N, t);
     for (size_t k = 0; k < K; ++k) hn::Store(t[k], d, terms[k] + i);
   }
-  if (i < count) {
+  if (count % N != 0) {
     visit(base + i, count - i, t);
     const auto exists = hn::FirstN(d, count - i);
     for (size_t k = 0; k < K; ++k) hn::Store(hn::IfThenElseZero(exists, t[k]), d, terms[k] + i);

@@ -148,7 +148,7 @@ HWY_INLINE size_t EndOfFirst(D d, const T* x, size_t n, T value, size_t count) {
 // interval. The middle is that of the values and of the bits in turn: halving values suits scores, and halving bits guarantees
 // an end. After every third step the remaining candidates are packed to `room`.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE Cut<T> CutThrough(D d, const T* candidates, size_t m, size_t k, T least, T max, T* room, const T* row, size_t n) {
+HWY_NOINLINE Cut<T> CutThrough(D d, const T* candidates, size_t m, size_t k, T least, T max, T* room, const T* row, size_t n) {
   using O = Ordered<T>;
   T low = least, high = O::To(O::From(max) + 1);
   size_t above = 0, packed_away = 0;
@@ -262,7 +262,7 @@ HWY_NOINLINE bool CutByColumns(D d, const T* x, size_t n, size_t k, T* scratch, 
 // these maxima, so blocks whose maximum is below it have none of the k largest, and the other blocks have few candidates. For
 // larger k it uses the maxima of columns.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
+HWY_NOINLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
   constexpr T kLowest = -kInfinity<T>;
   if (k >= n) return {kLowest, 0};
   const size_t size = k <= n / 256 / 4 ? 256 : 64;
