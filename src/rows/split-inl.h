@@ -49,9 +49,7 @@ HWY_NOINLINE double SumByGroups(D d, size_t n, Term term) {
   const CallMemory<NumbersOfGroups> memory(Arena::room<double>(groups));
   double* const sums = memory.arena().template take<double>(groups);
   ForEachGroup(n, [&](size_t group, size_t begin, size_t end) HWY_ATTR {
-    double sum[1];
-    SumsWithin(d, begin, end, sum, [&](size_t i, size_t count, hn::Vec<D>* t) HWY_ATTR { t[0] = term(i, count); });
-    sums[group] = sum[0];
+    sums[group] = Sum(d, end - begin, [&](size_t i, size_t count) HWY_ATTR { return term(begin + i, count); });
   });
   GroupTotals totals;
   totals.Clear();
@@ -74,7 +72,7 @@ HWY_INLINE T SplitRowMax(D d, const T* x, size_t n) {
 }
 template <class D, class Term>
 HWY_INLINE double SplitSum(D d, size_t n, const Term& term) {
-  return HWY_LIKELY(n < kLeastSplit) ? Sum(d, n, term) : SumByGroups(d, n, term);
+  return HWY_LIKELY(n < kLeastSplit) ? QuickSum(d, n, term) : SumByGroups(d, n, term);
 }
 template <class D, class T = hn::TFromD<D>, class Value>
 HWY_INLINE void SplitWriteRow(D d, bool stream, size_t n, T* p, const Value& value) {

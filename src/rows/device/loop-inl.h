@@ -163,6 +163,16 @@ HWY_INLINE void WriteRow(D d, bool /*stream*/, size_t n, T* p, Value&& value) {
   Team::Barrier();
 }
 
+// A device's loops are alike for few and many operations.
+template <class D, class Visit>
+HWY_INLINE void QuickForEachVector(D d, size_t n, Visit&& visit) {
+  ForEachVector(d, n, visit);
+}
+template <class D, class T = hn::TFromD<D>, class Value>
+HWY_INLINE void QuickWriteRow(D d, bool stream, size_t n, T* p, Value&& value) {
+  WriteRow(d, stream, n, p, value);
+}
+
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void FillRow(D d, T value, size_t n, T* p) {
   ForEachVector(d, n, [&](size_t i, size_t) HWY_ATTR { p[i] = value; });
