@@ -74,12 +74,6 @@ HWY_INLINE V MaxKeepNaN(V low, V x) {
 #endif
 }
 
-// a / b for 2^-40 <= b <= 4 and |a| <= b, where b is 2 if |a| < 2^-100. For any other numbers it may be anything.
-template <class V>
-HWY_INLINE V DivInRange(V a, V b) {
-  return hn::Div(a, b);
-}
-
 // Loads x[0, count) and `fill` beyond; never touches memory beyond x[count - 1]. Kernels pass count = Lanes(d) for whole
 // vectors, and the compiler uses this.
 template <class D, class T = hn::TFromD<D>>
