@@ -1,8 +1,8 @@
 """What each variant of entmax' kernels is worth: python bench/variants.py BUILD [NAME...]
 
 Each variant is switched off in the source, src/maps/entmax.cc is compiled again in BUILD (a static build with Python's module),
-and calls are timed with and without it, in turn. The gain is the time without over the time with. A variant that gains less than
-1.3 on every shape that people have goes. The source is as before afterwards. Half a minute a variant.
+and calls are timed with and without it, in turn. The gain is the time without over the time with. A variant that gains less
+than 1.3 on every shape that people have goes. The source is as before afterwards. Half a minute a variant.
 """
 
 import json

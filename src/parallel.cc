@@ -1,5 +1,5 @@
-// Threads by oneTBB, which handles nested calls and fork and coexists with another library's OpenMP. Without it each call starts
-// its own.
+// Threads by oneTBB, which handles nested calls and fork and coexists with another library's OpenMP. Without it each call
+// starts its own.
 
 #include "src/parallel.h"
 
@@ -37,8 +37,8 @@
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
-// Below this many elements for each thread, waking it costs more than it saves (about 5 us against 0.3 ns an element), or starting
-// it.
+// Below this many elements for each thread, waking it costs more than it saves (about 5 us against 0.3 ns an element), or
+// starting it.
 #ifdef ISENTROPIC_WITHOUT_TBB
 constexpr std::size_t kLeastWork = 131072;
 #else
