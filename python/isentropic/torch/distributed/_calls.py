@@ -121,8 +121,8 @@ class Call:
         return torch.where(most < INF, times_power(joined, exponents), math.nan).split(1, 1)
 
     def bounded_sums(self, *terms):
-        """As sums, in one round, of terms of at most 2^40, of which an error of 2^-100 is allowed: a word for the integers, three
-        for the fractions, and one that counts larger terms. Only if there are such, it takes two more. NaN counts as +inf
+        """As sums, in one round, of terms of at most 2^40, of which an error of 2^-100 is allowed: a word for the integers,
+        three for the fractions, and one that counts larger terms. Only if there are such, it takes two more. NaN counts as +inf
         there."""
         stacked = torch.stack([one.double() for one in terms])
         most = min(2.0**40, math.ldexp(0.5, 63 - self.n.bit_length()))
