@@ -92,6 +92,15 @@ class Call:
         columns = [x.amax(-1, keepdim=True).double() if x.shape[1] else self.number(-INF) for x in tensors]
         return of_key(self.join_first(key_of(torch.cat(columns, 1)), "max")).split(1, 1)
 
+    def extent(self, x):
+        """The largest score of each row, and the least above -inf."""
+        least, memory = self.number(INF), scratch(x, x.dtype)
+        for some in blocks(x) if x.shape[1] else ():
+            own = torch.nan_to_num(x[some], nan=0.0, posinf=INF, neginf=INF, out=memory[: len(x[some])])
+            least[some] = own.amin(1, keepdim=True).double()
+        top, least = self.largest(x, -least)
+        return top, -least
+
     def sums(self, *terms):
         """The sum of each row of each tensor, of terms of any size: in units of the largest, which takes a round more."""
         return self.sums_of(lambda some: [one[some] for one in terms], len(terms))
@@ -227,33 +236,47 @@ def _map_forward(call):
 # Derivatives of maps. C is that of formulas.maps; here sums are exchanged, and what is known of rows need not be asked again.
 
 
-def _slopes(call, p):
-    """What C of the map is made of (formulas.maps.centred); p itself, whose sum is 1, for those of softmax."""
-    alpha = call.params.get("alpha", 2.0 if call.spec["map"] == "sparsemax" else 1.0)
+def _slopes(call, p, some):
+    """What C of the map is made of (formulas.maps.centred), of some rows; p itself for the maps of softmax."""
+    alpha, p = _alpha(call), p[some]
     if not isinstance(alpha, torch.Tensor) and alpha in (1.0, 1.5, 2.0):
         return p if alpha == 1 else p.sqrt() if alpha == 1.5 else p.sign()
-    return maps.entmax_slopes(call.in_rows, p, alpha)
+    return maps.entmax_slopes(call.in_rows, p, alpha[some] if isinstance(alpha, torch.Tensor) else alpha)
+
+
+def _alpha(call):
+    return call.params.get("alpha", 2.0 if call.spec["map"] == "sparsemax" else 1.0)
 
 
 def _centred(call, p, g, top):
-    dx, memory = torch.empty_like(p), scratch(p, p.dtype)
-    for some in blocks(p):
-        torch.where(p[some] > 0, g[some], g.new_zeros(()), out=dx[some])
-    whole = _slopes(call, p)
+    """s (g - <s, g> / sum s) / T. An entry without mass has no part, and is not read; nor are those beside +inf."""
+    dx, zero, memory, most = torch.empty_like(p), p.new_zeros(()), scratch(p, p.dtype), call.number(0.0)
+    least = torch.where(top == INF, INF, 0.0).to(p.dtype)
+    for some in blocks(p) if p.shape[1] else ():
+        own = torch.where(p[some] > least[some], g[some], zero, out=dx[some])
+        most[some] = torch.abs(own, out=memory[: len(own)]).amax(1, keepdim=True).double()
 
     def terms(some):
-        s = whole[some]
-        found = torch.mul(s, dx[some], out=memory[: len(s)])
-        return (found,) if whole is p else (found, s)
+        s = _slopes(call, p, some)
+        yield torch.mul(s, dx[some], out=memory[: len(s)])
+        if not softmax:
+            yield s
 
-    mean, *total = call.sums_of(terms, 1 + (whole is not p))
+    alpha = _alpha(call)
+    small = not isinstance(alpha, torch.Tensor) and alpha <= 2  # slopes are at most 1
+    softmax = small and alpha == 1  # and they sum to 1
+    if small:
+        mean, *total = call.in_units(call.join_first(key_of(most), "max"), terms, free=0 if softmax else 1)
+    else:
+        mean, *total = call.sums_of(terms, 2)
     for one in total:
         mean = mean / torch.where(one == 0, 1.0, one)
     mean = torch.where(without_distribution(top), math.nan, mean).to(p.dtype)
     temperature = call.temperature()
-    factor = torch.where(top == INF, 0.0, 1.0 if temperature is None else 1 / temperature).to(p.dtype)
     for some in blocks(p):
-        dx[some].sub_(mean[some]).mul_(whole[some]).mul_(factor[some])
+        own = dx[some].sub_(mean[some]).mul_(_slopes(call, p, some))
+        if temperature is not None:
+            own.div_(temperature[some].to(p.dtype))
     return dx
 
 
@@ -293,11 +316,11 @@ class _AtEntropy:
         self.call, self.y, (self.gamma, self.reached, self.status, self.top, _) = call, y, values.split(1, 1)
         self.exists = (self.status < CONSTANT) & self.gamma.isfinite() & (self.gamma > 0)
         self.rate = 2 * torch.where(self.exists, self.gamma, 1.0)
-        self.g, self.memory = torch.empty_like(y), [scratch(y) for _ in range(4)]
-        most = self.call.number(0.0)
+        self.g, self.memory, zero = torch.empty_like(y), [scratch(y) for _ in range(4)], g.new_zeros(())
+        most, least = self.call.number(0.0), torch.where(self.top.isfinite(), 0.0, INF).to(y.dtype)
         for some in blocks(y) if y.shape[1] else ():
-            torch.where((y[some] > 0) & self.top[some].isfinite(), g[some], g.new_zeros(()), out=self.g[some])
-            most[some] = self.g[some].abs().amax(1, keepdim=True).double()
+            own = torch.where(y[some] > least[some], g[some], zero, out=self.g[some])
+            most[some] = own.abs().amax(1, keepdim=True).double()
         most = call.join_first(key_of(most), "max").expand(-1, 2)
         pg, pzg, total, pz, pzz = call.in_units(most.contiguous(), self._terms, free=3)
         self.mean, self.mean_g = pz / total, pg / total

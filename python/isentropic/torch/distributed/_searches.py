@@ -60,9 +60,9 @@ def _top_p(call, x, p, temperature):
 
 def _typical_p(call, x, p, temperature):
     """Those nearest to the mean score."""
-    top, least = call.largest(x, torch.where(x > -INF, -x, -INF))
+    top, least = call.extent(x)
     hot = call.number(1.0) if temperature is None else temperature
-    unit = torch.where((top + least > 0) & top.isfinite(), torch.minimum(hot, top + least), hot)
+    unit = torch.where((top > least) & top.isfinite(), torch.minimum(hot, top - least), hot)
     e, z = relative(x, top, hot).exp_(), relative(x, top, unit)
     words = torch.cat([call.fixed.of(e * 1.0), call.fixed.of(torch.where(e == 0, 0.0, e * z))], 1)
     total, of_z = (call.fixed.total(one) for one in call.group.join(words, "sum").split(call.fixed.words, 1))
@@ -180,11 +180,15 @@ class Threshold(NamedTuple):
         y, b = torch.empty_like(x), self.b
         nan = self.top.isnan() | (self.top == -INF)
         at = torch.where(nan, math.nan, self.at)
+        exact = isinstance(b, float) and b in (1.0, 0.5) and self.temperature is None
         for some in blocks(x):
-            own = b[some] if isinstance(b, torch.Tensor) else b
-            z = relative(x[some], self.top[some], None if self.temperature is None else self.temperature[some])
-            exact = isinstance(own, float) and own in (1.0, 0.5)
-            y[some] = _exp_b(own, z.add_(at[some].to(z.dtype)) if exact else z.double().add_(at[some]))[0]
+            if exact:  # (1 + b (z + at))^(1/b)
+                base = relative(x[some], self.top[some], out=y[some]).mul_(b).add_((1 + b * at[some]).to(x.dtype)).clamp_(min=0)
+                if b == 0.5:
+                    base.mul_(base)
+                continue
+            z = relative(x[some], self.top[some], None if self.temperature is None else self.temperature[some]).double()
+            y[some] = _exp_b(b[some] if isinstance(b, torch.Tensor) else b, z.add_(at[some]))[0]
         return y
 
 
@@ -228,7 +232,7 @@ def threshold(call, x, alpha, temperature):
         return torch.where(above, _section(rows_b, start, sums, 14), at) if some_above else at
 
     # The threshold of the 64 largest alone is at or above that of all.
-    start = search(torch.zeros_like(top), of_few(z[:, :_FEW]), 40, False)
+    start = search(torch.zeros_like(top), of_few(z[:, :_FEW]), 12, False)
     least = relative(joined[..., -1].T.contiguous(), top, hot)
     # Whether a score that was not sent may have mass.
     more = _exp_b(rows_b, start + least)[0] > 0
@@ -312,9 +316,9 @@ def gamma(call, x, low, high, limits=(0.0, INF), iterations=100):
     """gamma with an entropy in [low, high]: 1 if low < high and that has such an entropy, otherwise at the nearer end."""
     low, high = (one if isinstance(one, torch.Tensor) else call.number(one) for one in (low, high))
     clips = low is not high and bool((low < high).any())
-    top, least = call.largest(x, torch.nan_to_num(x, nan=math.nan, posinf=INF, neginf=INF).neg_())
+    top, least = call.extent(x)
     invalid, flat = top.isnan() | (top == -INF), top == INF
-    distances = _Distances(x, top, -least)
+    distances = _Distances(x, top, least)
     unit = 0.5 * distances.scale  # rate * unit is gamma
 
     # The sketch: a word has the number of scores of an interval in its upper bits, and the sum of their distances below.
