@@ -113,19 +113,24 @@ class Call:
                 most[some, k] = one.abs().amax(-1).double()
         return self.in_units(self.join_first(key_of(most), "max"), terms)
 
-    def in_units(self, most, terms, free=0):
-        """The sums of terms that are below the number with this key, for each column; the last `free` of them are below 2."""
+    def in_units(self, most, terms, free=0, x=None, at=None):
+        """The sums of terms that are below the number with this key, for each column; the last `free` of them are below 2. With
+        `at`, terms are of rows of x that belong to these rows."""
+        x = self.x if x is None else x
         most = of_key(most)
         exponents = torch.frexp(torch.where(most < INF, most, 1.0)).exponent.clamp_(min=-900)
         units = times_power(torch.ones_like(most), -exponents)
         exponents, units, most = (
             torch.nn.functional.pad(one, (0, free), value=fill) for one, fill in ((exponents, 0), (units, 1), (most, 1))
         )
-        words = most.new_zeros((*most.shape, self.fixed.words), dtype=torch.int64)
-        wide = scratch(self.x)
-        for some in blocks(self.x) if self.x.shape[1] else ():
+        units_of = units if at is None else units[at]
+        words = units_of.new_zeros((*units_of.shape, self.fixed.words), dtype=torch.int64)
+        wide = scratch(x)
+        for some in blocks(x) if x.shape[1] else ():
             for k, one in enumerate(terms(some)):
-                words[some, k] = self.fixed.of(wide[: len(one)].copy_(one), units[some, k, None])
+                words[some, k] = self.fixed.of(wide[: len(one)].copy_(one), units_of[some, k, None])
+        if at is not None:
+            words = torch.zeros((*units.shape, self.fixed.words), dtype=torch.int64).index_add_(0, at, words)
         joined = self.fixed.total(self.group.join(words, "sum"))[..., 0]
         return torch.where(most < INF, times_power(joined, exponents), math.nan).split(1, 1)
 
@@ -236,48 +241,57 @@ def _map_forward(call):
 # Derivatives of maps. C is that of formulas.maps; here sums are exchanged, and what is known of rows need not be asked again.
 
 
-def _slopes(call, p, some):
-    """What C of the map is made of (formulas.maps.centred), of some rows; p itself for the maps of softmax."""
-    alpha, p = _alpha(call), p[some]
-    if not isinstance(alpha, torch.Tensor) and alpha in (1.0, 1.5, 2.0):
-        return p if alpha == 1 else p.sqrt() if alpha == 1.5 else p.sign()
-    return maps.entmax_slopes(call.in_rows, p, alpha[some] if isinstance(alpha, torch.Tensor) else alpha)
-
-
 def _alpha(call):
     return call.params.get("alpha", 2.0 if call.spec["map"] == "sparsemax" else 1.0)
 
 
+def _slopes(call, p, rows, memory):
+    """What C of the map is made of (formulas.maps.centred), of entries of these rows; p itself for the maps of softmax."""
+    alpha = _alpha(call)
+    if not isinstance(alpha, torch.Tensor) and alpha in (1.0, 1.5, 2.0):
+        out = memory[: len(p)]
+        return p if alpha == 1 else torch.sqrt(p, out=out) if alpha == 1.5 else torch.sign(p, out=out)
+    return maps.entmax_slopes(call.in_rows, p, alpha[rows] if isinstance(alpha, torch.Tensor) else alpha)
+
+
 def _centred(call, p, g, top):
     """s (g - <s, g> / sum s) / T. An entry without mass has no part, and is not read; nor are those beside +inf."""
-    dx, zero, memory, most = torch.empty_like(p), p.new_zeros(()), scratch(p, p.dtype), call.number(0.0)
-    least = torch.where(top == INF, INF, 0.0).to(p.dtype)
-    for some in blocks(p) if p.shape[1] else ():
-        own = torch.where(p[some] > least[some], g[some], zero, out=dx[some])
-        most[some] = torch.abs(own, out=memory[: len(own)]).amax(1, keepdim=True).double()
-
-    def terms(some):
-        s = _slopes(call, p, some)
-        yield torch.mul(s, dx[some], out=memory[: len(s)])
-        if not softmax:
-            yield s
-
     alpha = _alpha(call)
     small = not isinstance(alpha, torch.Tensor) and alpha <= 2  # slopes are at most 1
     softmax = small and alpha == 1  # and they sum to 1
+    least = torch.where(top == INF, INF, 0.0).to(p.dtype)
+    # On a CPU it pays to look at the few entries with mass alone. These are then rows of one entry.
+    at = None
+    if small and call.reads and 16 * int(p.count_nonzero()) < p.numel():
+        at, column = p.nonzero(as_tuple=True)
+        p, g, least, dx = p[at, column][:, None], g[at, column][:, None], least[at], torch.zeros_like(p)
+    kept, zero, most = torch.empty_like(p), p.new_zeros(()), top.new_zeros((len(p), 1))
+    memory, own_slopes = scratch(p, p.dtype), scratch(p, p.dtype)
+    for some in blocks(p) if p.shape[1] else ():
+        own = torch.where(p[some] > least[some], g[some], zero, out=kept[some])
+        most[some] = torch.abs(own, out=memory[: len(own)]).amax(1, keepdim=True).double()
+
+    def terms(some):
+        s = _slopes(call, p[some], some, own_slopes)
+        yield torch.mul(s, kept[some], out=memory[: len(s)])
+        if not softmax:
+            yield s
+
     if small:
-        mean, *total = call.in_units(call.join_first(key_of(most), "max"), terms, free=0 if softmax else 1)
+        most = most if at is None else call.number(0.0).index_reduce_(0, at, most, "amax")
+        mean, *total = call.in_units(call.join_first(key_of(most), "max"), terms, 0 if softmax else 1, p, at)
     else:
         mean, *total = call.sums_of(terms, 2)
     for one in total:
         mean = mean / torch.where(one == 0, 1.0, one)
-    mean = torch.where(without_distribution(top), math.nan, mean).to(p.dtype)
-    temperature = call.temperature()
+    mean, temperature = torch.where(without_distribution(top), math.nan, mean).to(p.dtype), call.temperature()
+    if at is not None:
+        mean, temperature = mean[at], temperature if temperature is None else temperature[at]
     for some in blocks(p):
-        own = dx[some].sub_(mean[some]).mul_(_slopes(call, p, some))
-        if temperature is not None:
-            own.div_(temperature[some].to(p.dtype))
-    return dx
+        own = kept[some].sub_(mean[some]).mul_(_slopes(call, p[some], some, own_slopes))
+        own = own if temperature is None else own.div_(temperature[some].to(p.dtype))
+        own.add_(0.0)  # no -0
+    return kept if at is None else dx.index_put_((at, column), kept[:, 0])
 
 
 _OF_PARTS = ("softmax", "top_k_softmax", "top_p_softmax", "min_p_softmax", "sparsemax", "entmax")
@@ -315,30 +329,32 @@ class _AtEntropy:
     def __init__(self, call, y, values, g):
         self.call, self.y, (self.gamma, self.reached, self.status, self.top, _) = call, y, values.split(1, 1)
         self.exists = (self.status < CONSTANT) & self.gamma.isfinite() & (self.gamma > 0)
-        self.rate = 2 * torch.where(self.exists, self.gamma, 1.0)
-        self.g, self.memory, zero = torch.empty_like(y), [scratch(y) for _ in range(4)], g.new_zeros(())
+        # gamma as a power of 2 and a number near 1, of which neither leaves the range of x's type.
+        factor, power = torch.frexp(torch.where(self.exists, 2 * self.gamma.clamp(max=1e307), 1.0))
+        power = power.clamp(-140, 120) if y.dtype is torch.float32 else power.clamp(-1020, 1020)
+        self.power, self.factor = times_power(torch.ones_like(factor), power).to(y.dtype), factor.to(y.dtype)
+        self.g, self.memory, zero = torch.empty_like(y), [scratch(y, y.dtype) for _ in range(2)], g.new_zeros(())
         most, least = self.call.number(0.0), torch.where(self.top.isfinite(), 0.0, INF).to(y.dtype)
         for some in blocks(y) if y.shape[1] else ():
             own = torch.where(y[some] > least[some], g[some], zero, out=self.g[some])
             most[some] = own.abs().amax(1, keepdim=True).double()
         most = call.join_first(key_of(most), "max").expand(-1, 2)
-        pg, pzg, total, pz, pzz = call.in_units(most.contiguous(), self._terms, free=3)
-        self.mean, self.mean_g = pz / total, pg / total
-        self.variance, self.covariance = pzz / total - self.mean**2, pzg / total - self.mean * self.mean_g
+        self.mean_g, pzg, self.mean, pzz = call.in_units(most.contiguous(), self._terms, free=2)
+        self.variance, self.covariance = pzz - self.mean**2, pzg - self.mean * self.mean_g
 
     def block(self, some):
         """(p, z, memory of a block)."""
-        p, z, *rest = (one[: len(self.y[some])] for one in self.memory)
-        z.copy_(self.call.x[some]).mul_(0.5).sub_(0.5 * self.top[some]).mul_(self.rate[some]).clamp_(min=-1e4)
-        return p.copy_(self.y[some]), torch.nan_to_num(z, out=z), rest
+        p, (z, one) = self.y[some], (one[: len(self.y[some])] for one in self.memory)
+        torch.mul(self.call.x[some], 0.5, out=z).sub_(0.5 * self.top[some].to(p.dtype))
+        z.mul_(self.power[some]).mul_(self.factor[some]).clamp_(min=-1e4)
+        return p, torch.nan_to_num(z, out=z), one
 
     def _terms(self, some):
-        p, z, (one, _) = self.block(some)
+        p, z, one = self.block(some)
         yield torch.mul(p, self.g[some], out=one)
-        yield torch.mul(one, z, out=one)
-        yield p
-        yield p.mul_(z)
-        yield p.mul_(z)
+        yield one.mul_(z)
+        yield torch.mul(p, z, out=one)
+        yield one.mul_(z)
 
     def gradient(self, of_gamma=0.0, of_entropy=0.0, bounds=None):
         """p (a (g - mean g) + b (z - mean z)), with numbers of each row. Where gamma is at an end of its range, the entropy is
@@ -357,9 +373,11 @@ class _AtEntropy:
         constant = -of_g * torch.where(of_g == 0, 0.0, self.mean_g) - of_z * torch.where(of_z == 0, 0.0, self.mean)
         constant = torch.where(self.status == INVALID, math.nan, constant)
         dx = torch.empty_like(self.y)
+        of_z, constant, of_g = (one.to(dx.dtype) for one in (of_z, constant, of_g))
         for some in blocks(dx):
-            p, z, (g, _) = self.block(some)
-            dx[some] = z.mul_(of_z[some]).add_(constant[some]).add_(g.copy_(self.g[some]).mul_(of_g[some])).mul_(p)
+            p, z, _ = self.block(some)
+            torch.mul(self.g[some], of_g[some], out=dx[some])
+            dx[some].add_(z.mul_(of_z[some])).add_(constant[some]).mul_(p)
         return dx
 
     def slope(self, met_at=None):

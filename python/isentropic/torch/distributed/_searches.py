@@ -174,9 +174,16 @@ class Threshold(NamedTuple):
     b: Any
     at: Any
     temperature: Any
+    few: Any = None  # the scores that may have mass, and their columns, if they are known
 
     def written(self, x):
         """This part of the map."""
+        if self.few is None:
+            return self.of(x)
+        y = torch.where(self.top > -INF, 0.0, math.nan).to(x.dtype).expand(x.shape).contiguous()
+        return y.scatter_(1, self.few[1], self.of(self.few[0]))
+
+    def of(self, x):
         y, b = torch.empty_like(x), self.b
         nan = self.top.isnan() | (self.top == -INF)
         at = torch.where(nan, math.nan, self.at)
@@ -195,7 +202,7 @@ class Threshold(NamedTuple):
 def threshold(call, x, alpha, temperature):
     b = alpha - 1.0
     rows_b = b if isinstance(b, torch.Tensor) else call.number(b)
-    values = leading(x, _FEW, ordered=False)[0]
+    values, _ = few = leading(x, _FEW, ordered=False)
     values = torch.nn.functional.pad(values, (0, _FEW - values.shape[1]), value=-INF)
     values = torch.where(values.isnan(), math.nan, values).contiguous()
     joined = call.join_first(values.view(torch.int64), "gather").view(x.dtype)
@@ -238,7 +245,7 @@ def threshold(call, x, alpha, temperature):
     more = _exp_b(rows_b, start + least)[0] > 0
     if bool(more.any()):
         return Threshold(top, b, search(start, of_all, 100, True), temperature)
-    return Threshold(top, b, search(start, of_few(z), 100, True), temperature)
+    return Threshold(top, b, search(start, of_few(z), 100, True), temperature, few)
 
 
 # gamma for an entropy. The first round joins the range of the scores, the second a sketch of them: the number and the mean of
@@ -251,7 +258,7 @@ _EDGES = [0.0, *(2.0 ** -(_OCTAVES - k // 8) * (1 + k % 8 / 8) for k in range(1,
 _MOST = 1e300  # a rate for which only the maxima have mass; for its inverse all have the same
 # Errors of the entropy that count as met, and steps in log gamma after which the next one would be.
 _MET = {torch.float32: 2e-7, torch.float64: 1e-13}
-_NEAR = {torch.float32: 3e-3, torch.float64: 1e-5}
+_NEAR = {torch.float32: 3e-3, torch.float64: 1e-6}
 
 
 class _Distances:
@@ -271,26 +278,25 @@ class _Distances:
 
 
 def _moments(call, distances, rate):
-    """The words of sum e a^k, a = -rate d, e = exp(a), k from 0 to 3."""
-    found = call.x.new_zeros((call.rows, 4, call.fixed.words), dtype=torch.int64)
+    """The words of sum e a^k, a = -rate d, e = exp(a), k from 0 to 2."""
+    found = call.x.new_zeros((call.rows, 3, call.fixed.words), dtype=torch.int64)
     two = scratch(call.x), scratch(call.x)
     for some, a in distances.blocks():
         e, terms = (one[: len(a)] for one in two)
         torch.exp(a.mul_(-rate[some]), out=e)
         a.clamp_(min=-1e4)
-        for k in range(4):
+        for k in range(3):
             found[some, k] = call.fixed.of(terms.copy_(e))
-            if k < 3:
+            if k < 2:
                 e.mul_(a)
     return found.flatten(1)
 
 
 def _cumulants(call, words):
-    """(log sum e, the entropy, and the mean, variance and third central moment of a)."""
+    """(log sum e, the entropy, and the mean and variance of a)."""
     total, *powers = (call.fixed.total(one) for one in words.split(call.fixed.words, 1))
-    mean, square, cube = (one / total for one in powers)
-    variance = square - mean * mean
-    return total.log(), total.log() - mean, mean, variance, cube - mean * (3 * square - 2 * mean * mean)
+    mean, square = (one / total for one in powers)
+    return total.log(), total.log() - mean, mean, square - mean * mean
 
 
 class Gamma(NamedTuple):
@@ -381,13 +387,15 @@ def gamma(call, x, low, high, limits=(0.0, INF), iterations=100):
         total = e.sum(1, keepdim=True)
         higher = total.log() - (e * a).sum(1, keepdim=True) / total > goal
         left, right = torch.where(higher, middle, left), torch.where(higher, right, middle)
+    away = a - (e * a).sum(1, keepdim=True) / total
+    third = (e * away**3).sum(1, keepdim=True) / total  # of a sketch, it is exact enough for Halley's step
     at = torch.where(forced, torch.where(above, least, most), (0.5 * (left + right)).exp().clamp(least, most))
     at = torch.where(done, 1.0, at)
     left, right = torch.zeros_like(top), torch.full_like(top, INF)
     for evaluation in range(1, min(iterations, 100) + 1):
         if bool(done.all()):
             break
-        log_e, entropy, mean, variance, third = _cumulants(call, call.group.join(_moments(call, distances, at), "sum"))
+        log_e, entropy, mean, variance = _cumulants(call, call.group.join(_moments(call, distances, at), "sum"))
         error, high_ = entropy - goal, entropy > goal
         # Halley's step in log gamma, in which the entropy has the derivatives -variance and -(2 variance + third).
         step = error / variance / (1 + error * (2 * variance + third) / (2 * variance * variance)).clamp(0.3, 3)
