@@ -80,10 +80,11 @@ def test_ranks_step(ranks):
 
 
 def test_ranks_map(ranks):
-    p = np.float64([[0.5, 0.3, 0.2]])
-    call = types.SimpleNamespace(x=p, rows=1, group=None)
+    call = types.SimpleNamespace(spec={"map": NEW})
+    with pytest.raises(NotImplementedError, match=f"^{NEW}: there is no such map for rows over ranks$"):
+        ranks.calls._map_forward(call)
     with pytest.raises(NotImplementedError, match=f"^{NEW}: there is no gradient for rows over ranks$"):
-        ranks.calls._map_dx(call, NEW, [1.0], p, None, p)
+        ranks.calls._map_vjp(call, None, None, None, None)
 
 
 def test_ranks_divergence(ranks):
