@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from isentropic._descriptions import documented
+
 Tensor = torch.Tensor
 
 # The types that operators take, with _core's numbers for them.
@@ -105,6 +107,7 @@ def absent(x):
     return x.new_empty(0)
 
 
+@documented
 class TokenStatistics(NamedTuple):
     """The result of token_statistics: one number for each row, and the indices of the largest logits or None."""
 
