@@ -12,6 +12,7 @@ import entropy_control
 import losses
 import maps
 import measures
+import stubs
 import torch_losses
 import torch_maps
 import torch_measures
@@ -69,7 +70,7 @@ def main(module_file, package):
         *map(measures.function, measured),
         *map(losses.function, lost),
     ]
-    stubs = [
+    typed = [
         *map(maps.stubs, operations),
         entropy_control.stubs(gamma),
         *map(measures.stubs, measured),
@@ -78,7 +79,12 @@ def main(module_file, package):
     names = [name for one in operations for name in (one["name"], one["name"] + "_vjp")]
     names += ["gamma_for_entropy", *(one["name"] for one in [*measured, *lost])]
     package = pathlib.Path(package)
-    write(package, HEAD, functions, names, "written.pyi", stubs)
+    of_calibration = sorted(SOURCES.glob("_numpy/_calibration*.py"))
+    of_calibration += [SOURCES / "_numpy/_vector_scaling.py", SOURCES / "_numpy/_estimators.py"]
+    of_arrays = [file for file in sorted(SOURCES.glob("_numpy/_*.py")) if file not in of_calibration]
+    write(package, HEAD, functions, names)
+    write_stubs(package / "__init__.pyi", "written.pyi", of_arrays, typed)
+    write_stubs(package / "calibration.pyi", "calibration.pyi", of_calibration)
 
     modules = [one for one in lost if torch_losses.has_module(one)]
     functions = [
@@ -88,21 +94,28 @@ def main(module_file, package):
         *map(torch_maps.of_module, operations),
         *map(torch_losses.of_module, modules),
     ]
-    stubs = [
+    typed = [
         *map(torch_maps.stubs, operations),
         *map(torch_losses.stubs, lost),
         *map(torch_measures.stubs, measured),
     ]
     names = [one["name"] for one in [*operations, *lost, *measured]]
     names += [class_name(one["name"]) for one in [*operations, *modules]]
-    write(package / "torch", TORCH_HEAD, functions, names, "torch_written.pyi", stubs)
+    write(package / "torch", TORCH_HEAD, functions, names)
+    write_stubs(package / "torch/__init__.pyi", "torch_written.pyi", sorted(SOURCES.glob("torch/_*.py")), typed, True)
 
 
-def write(package, head, functions, names, written, stubs):
+SOURCES = pathlib.Path(__file__).parents[1] / "isentropic"
+
+
+def write(package, head, functions, names):
     listed = "".join(f"    {name!r},\n" for name in names)
     (package / "_generated.py").write_text("\n\n".join([head, *functions, f"__all__ = [\n{listed}]\n"]))
-    text = pathlib.Path(__file__).with_name(written).read_text()
-    (package / "__init__.pyi").write_text("\n".join([text, *stubs]))
+
+
+def write_stubs(file, beginning, sources, typed=(), tensors=False):
+    written = (one for source in sources for one in stubs.of_file(source, tensors))
+    file.write_text("\n".join([pathlib.Path(__file__).with_name(beginning).read_text(), *written, *typed]))
 
 
 main(*sys.argv[1:])

@@ -13,7 +13,6 @@ from isentropic._maps import MAPS, map_and_params
 from isentropic._numpy import _convert, _layout
 
 
-@documented
 class MapCall(NamedTuple):
     """A map and its parameters in _core's order; None if a parameter has one value for all queries."""
 
