@@ -4,11 +4,9 @@ PACKAGE/_generated.py has the functions, which editors show, and PACKAGE/__init_
 on tensors, with the modules. Needs neither NumPy nor torch: the package is built where there are none.
 """
 
-import importlib.util
 import pathlib
 import sys
 
-import entropy_control
 import losses
 import maps
 import measures
@@ -17,12 +15,13 @@ import torch_losses
 import torch_maps
 import torch_measures
 from tensors import class_name
+from words import load
 
 HEAD = '''"""Every function that the registry describes. Written by python/generate when the package is built."""
 
 from math import inf  # noqa: F401  a default
 
-from isentropic._numpy import _calls, _convert, _entropy_control, _losses, _measures
+from isentropic._numpy import _calls, _convert, _losses, _measures
 from isentropic._checks import index_or_none as _index_or_none
 from isentropic._maps import KERNELS as _KERNELS
 from isentropic._maps import map_and_params as _map_and_params
@@ -53,31 +52,21 @@ from isentropic.torch._modules import Map as _Map
 '''
 
 
-def load(name, file):
-    spec = importlib.util.spec_from_file_location(name, file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def main(module_file, package):
     core = load("_core", module_file)
     operations, measured, lost = core.operations(), core.measure_operations(), core.losses()
-    gamma = next(one for one in core.control_operations() if one["name"] == "gamma_for_entropy")
     functions = [
         *map(maps.functions, operations),
-        entropy_control.function(gamma),
         *map(measures.function, measured),
         *map(losses.function, lost),
     ]
     typed = [
         *map(maps.stubs, operations),
-        entropy_control.stubs(gamma),
         *map(measures.stubs, measured),
         *map(losses.stubs, lost),
     ]
     names = [name for one in operations for name in (one["name"], one["name"] + "_vjp")]
-    names += ["gamma_for_entropy", *(one["name"] for one in [*measured, *lost])]
+    names += [one["name"] for one in [*measured, *lost]]
     package = pathlib.Path(package)
     of_calibration = sorted(SOURCES.glob("_numpy/_calibration*.py"))
     of_calibration += [SOURCES / "_numpy/_vector_scaling.py", SOURCES / "_numpy/_estimators.py"]

@@ -11,7 +11,7 @@ _OF_ARRAYS = {
     "SupportsIndex": "axis position seed max_iterations bins ignore_index size outcomes",
     "SupportsIndex | _DLPack | Sequence[SupportsIndex]": "stream",
     "bool": "causal hard return_weights return_entropy return_grad param_grad header",
-    "_Target": "gamma entropy joint marginal conditional",
+    "_Target": "gamma entropy perplexity joint marginal conditional",
     "_Map": "map",
     'Literal["sqrt", "entropy_invariant"] | SupportsFloat': "scale",
     'Literal["uniform", "quantile"]': "strategy",
@@ -22,6 +22,7 @@ _OF_ARRAYS = {
     "_DLPack | _Lists | int": "labels",
     "_DLPack | _Lists | float": "sample_weight",
     "str": "key delimiter format",
+    "tuple[SupportsFloat, SupportsFloat]": "gamma_range",
     "str | os.PathLike[str]": "path",
     "Counts": "other",
 }

@@ -17,6 +17,7 @@ from isentropic._numpy._attention import attention, attention_vjp, linear_attent
 from isentropic._numpy._counts import Counts
 from isentropic._numpy._entropy_control import (
     GammaResult,
+    gamma_for_entropy,
     mean_field_entropy,
     normalize_density,
     normalize_joint,
@@ -91,6 +92,7 @@ __all__ = [
     "BatchMap",
     "Counts",
     "GammaResult",
+    "gamma_for_entropy",
     "PartialResult",
     "ReliabilityBins",
     "Sampler",

@@ -11,7 +11,7 @@ LOSSES = {one["name"]: one for one in _core.losses()}
 MEASURES = {one["name"]: one for one in _core.measure_operations()}
 CONTROL = {one["name"]: one for one in _core.control_operations()}
 
-# Those that are functions written by hand; gamma_for_entropy among them is generated.
+# Those that are functions written by hand.
 WRITTEN = {
     one["name"]: one
     for operations in (

@@ -84,12 +84,13 @@ def parameters(signature):
         yield name, default, one.kind is one.KEYWORD_ONLY
 
 
-def parsed(text, names):
-    """{argument or section: (kind, text)} of a docstring as in the source; "" is what stands before them."""
+def parsed(text, names=None):
+    """{argument or section: (kind, text)} of a docstring as in the source, for arguments of these names, or any; "" is what
+    stands before them."""
     found, key = {"": ["", []]}, ""
     for line in inspect.cleandoc(text).split("\n"):
         head = re.match(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: \((.*?)\))?:(?: (.*))?$", line)
-        if head and (head[1] in SECTIONS or all(name in names for name in head[1].replace("*", "").split(", "))):
+        if head and (head[1] in SECTIONS or names is None or set(head[1].replace("*", "").split(", ")) <= {*names}):
             key = head[1]
             found[key] = [head[2] or "", [head[3] or ""]]
         else:
@@ -109,8 +110,8 @@ def filled(text, indent):
     """Paragraphs, wrapped; formulas and tables, which are indented, and examples stay as they are."""
     parts = []
     for part in text.split("\n\n"):
-        stays = part.startswith((" ", ">>>")) or re.search(r"\n ", part)
-        parts.append(part if stays else textwrap.fill(part, 124 - len(indent), break_long_words=False, break_on_hyphens=False))
+        stays = part.startswith((" ", ">>>")) or re.search(r"\n |\S {3,}\S", part)
+        parts.append(part if stays else textwrap.fill(part, 120 - len(indent), break_long_words=False, break_on_hyphens=False))
     return textwrap.indent("\n\n".join(parts), indent)
 
 
@@ -120,10 +121,10 @@ def completed(text, parameters, description=None, base="", tensors=False):
     parameters = list(parameters)
     names = [name.replace("*", "") for name, *_ in parameters]
     own = parsed(text, names)
-    array = parsed(base, [*names, "axis"]) if base else {}
+    array = parsed(base) if base else {}
     reworded = of_tensors if tensors else str
     described = {param["name"]: param for param in description["params"]} if description else {}
-    parts = [f"{description['summary']}\n\n    {description['formula']}"] if description else []
+    parts = [f"{description['summary']}\n\n    {description['formula']}"] if description and description["summary"] else []
     parts += [filled(own[""][1], "")] if own[""][1] else []
 
     entries, done = [], set()
@@ -149,7 +150,11 @@ def completed(text, parameters, description=None, base="", tensors=False):
             )
         if name == "dim" and "axis" in array:
             usual = usual[0], array["axis"][1].replace("all others count rows", "axis is another name for it")
-        more = array.get(group, ("", ""))[1] or usual[1] or (meaning(param, names[0]) if param else "")
+        more = (
+            array.get(group, ("", ""))[1]
+            or usual[1]
+            or (meaning(param, "the scores" if parameters[0][1] else names[0]) if param else "")
+        )
         about = about or reworded(more)
         entries.append((f"{group} : {words}" if words else group) + (f"\n{filled(about, '    ')}" if about else ""))
     parts.append(_section("Parameters", "\n".join(entries)))

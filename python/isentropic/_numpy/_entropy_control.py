@@ -22,18 +22,45 @@ class GammaResult(NamedTuple):
     status: Any
 
 
-def gamma_of(x, axis, gamma_range, params):
+@documented
+def gamma_for_entropy(
+    x, *, entropy=None, perplexity=None, gamma_range=(0.0, math.inf), max_iterations=100, input="scores", axis=-1
+):
+    """
+    gamma_range (pair of floats): The least and the largest gamma allowed.
+    Returns (GammaResult): A named tuple (gamma, entropy, status) of arrays in x's shape without the axis, or of single values
+        if no axis is left. entropy is that of softmax(gamma x), in nats. gamma and entropy are of the kind and dtype of x, but
+        float32 for float16, whose range gamma may exceed. status is a NumPy array of strings:
+
+        "ok"             the target was met, or max_iterations ended the search
+        "clamped_low"    the target is below every entropy that can be reached; gamma is inf, or the end of gamma_range
+        "clamped_high"   the target is above every entropy that can be reached; gamma is 0, or the end of gamma_range
+        "constant"       all scores are equal, or one is +inf, so that gamma changes nothing; gamma is 1
+        "invalid"        the row has a NaN or no score above -inf; gamma is NaN
+    Raises: A parameter is out of its range, not exactly one target is given, x has no axis.
+    Notes: The entropy that was found differs from the target by at most 1e-12 max(1, target), before it is rounded to x's
+        dtype. Gradient, by the implicit function theorem: d gamma / dx = -gamma u / Var x, d gamma / d entropy = -1 / (gamma
+        Var x), u = p (x - <x,p>).
+    >>> gamma, reached, status = isentropic.gamma_for_entropy([0.0, 1.0, 2.0], entropy=1.0)
+    >>> str(status), round(float(gamma), 9), round(float(reached), 9)
+    ('ok', 0.565276381, 1.0)
+    """
+    params = {"entropy": entropy, "perplexity": perplexity, "min_gamma": None, "max_gamma": None}
+    params |= {"max_iterations": max_iterations, "input": input}
     if _containers.is_container(x):
 
         def of_blocks(x, values):
-            return tuple(gamma_of(x, -1, gamma_range, dict(zip(params, values, strict=True))))
+            given = dict(zip(params, values, strict=True))
+            return tuple(gamma_for_entropy(x, gamma_range=gamma_range, **{key: given[key] for key in _GIVEN}))
 
-        return GammaResult(
-            *_containers.along("gamma_for_entropy", of_blocks, [(x, True)], [False] * 3, axis, tuple(params.values()))
-        )
+        values = tuple(params.values())
+        return GammaResult(*_containers.along("gamma_for_entropy", of_blocks, [(x, True)], [False] * 3, axis, values))
     rows = _layout.Along("gamma_for_entropy", "x", x, axis)
     gamma, entropy, status = gammas_of(rows.values, rows.axis, gamma_range, params)
     return GammaResult(rows.measured(gamma), rows.measured(entropy), STATUS[status])
+
+
+_GIVEN = "entropy", "perplexity", "max_iterations", "input"
 
 
 def gammas_of(x, axis, gamma_range, params):

@@ -149,18 +149,12 @@ def gamma_for_entropy(
     x, *, entropy=None, perplexity=None, gamma_range=(0.0, inf), max_iterations=100, input="scores", dim=None, axis=None
 ):
     """
-    entropy (float, tensor or None, at least 0 and finite): In nats; if it cannot be reached, the nearest is taken. A tensor
-        gives each row its own: it broadcasts with x and has size 1 along dim.
-    perplexity (float, tensor or None, at least 1 and finite): exp(entropy), in the same way. Give exactly one of the two.
-    gamma_range (pair of floats): The smallest and the largest gamma allowed.
     Returns (isentropic.GammaResult): gamma and entropy are tensors in x's shape without dim and its dtype, or float32 for
         halves, whose range gamma may exceed. They are twice differentiable in x and the target. If the status is not "ok", the
         gradient is 0, or NaN if it is "invalid". status is a NumPy array of strings, or one string. It is None under a compiler
         or a transform, and for tensors without numbers (meta, fake). For a DTensor it is that of this rank's rows. On a GPU it
         is a tensor of numbers, 0 for "ok", because words would wait for the device; gamma is computed there by the library
         isentropic_cuda if it is found, otherwise on the CPU.
-    Notes: Gradient, by the implicit function theorem: d gamma / dx = -gamma u / Var x, d gamma / d entropy = -1 / (gamma Var
-        x), u = p (x - <x,p>).
     >>> found = isentropic.torch.gamma_for_entropy(torch.tensor([0.0, 1.0, 2.0]), entropy=1.0)
     >>> found.gamma, str(found.status)
     (tensor(0.5653), 'ok')
