@@ -34,7 +34,7 @@ def init_signature(description):
 def function(description):
     name = description["name"]
     body = f"return _call_loss({name!r}, {losses.handed(description, lambda _, param: param['name'])}, dim, axis, dtype)"
-    text = document(doc(description), signature(description), description, losses.doc(description), tensors=True)
+    text = document(doc(description), signature(description), description, losses.doc(description), door="torch")
     return define(name, signature(description), body, text)
 
 
@@ -45,7 +45,7 @@ def of_module(description):
     body = f"super().__init__({{{values}}}, {common}, reduction, dim, dtype{', z_loss' * takes_classes(description)})"
     members = [] if takes_classes(description) else ["_takes_classes = False"]
     init = init_signature(description)
-    text = document(module_doc(description), init, description, tensors=True)
+    text = document(module_doc(description), init, description, door="torch")
     return module(class_name(name), "_Loss", text, init, body, name, members)
 
 

@@ -30,7 +30,7 @@ def function(description):
         numbers = f", not ({' or '.join(tensors)})" if tensors else ""
         body = f"return _call_map({name!r}, x, {values(description)}, dim, axis{numbers})"
     return define(
-        name, signature(description), body, document(doc(description), signature(description), description, tensors=True)
+        name, signature(description), body, document(doc(description), signature(description), description, door="torch")
     )
 
 
@@ -39,7 +39,7 @@ def of_module(description):
     kept = ", ".join(
         f"{one.name}={one.name}" for one in [*map(argument, description["params"]), Argument("dim"), *last(description)]
     )
-    text = document(module_doc(description), init, description, tensors=True)
+    text = document(module_doc(description), init, description, door="torch")
     return module(class_name(name), "_Map", text, init, f"super().__init__({kept})", name)
 
 

@@ -22,7 +22,7 @@ def function(description):
         body = f"return _call_entries({name!r}, p, {values(description)}, {axis}, dtype)"
     else:
         body = f"return _call_measure({name!r}, {tensors}, {values(description)}, {axis}, dtype)"
-    text = document(doc(description), signature(description), description, doc_of_arrays(description), tensors=True)
+    text = document(doc(description), signature(description), description, doc_of_arrays(description), door="torch")
     return define(name, signature(description), body, text)
 
 

@@ -17,12 +17,12 @@ def load(name, file):
 documents = load("_documents", pathlib.Path(__file__).parents[1] / "isentropic/_documents.py")
 
 
-def document(text, signature, description, base="", tensors=False):
+def document(text, signature, description, base="", door=""):
     """The docstring of a function of a description; `text` is what it does not say, as in isentropic/_documents.py."""
     arguments = [(argument.name, argument.default, False) for argument in signature.arrays]
     arguments += [(keyword.name, keyword.default, True) for keyword in signature.keywords]
     arguments += [(f"**{signature.rest.name}", "", True)] if signature.rest else []
-    return inspect.cleandoc(documents.completed(text, arguments, description, base, tensors))
+    return inspect.cleandoc(documents.completed(text, arguments, description, base, door))
 
 
 def argument(param, number="SupportsFloat", row="SupportsFloat | _DLPack | _Lists", integer="SupportsIndex"):

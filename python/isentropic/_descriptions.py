@@ -90,11 +90,14 @@ def documented(one=None, *, module=None):
     """Makes a function or class public: it is found in `module`, and a function's docstring is completed."""
     if one is None:
         return lambda one: documented(one, module=module)
-    tensors = one.__module__.startswith("isentropic.torch")
-    one.__module__ = module or ("isentropic.torch" if tensors else "isentropic")
+    door = one.__module__.split(".")[1]
+    of_arrays = door.startswith("_")
+    one.__module__ = module or ("isentropic" if of_arrays else f"isentropic.{door}")
     if inspect.isfunction(one):
         name, text = one.__qualname__, one.__doc__
-        base = _TEXTS.get(name, "") if tensors else _TEXTS.setdefault(name, text)
+        base = "" if of_arrays else _TEXTS.get(name, "")
+        if of_arrays:
+            _TEXTS[name] = text
         taken = _documents.parameters(inspect.signature(one).parameters.values())
-        one.__doc__ = _documents.completed(text, taken, WRITTEN.get(name), base, tensors)
+        one.__doc__ = _documents.completed(text, taken, WRITTEN.get(name), base, door)
     return one

@@ -115,13 +115,14 @@ def filled(text, indent):
     return textwrap.indent("\n\n".join(parts), indent)
 
 
-def completed(text, parameters, description=None, base="", tensors=False):
+def completed(text, parameters, description=None, base="", door=""):
     """The docstring of a function with these parameters, (name, default as source or "", whether it is a keyword) each; `base`
-    is the docstring in the source of the function of arrays, for one of tensors."""
+    is the docstring in the source of the function of arrays, for one of another door, "torch" or "jax"."""
     parameters = list(parameters)
     names = [name.replace("*", "") for name, *_ in parameters]
     own = parsed(text, names)
     array = parsed(base) if base else {}
+    tensors = door == "torch"
     reworded = of_tensors if tensors else str
     described = {param["name"]: param for param in description["params"]} if description else {}
     parts = [f"{description['summary']}\n\n    {description['formula']}"] if description and description["summary"] else []
@@ -145,9 +146,9 @@ def completed(text, parameters, description=None, base="", tensors=False):
         if ", " in group:
             words = re.sub(r"^(NumPy array|array)\b", r"\1s", words).replace("a torch CPU tensor", "torch CPU tensors")
         if tensors:
-            words = (
-                f"torch.Tensor of {TYPES}" if words.startswith("NumPy") else re.sub("^(array|tensor)s?$", "torch.Tensor", words)
-            )
+            words = re.sub("^(array|tensor)s?$", "torch.Tensor", re.sub("^NumPy .*", f"torch.Tensor of {TYPES}", words))
+        elif door == "jax":
+            words = re.sub("^(NumPy .*|arrays?)$", "jax.Array", words)
         if name == "dim" and "axis" in array:
             usual = usual[0], array["axis"][1].replace("all others count rows", "axis is another name for it")
         more = (
