@@ -37,7 +37,7 @@ def _scores(rows, q, k, seen):
         return q @ k.mT
     xp, found = rows.xp, _finite(rows, q) @ _finite(rows, k).mT
     fine = [rows.all(xp.isfinite(x)) for x in (q, k)]
-    wrong = seen & ~(fine[0] & fine[1].mT)
+    wrong = seen & xp.logical_not(fine[0] & fine[1].mT)
     q, k = rows.constant(q), rows.constant(k)
     others = rows.if_any(wrong, lambda: q @ k.mT, rows.constant(found))
     # 0 times the finite ones is added for the derivative: NaN where that of the score is NaN, and otherwise 0.
@@ -57,7 +57,7 @@ def _weighted(rows, p, v):
         return rows.like(xp.where(high, INF, 0.0), v) - rows.like(xp.where(low, INF, 0.0), v)
 
     # The sum of the values that are not finite; where there are any, the derivative in the weights is NaN.
-    total = rows.if_any(~xp.isfinite(values), infinite, rows.constant(xp.zeros_like(out)))
+    total = rows.if_any(xp.logical_not(xp.isfinite(values)), infinite, rows.constant(xp.zeros_like(out)))
     slope = rows.like(xp.where(total != 0, math.nan, 0.0), v)
     return out + xp.where(total != 0, total, rows.total(p) * slope)
 

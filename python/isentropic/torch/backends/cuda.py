@@ -102,7 +102,7 @@ def _reduction(description, names, gradients, instead):
             return instead(*arguments)
         count = len(description["params"]) + len(_descriptions.per_row(description))
         per_row, values, asked = _split(description, given)
-        ignored = {"ignore_index": one for one in given[count:] if one is not None}
+        ignored = {} if given[count:] in ([], [None]) else {"ignore_index": given[count]}
         rows = _Rows(description, names[0], x, dim)
         for name, other in zip(names[1:], others, strict=True):
             rows.numbers(name, other, "int64") if other.dtype is torch.int64 else rows.alike(name, other)
