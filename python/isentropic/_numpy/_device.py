@@ -139,16 +139,17 @@ class Rows:
 
     def _matrix(self, x):
         moved = self.arrays.np.moveaxis(x, self.axis, -1)
-        return self.arrays.contiguous(self.arrays.np.reshape(moved, (self.count, self.n)))
+        return self.arrays.contiguous(self.arrays.np.reshape(moved, (self.count, moved.shape[-1])))
 
     holds = staticmethod(holds)  # whether an array is where the rows are
 
-    def alike(self, argument, x):
-        """Another input of the same shape."""
+    def alike(self, argument, x, size=None):
+        """Another input of the same shape, or with another size of the axis."""
         if not self.holds(x):
             raise TypeError(f"{self.function}: {argument} must be on the device of {self.argument}, got {type(x).__name__}")
-        if tuple(x.shape) != self.shape:
-            raise ValueError(f"{self.function}: {argument} must have the shape of {self.argument}, {self.shape}, got {x.shape}")
+        wanted = (*self.shape[: self.axis], self.n if size is None else size, *self.shape[self.axis + 1 :])
+        if tuple(x.shape) != wanted:
+            raise ValueError(f"{self.function}: {argument} must have the shape of {self.argument}, {wanted}, got {x.shape}")
         self.given[argument] = self._matrix(self.arrays.to(x, self.type))
 
     def numbers(self, argument, x, dtype, own_axis=False):
@@ -214,8 +215,9 @@ def run_map(rows, description, params):
 
 def run_vjp(rows, description, y, grad, params, asked):
     text = _parameters(rows, description, params)
-    rows.alike("y", y)
-    rows.alike("grad", grad)
+    size = 1 if description["reduces"] else None
+    rows.alike("y", y, size)
+    rows.alike("grad", grad, size)
     rows.out("dx", rows.n)
     for param in asked:
         rows.out(f"d_{param}", dtype="float64")
