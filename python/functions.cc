@@ -7,7 +7,10 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -43,11 +46,14 @@ bool needs_scores(const Array& x, const Array& y, std::size_t axis, bool logarit
   for (int d = 0; d < x.ndim; ++d) rows *= d == static_cast<int>(axis) ? 1 : x.shape[d];
   for (std::ptrdiff_t row = 0; row < rows; ++row) {
     std::ptrdiff_t j = 0;
-    if (y_step == sizeof(T)) {  // whole blocks without mass at once
-      const T* const entries = reinterpret_cast<const T*>(y.data + of_y);
-      constexpr std::ptrdiff_t kBlock = 64;
-      for (bool some = entries[0] > nothing; !some && j + kBlock <= n; j += some ? 0 : kBlock) {
-        for (std::ptrdiff_t k = 0; k < kBlock; ++k) some |= entries[j + k] > nothing;
+    if (y_step == sizeof(T) && !logarithm && at(y, of_y) == 0) {  // whole blocks of zeros at once
+      using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+      constexpr std::ptrdiff_t kBlock = 128;
+      for (Bits block[kBlock]; j + kBlock <= n; j += kBlock) {
+        std::memcpy(block, y.data + of_y + j * y_step, sizeof block);
+        Bits some = 0;
+        for (const Bits one : block) some |= one;
+        if (some != 0) break;
       }
     }
     while (j < n && !(at(y, of_y + j * y_step) > nothing)) ++j;
