@@ -50,8 +50,10 @@ OPERATORS = {name: Operator(_spec(description)) for name, description in _descri
 
 def call(name, x, values, dim, axis, numbers=True):
     """A map of x; `numbers` says that no parameter is a tensor of one for each row."""
-    if axis is not None or dim is None:
+    if axis is not None:
         dim = one_dim(name, dim, axis)
+    elif dim is None:
+        dim = -1
     if is_plain(x):
         if not numbers:
             values = tuple(_number(value, x) for value in values)

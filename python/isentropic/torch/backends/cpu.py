@@ -117,10 +117,15 @@ class Direct:
 
 
 class _DirectLoss(Direct):
-    def run(self, tensors, value, gradients, values, dim):
+    def __call__(self, tensors, values, dim, wanted):
+        _threads.follow(torch_threads())
         x, target = tensors
-        ignored = values[self.params] if len(values) > self.params else None
-        self.kernel(place(x), place(target), value, gradients[0], dim, values[: self.params], ignored, ())
+        lead = target.shape if target.dtype is torch.int64 else x.shape[:dim] + x.shape[dim + 1 :]
+        value = torch.empty(lead, dtype=torch.float32 if x.dtype in HALVES else x.dtype)
+        dx = torch.empty_like(x, memory_format=CONTIGUOUS) if wanted and x.requires_grad else None
+        numbers, ignored = values[: self.params], values[self.params] if len(values) > self.params else None
+        self.kernel(place(x), place(target), place(value), _place(dx), dim, numbers, ignored, ())
+        return value, [dx]
 
 
 class _DirectMeasure(Direct):
