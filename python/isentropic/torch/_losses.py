@@ -67,7 +67,9 @@ def mean_of_rows(name, x, target, values, dim):
 
 
 def _mean(value, count):
-    return value.mean() if count == value.numel() else value.sum() / count
+    if count != value.numel():
+        return value.sum() / count
+    return value.mean() if count != 1 else value.reshape(())
 
 
 class _MeanRule(Rule):
