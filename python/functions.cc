@@ -6,6 +6,11 @@
 #include <nanobind/stl/pair.h>
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -28,6 +33,39 @@ void on_type(Type type, const Run& run) {
 StridedArray strided(const Array& a) {
   const auto axes = static_cast<std::size_t>(a.ndim);
   return {a.data, {a.shape, axes}, {a.strides, axes}, static_cast<std::size_t>(a.item_size())};
+}
+
+// Whether an entry with mass, where y is above `nothing`, has a score of +inf: of two in a row the result does not tell. Of a
+// logarithm, also whether a row is NaN, whose absent entries it does not tell.
+template <class T>
+bool needs_scores(const Array& x, const Array& y, std::size_t axis, bool logarithm) {
+  const T nothing = logarithm ? -std::numeric_limits<T>::infinity() : T(0);
+  const auto at = [](const Array& a, std::ptrdiff_t offset) { return *reinterpret_cast<const T*>(a.data + offset); };
+  const std::ptrdiff_t n = x.shape[axis], x_step = x.strides[axis], y_step = y.strides[axis];
+  std::ptrdiff_t index[kMaxDims] = {}, of_x = 0, of_y = 0, rows = n == 0 ? 0 : 1;
+  for (int d = 0; d < x.ndim; ++d) rows *= d == static_cast<int>(axis) ? 1 : x.shape[d];
+  for (std::ptrdiff_t row = 0; row < rows; ++row) {
+    std::ptrdiff_t j = 0;
+    if (y_step == sizeof(T) && !logarithm && at(y, of_y) == 0) {  // whole blocks of zeros at once
+      using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+      constexpr std::ptrdiff_t kBlock = 128;
+      for (Bits block[kBlock]; j + kBlock <= n; j += kBlock) {
+        std::memcpy(block, y.data + of_y + j * y_step, sizeof block);
+        Bits some = 0;
+        for (const Bits one : block) some |= one;
+        if (some != 0) break;
+      }
+    }
+    while (j < n && !(at(y, of_y + j * y_step) > nothing)) ++j;
+    if (j == n ? logarithm : at(x, of_x + j * x_step) == std::numeric_limits<T>::infinity()) return true;
+    for (int d = x.ndim - 1; d >= 0; --d) {  // the next row
+      if (d == static_cast<int>(axis)) continue;
+      of_x += x.strides[d], of_y += y.strides[d];
+      if (++index[d] < x.shape[d]) break;
+      of_x -= x.strides[d] * x.shape[d], of_y -= y.strides[d] * y.shape[d], index[d] = 0;
+    }
+  }
+  return false;
 }
 
 // Gumbel noise along an axis of g, which may have any strides. streams: one for each row, by index.
@@ -177,6 +215,15 @@ void bind_functions(nb::module_& m) {
   m.def(
       "random_directions", [](Matrix<double> directions, std::uint64_t seed) { random_directions(view(directions), seed); },
       nb::arg("directions").noconvert(), nb::arg("seed"));
+  m.def(
+      "needs_scores",
+      [](nb::handle x, nb::handle y, nb::handle axis, bool logarithm) {
+        const Buffer scores("needs_scores", x, false), result("needs_scores", y, false);
+        const std::size_t at = to_axis("needs_scores", axis, scores->ndim);
+        return scores->type == Type::float64 ? needs_scores<double>(*scores, *result, at, logarithm)
+                                             : needs_scores<float>(*scores, *result, at, logarithm);
+      },
+      nb::arg("x"), nb::arg("y"), nb::arg("axis"), nb::arg("logarithm"));
   m.attr("gamma_status_names") = to_names(kGammaStatusNames);
   m.attr("transport_status_names") = to_names(kTransportStatusNames);
 }

@@ -4,24 +4,24 @@ PACKAGE/_generated.py has the functions, which editors show, and PACKAGE/__init_
 on tensors, with the modules. Needs neither NumPy nor torch: the package is built where there are none.
 """
 
-import importlib.util
 import pathlib
 import sys
 
-import entropy_control
 import losses
 import maps
 import measures
+import stubs
 import torch_losses
 import torch_maps
 import torch_measures
 from tensors import class_name
+from words import load
 
 HEAD = '''"""Every function that the registry describes. Written by python/generate when the package is built."""
 
 from math import inf  # noqa: F401  a default
 
-from isentropic._numpy import _calls, _convert, _entropy_control, _losses, _measures
+from isentropic._numpy import _calls, _convert, _losses, _measures
 from isentropic._checks import index_or_none as _index_or_none
 from isentropic._maps import KERNELS as _KERNELS
 from isentropic._maps import map_and_params as _map_and_params
@@ -52,33 +52,28 @@ from isentropic.torch._modules import Map as _Map
 '''
 
 
-def load(name, file):
-    spec = importlib.util.spec_from_file_location(name, file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def main(module_file, package):
     core = load("_core", module_file)
     operations, measured, lost = core.operations(), core.measure_operations(), core.losses()
-    gamma = next(one for one in core.control_operations() if one["name"] == "gamma_for_entropy")
     functions = [
         *map(maps.functions, operations),
-        entropy_control.function(gamma),
         *map(measures.function, measured),
         *map(losses.function, lost),
     ]
-    stubs = [
+    typed = [
         *map(maps.stubs, operations),
-        entropy_control.stubs(gamma),
         *map(measures.stubs, measured),
         *map(losses.stubs, lost),
     ]
     names = [name for one in operations for name in (one["name"], one["name"] + "_vjp")]
-    names += ["gamma_for_entropy", *(one["name"] for one in [*measured, *lost])]
+    names += [one["name"] for one in [*measured, *lost]]
     package = pathlib.Path(package)
-    write(package, HEAD, functions, names, "written.pyi", stubs)
+    of_calibration = sorted(SOURCES.glob("_numpy/_calibration*.py"))
+    of_calibration += [SOURCES / "_numpy/_vector_scaling.py", SOURCES / "_numpy/_estimators.py"]
+    of_arrays = [file for file in sorted(SOURCES.glob("_numpy/_*.py")) if file not in of_calibration]
+    write(package, HEAD, functions, names)
+    write_stubs(package / "__init__.pyi", "written.pyi", of_arrays, typed)
+    write_stubs(package / "calibration.pyi", "calibration.pyi", of_calibration)
 
     modules = [one for one in lost if torch_losses.has_module(one)]
     functions = [
@@ -88,21 +83,28 @@ def main(module_file, package):
         *map(torch_maps.of_module, operations),
         *map(torch_losses.of_module, modules),
     ]
-    stubs = [
+    typed = [
         *map(torch_maps.stubs, operations),
         *map(torch_losses.stubs, lost),
         *map(torch_measures.stubs, measured),
     ]
     names = [one["name"] for one in [*operations, *lost, *measured]]
     names += [class_name(one["name"]) for one in [*operations, *modules]]
-    write(package / "torch", TORCH_HEAD, functions, names, "torch_written.pyi", stubs)
+    write(package / "torch", TORCH_HEAD, functions, names)
+    write_stubs(package / "torch/__init__.pyi", "torch_written.pyi", sorted(SOURCES.glob("torch/_*.py")), typed, True)
 
 
-def write(package, head, functions, names, written, stubs):
+SOURCES = pathlib.Path(__file__).parents[1] / "isentropic"
+
+
+def write(package, head, functions, names):
     listed = "".join(f"    {name!r},\n" for name in names)
     (package / "_generated.py").write_text("\n\n".join([head, *functions, f"__all__ = [\n{listed}]\n"]))
-    text = pathlib.Path(__file__).with_name(written).read_text()
-    (package / "__init__.pyi").write_text("\n".join([text, *stubs]))
+
+
+def write_stubs(file, beginning, sources, typed=(), tensors=False):
+    written = (one for source in sources for one in stubs.of_file(source, tensors))
+    file.write_text("\n".join([pathlib.Path(__file__).with_name(beginning).read_text(), *written, *typed]))
 
 
 main(*sys.argv[1:])

@@ -1,7 +1,7 @@
 """The measures: of a distribution, of two, of a table, of entries."""
 
 from source import Argument, Signature, define, stub
-from words import TYPE_ERROR, argument, has_per_row, param_doc, values
+from words import argument, document, per_row, values
 
 ARGUMENTS = {"measure": ("p",), "divergence": ("p", "q"), "table": ("pxy",), "entry": ("p",)}
 RUN = {"measure": "of_one", "divergence": "of_two", "table": "of_table", "entry": "of_entries"}
@@ -16,7 +16,7 @@ def signature(description):
     keywords = list(map(argument, description["params"]))
     keywords += [Argument("axis", "-1", "SupportsIndex")] if has_axis(description) else []
     arrays = [Argument(name, type=kind) for name in ARGUMENTS[description["family"]]]
-    keywords += [Argument("param_grad", "False", "bool")] if has_per_row(description) else []
+    keywords += [Argument("param_grad", "False", "bool")] if per_row(description) else []
     return Signature(arrays, [*keywords, Argument("return_grad", "False", "bool")])
 
 
@@ -24,16 +24,17 @@ def function(description):
     name, family = description["name"], description["family"]
     arrays = ", ".join(ARGUMENTS[family])
     axis = "axis, " if has_axis(description) else "" if family == "table" else "-1, "
-    last = ", param_grad" if has_per_row(description) else ""
+    last = ", param_grad" if per_row(description) else ""
     body = f"return _measures.{RUN[family]}(_{name}, {arrays}, {axis}return_grad, {values(name, description)}{last})"
-    return f"_{name} = _measures.KERNELS[{name!r}]\n\n\n" + define(name, signature(description), body, doc(description))
+    text = document(doc(description), signature(description), description)
+    return f"_{name} = _measures.KERNELS[{name!r}]\n\n\n" + define(name, signature(description), body, text)
 
 
 def stubs(description):
     """Stubs of results with one number for each row: an array of p's kind, or a number."""
     one = signature(description)
     gradients = ", ".join(["Any"] * (3 if description["family"] == "divergence" else 2))
-    gradients = "Any, ..." if has_per_row(description) else gradients
+    gradients = "Any, ..." if per_row(description) else gradients
     lines = []
     for default, kind, returns in (("False", "Literal[False]", "Any"), ("", "Literal[True]", f"tuple[{gradients}]")):
         keywords = [*one.keywords[:-1], Argument("return_grad", default, kind)]
@@ -41,86 +42,53 @@ def stubs(description):
     return "".join(lines)
 
 
-INPUT = "NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists"
+KIND = "Distributions along axis, or scores or log-probabilities if input says so."
 ARRAY_DOC = {
-    "measure": f"p : {INPUT}\n    Distributions along axis, or scores or log-probabilities if input says so. Never changed.",
-    "divergence": f"p, q : {INPUT}\n    Distributions along axis, or scores or log-probabilities if input says so.\n"
-    "    The shapes broadcast: one q is compared with every p. Never changed.",
-    "table": f"pxy : {INPUT}\n    Tables p(x, y), x along the last axis but one and y along the last; further axes in front\n"
-    "    count tables. All entries of a table together are one distribution, of the kind that input says. Never changed.",
-    "entry": f"p : {INPUT}\n    Probabilities, or scores or log-probabilities if input says so. A single number is allowed.\n"
-    "    Never changed.",
+    "measure": f"p: {KIND} Never changed.",
+    "divergence": f"p, q: {KIND} The shapes broadcast: one q is compared with every p. Never changed.",
+    "table": """\
+pxy: Tables p(x, y), x along the last axis but one and y along the last; further axes in front count tables. All entries of a
+    table together are one distribution, of the kind that input says. Never changed.""",
+    "entry": "p: Probabilities, or scores or log-probabilities if input says so. A single number is allowed. Never changed.",
 }
+OTHERS = "float16 gives float32, integers and lists float64"
 RETURNS = {
-    "measure": "One number for each row, of the kind and dtype of p; float16 gives float32, integers and lists float64.",
-    "divergence": "One number for each row, of the kind of p and the wider dtype; float16 gives float32, integers float64.",
-    "table": "One number for each table, of the kind and dtype of pxy; float16 gives float32, integers and lists float64.",
-    "entry": "Of the kind, shape and dtype of p; float16 gives float32, integers and lists float64.",
+    "measure": f"One number for each row, of the kind and dtype of p; {OTHERS}.",
+    "divergence": f"One number for each row, of the kind of p and the wider dtype; {OTHERS}.",
+    "table": f"One number for each table, of the kind and dtype of pxy; {OTHERS}.",
+    "entry": f"Of the kind, shape and dtype of p; {OTHERS}.",
 }
 GRADIENT_DOC = {
-    "measure": "    Return (value, dp): the gradient as well, in the shape of p.",
-    "divergence": "    Return (value, dp, dq): the gradients as well, in the shape that p and q broadcast to.",
-    "table": "    Return (value, dp): the gradient as well, in the shape of pxy.",
-    "entry": "    Return (value, dp): the derivative of each entry as well.",
+    "measure": "Return (value, dp): the gradient as well, in the shape of p.",
+    "divergence": "Return (value, dp, dq): the gradients as well, in the shape that p and q broadcast to.",
+    "table": "Return (value, dp): the gradient as well, in the shape of pxy.",
+    "entry": "Return (value, dp): the derivative of each entry as well.",
 }
 EXAMPLE = {"measure": "[0.5, 0.25, 0.25]", "divergence": "[0.5, 0.5], [0.9, 0.1]", "table": "[[0.4, 0.1], [0.1, 0.4]]",
            "entry": "[0.5, 0.25]"}  # fmt: skip
-AXIS_DOC = "axis : int, default -1\n    The axis along which p is a distribution; all others count rows.\n"
+REFUSED = """An entry is negative, NaN or infinite, or a sum is further from 1 than 1e-6 (float64), 1e-4 (float32) or 1e-2
+    (float16) and normalize is False; the message names the row and entry."""
+OF_ENTRIES = "An entry is not in [0, 1] (log_probs: above 0); the message names its row and entry."
 
 
 def doc(description):
     name, family = description["name"], description["family"]
-    params = param_doc(description) + (AXIS_DOC if has_axis(description) else "")
     required = "".join(f", {p['name']}={p['typical']!r}" for p in description["params"] if p["required"])
-    names = [param["name"] for param in description["params"]]
-    learned = " and ".join(param["name"] for param in description["params"] if param["per_row"])
-    asking = f"param_grad : bool, default False\n    Return also the gradient in {learned}, last: one number for each row.\n"
-    asking = asking if learned else ""
-    array = {"divergence": "p or q", "table": "pxy"}.get(family, "p")
-    axis = f"numpy.exceptions.AxisError\n    axis is no axis of {array}.\n" if has_axis(description) else ""
+    learned = " and ".join(per_row(description))
+    asking = f"param_grad (bool): Return also the gradient in {learned}, last: one number for each row.\n"
+    axis = "axis: The axis along which p is a distribution; all others count rows.\n"
     held = {"divergence": ", of both arrays", "table": ", of the whole table"}.get(family, "")
     scores = "x of p = 1 / (1 + exp(-x))" if name == "binary_entropy" else "x of p = softmax(x)"
-    division = ". With normalize it includes the division" if "normalize" in names else ""
-    if family == "entry":
-        refused = "An entry is not in [0, 1] (log_probs: above 0); the message names its row and entry."
-    else:
-        refused = (
-            "An entry is negative, NaN or infinite, or a sum is further from 1 than 1e-6 (float64), 1e-4 (float32) or\n"
-            "    1e-2 (float16) and normalize is False; the message names the row and entry."
-        )
-    return f"""{description["summary"]}
-
-    {description["formula"]}
-
-Parameters
-----------
+    division = ". With normalize it includes the division" if "normalize" in [p["name"] for p in description["params"]] else ""
+    return f"""
 {ARRAY_DOC[family]}
-{params}{asking}return_grad : bool, default False
-{GRADIENT_DOC[family]}
+{axis if has_axis(description) else ""}{asking if learned else ""}return_grad (bool): {GRADIENT_DOC[family]}
+Returns: {RETURNS[family]}
+Raises: {OF_ENTRIES if family == "entry" else REFUSED} A parameter is out of its range, shapes do not fit.
+Notes: input says what the numbers are{held}: "probs" are probabilities, "log_probs" their logarithms, "scores" the {scores}. Of
+    scores, NaN gives NaN and -inf is an absent entry. 0 log 0 counts as 0. Everything is computed in float64. The gradient is
+    with respect to the numbers given: to p, to log p or to the scores{division}.
 
-Returns
--------
-array
-    {RETURNS[family]}
-
-Raises
-------
-ValueError
-    {refused}
-    A parameter is out of its range, shapes do not fit.
-{axis}TypeError
-    {TYPE_ERROR}
-
-Notes
------
-input says what the numbers are{held}:
-"probs" are probabilities, "log_probs" their logarithms, "scores" the {scores}.
-Of scores, NaN gives NaN and -inf is an absent entry. 0 log 0 counts as 0. Everything is computed in float64.
-Gradient: {description["gradient"]}.
-It is with respect to the numbers given: to p, to log p or to the scores{division}.
-Source: {description["source"]}.
-
-Examples
---------
+    Gradient: {description["gradient"]}.
 >>> value = isentropic.{name}({EXAMPLE[family]}{required})
 """

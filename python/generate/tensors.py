@@ -1,4 +1,4 @@
-"""The part that functions and modules on tensors share: their arguments, and NumPy's docstrings reworded for tensors."""
+"""The part that functions and modules on tensors share: their arguments, and what a module's docstring adds."""
 
 import words
 from source import Argument, docstring, head, stub
@@ -6,10 +6,7 @@ from source import Argument, docstring, head, stub
 OTHER_NAMES = {"jsd_loss": "JSDLoss", "logsumexp": "LogSumExp", "sigsoftmax": "SigSoftmax"}
 DIM = [Argument("dim", "None", "int | None"), Argument("axis", "None", "int | None")]
 DTYPE = Argument("dtype", "None", "torch.dtype | None")
-DTYPE_DOC = """\
-dtype : torch.dtype, optional
-    The type of the result: by default that of the input, or float32 for float16 and bfloat16.
-"""
+DTYPE_DOC = "dtype (torch.dtype): The type of the result: by default that of the input, or float32 for float16 and bfloat16.\n"
 
 
 def class_name(function):
@@ -21,26 +18,16 @@ def argument(param):
     return words.argument(param, number="float", row="float | Tensor", integer="int")
 
 
-def of_tensors(text):
-    """A docstring about arrays as one about tensors."""
-    text = text.replace("An array", "A tensor").replace("an array", "a tensor").replace("array", "tensor")
-    return text.replace("along axis", "along dim").replace("without axis", "without dim")
-
-
-def param_doc(description):
-    return of_tensors(words.param_doc(description))
-
-
 def values(description):
     """The tuple of the parameters' values, as source."""
     return "(" + "".join(f"{param['name']}, " for param in description["params"]) + ")"
 
 
 def learned(description):
-    names = " and ".join(param["name"] for param in description["params"] if param["per_row"])
+    names = " and ".join(words.per_row(description))
     if not names:
         return ""
-    return f"{names} may be an nn.Parameter that broadcasts with the scores and has size 1 along dim: it is then learned.\n\n"
+    return f"{names} may be an nn.Parameter that broadcasts with the scores and has size 1 along dim: it is then learned."
 
 
 def module(name, base, doc, init, body, function, members=()):

@@ -3,8 +3,8 @@
 import losses
 from losses import takes_classes, takes_map
 from source import Argument, Signature, define, stub
-from tensors import DIM, DTYPE, DTYPE_DOC, argument, class_name, learned, module, module_stub, of_tensors, param_doc
-from words import assignments
+from tensors import DIM, DTYPE, DTYPE_DOC, argument, class_name, learned, module, module_stub
+from words import assignments, document, per_row
 
 REDUCTION = [Argument("reduction", "'mean'", "str"), Argument("dim", "-1", "int"), DTYPE]
 WEIGHT = Argument("weight", "None", "Tensor | None")
@@ -34,7 +34,8 @@ def init_signature(description):
 def function(description):
     name = description["name"]
     body = f"return _call_loss({name!r}, {losses.handed(description, lambda _, param: param['name'])}, dim, axis, dtype)"
-    return define(name, signature(description), body, doc(description))
+    text = document(doc(description), signature(description), description, losses.doc(description), door="torch")
+    return define(name, signature(description), body, text)
 
 
 def of_module(description):
@@ -43,7 +44,9 @@ def of_module(description):
     common = "weight, ignore_index" if takes_classes(description) else "None, None"
     body = f"super().__init__({{{values}}}, {common}, reduction, dim, dtype{', z_loss' * takes_classes(description)})"
     members = [] if takes_classes(description) else ["_takes_classes = False"]
-    return module(class_name(name), "_Loss", module_doc(description), init_signature(description), body, name, members)
+    init = init_signature(description)
+    text = document(module_doc(description), init, description, door="torch")
+    return module(class_name(name), "_Loss", text, init, body, name, members)
 
 
 def stubs(description):
@@ -54,72 +57,44 @@ def stubs(description):
     return text
 
 
+EXAMPLE = {
+    "class or distribution": "torch.randn(4, 6), torch.tensor([0, 5, 2, 2])",
+    "class": "torch.rand(4, 6), torch.tensor([0, 5, 2, 2])",
+    "labels": "torch.randn(2, 3), torch.tensor([[0, 1, 1], [1, 0, 0]])",
+    "scores": "torch.randn(4, 6), torch.randn(4, 6)",
+}
+
+
 def doc(description):
-    scores, target = description["arguments"]
-    text = of_tensors(losses.common_doc(description, "torch.Tensor"))
-    example = {
-        "class or distribution": "torch.randn(4, 6), torch.tensor([0, 5, 2, 2])",
-        "class": "torch.rand(4, 6), torch.tensor([0, 5, 2, 2])",
-        "labels": "torch.randn(2, 3), torch.tensor([[0, 1, 1], [1, 0, 0]])",
-        "scores": "torch.randn(4, 6), torch.randn(4, 6)",
-    }[description["target"]]
-    parameters = "".join(f", {param['name']}" for param in description["params"] if param["per_row"])
-    return f"""{text}dim : int, default -1
-    The axis of the classes; axis is another name for it.
-{DTYPE_DOC}
-Returns
--------
-torch.Tensor
-    One number for each row, in {scores}'s shape without dim. Differentiable, twice, in {scores}{parameters}.
+    name, (scores, target) = description["name"], description["arguments"]
+    moving = "".join(f", {param}" for param in per_row(description))
+    return f"""
+{DTYPE_DOC}Returns: One number for each row, in {scores}'s shape without dim. Differentiable, twice, in {scores}{moving}.
+Raises: {target} must not require grad.
+Notes: See isentropic.{name} for the rules on NaN and infinities.
 
-Raises
-------
-ValueError, TypeError, IndexError
-    The message names the argument. {target} must not require grad.
-
-Notes
------
-Gradient: {description["gradient"]}. See isentropic.{description["name"]} for the rules on NaN and infinities.
-Source: {description["source"]}.
-
-Examples
---------
->>> value = isentropic.torch.{description["name"]}({example}{assignments(description)})
+    Gradient: {description["gradient"]}.
+>>> value = isentropic.torch.{name}({EXAMPLE[description["target"]]}{assignments(description)})
 """
 
 
-COMMON = """\
-reduction : str, default "mean"
-    "mean" over the rows, "sum" or "none".
-dim : int, default -1
-    The axis of the classes.
-"""
+COMMON = f"""\
+reduction (str): "mean" over the rows, "sum" or "none".
+dim: The axis of the classes.
+{DTYPE_DOC}"""
 OF_CLASSES = """\
-weight : torch.Tensor, optional
-    One factor for each class, on the loss of the rows that have it; the mean divides by these. For targets that are classes.
-    SoftmaxLoss also takes distributions, and gives each term, those of smoothing too, its class's factor, as torch does.
-"""
-Z_LOSS_DOC = """\
-z_loss : float, at least 0, default 0.0
-    Adds z_loss times the square of the logsumexp of a row's scores, which keeps the scores from growing.
-"""
-IGNORED = """\
-ignore_index : int, default -100
-    Rows with this target give 0 and no gradient, and do not count in the mean.
+weight (torch.Tensor or None): One factor for each class, on the loss of the rows that have it; the mean divides by these. For
+    targets that are classes. SoftmaxLoss also takes distributions, and gives each term, those of smoothing too, its class's
+    factor, as torch does.
+ignore_index: Rows with this target give 0 and no gradient, and do not count in the mean.
+z_loss (float, at least 0): Adds z_loss times the square of the logsumexp of a row's scores, which keeps the scores from
+    growing.
 """
 
 
 def module_doc(description):
-    first, last, further = (OF_CLASSES, IGNORED, Z_LOSS_DOC) if takes_classes(description) else ("", "", "")
-    return f"""{description["summary"]}
-
-    {description["formula"]}
-
-The module of isentropic.torch.{description["name"]}.
-
-Parameters
-----------
-{first}{param_doc(description)}{last}{COMMON}{DTYPE_DOC}{further}
-Call it with (x, target) or (x, target, sample_weight). sample_weight is a factor for the loss of each row, and the mean
-divides by the sum of these factors.
-{learned(description)}"""
+    return f"""
+The module of isentropic.torch.{description["name"]}. Call it with (x, target) or (x, target, sample_weight). sample_weight is a
+factor for the loss of each row, and the mean divides by the sum of these factors.
+{learned(description)}
+{OF_CLASSES if takes_classes(description) else ""}{COMMON}"""

@@ -1,8 +1,8 @@
 """The maps and softmax's logarithms on tensors: the function and the module of each."""
 
 from source import Argument, Signature, define, stub
-from tensors import DIM, argument, class_name, learned, module, module_stub, param_doc, values
-from words import assignments
+from tensors import DIM, argument, class_name, learned, module, module_stub, values
+from words import assignments, document
 
 
 def signature(description):
@@ -29,7 +29,9 @@ def function(description):
         tensors = [f"isinstance({one['name']}, Tensor)" for one in description["params"] if one["kind"].endswith("float")]
         numbers = f", not ({' or '.join(tensors)})" if tensors else ""
         body = f"return _call_map({name!r}, x, {values(description)}, dim, axis{numbers})"
-    return define(name, signature(description), body, doc(description))
+    return define(
+        name, signature(description), body, document(doc(description), signature(description), description, door="torch")
+    )
 
 
 def of_module(description):
@@ -37,7 +39,8 @@ def of_module(description):
     kept = ", ".join(
         f"{one.name}={one.name}" for one in [*map(argument, description["params"]), Argument("dim"), *last(description)]
     )
-    return module(class_name(name), "_Map", module_doc(description), init, f"super().__init__({kept})", name)
+    text = document(module_doc(description), init, description, door="torch")
+    return module(class_name(name), "_Map", text, init, f"super().__init__({kept})", name)
 
 
 def last(description):
@@ -51,61 +54,27 @@ def stubs(description):
 
 
 def doc(description):
-    name = description["name"]
-    result = "keepdim : bool, default False\n    Keep dim, with size 1; keepdims is another name for it.\n"
-    result = result if description["reduces"] else ""
-    shape = "One number per row" if description["reduces"] else "Of x's shape and dtype, contiguous"
-    return f"""{description["summary"]}
+    name, reduces = description["name"], description["reduces"]
+    keep = "keepdim, keepdims (bool): Keep dim, with size 1.\n" if reduces else ""
+    return f"""
+x: Scores, of any shape with at least one axis and any strides. Halves are computed in float32.
+{keep}Returns: {"One number per row" if reduces else "Of x's shape and dtype, contiguous"}. Differentiable, twice.
+Notes: See isentropic.{name} for the rules on NaN and infinities.
 
-    {description["formula"]}
+    Gradient in x, where g is the gradient in the result:
 
-Parameters
-----------
-x : torch.Tensor
-    Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis and any strides. Halves are
-    computed in float32.
-{param_doc(description)}dim : int, default -1
-    The axis along which scores compete; axis is another name for it.
-{result}
-Returns
--------
-torch.Tensor
-    {shape}. Differentiable, twice.
-
-Raises
-------
-ValueError, TypeError, IndexError
-    The message names the argument.
-
-Notes
------
-Gradient in x, where g is the gradient in the result: {description["gradient"]}.
-See isentropic.{name} for the rules on NaN and infinities.
-Source: {description["source"]}.
-
-Examples
---------
+        {description["gradient"]}
 >>> y = isentropic.torch.{name}(torch.tensor([0.0, 1.0, 2.0]){assignments(description)})
 """
 
 
 def module_doc(description):
-    name = description["name"]
-    size = "keepdim : bool, default False\n    Keep dim, with size 1.\n" * description["reduces"]
-    shape = "x's shape without dim" if description["reduces"] else "x's shape"
-    return f"""{description["summary"]}
-
-    {description["formula"]}
-
-The module of isentropic.torch.{name}: calls it with x of any shape, and gives {shape}.
-
-Parameters
-----------
-{param_doc(description)}dim : int, default -1
-    The axis along which scores compete.
-{size}
-{learned(description)}Examples
---------
->>> module = isentropic.torch.{class_name(name)}({assignments(description).removeprefix(", ")})
+    name, reduces = description["name"], description["reduces"]
+    keep = "keepdim (bool): Keep dim, with size 1.\n" if reduces else ""
+    return f"""
+The module of isentropic.torch.{name}: calls it with x of any shape, and gives x's shape{" without dim" if reduces else ""}.
+{learned(description)}
+dim: The axis along which scores compete.
+{keep}>>> module = isentropic.torch.{class_name(name)}({assignments(description).removeprefix(", ")})
 >>> y = module(torch.tensor([0.0, 1.0, 2.0]))
 """

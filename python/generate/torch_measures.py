@@ -1,8 +1,10 @@
 """The measures on tensors."""
 
 from measures import ARGUMENTS, has_axis
+from measures import doc as doc_of_arrays
 from source import Argument, Signature, define, stub
-from tensors import DIM, DTYPE, DTYPE_DOC, argument, param_doc, values
+from tensors import DIM, DTYPE, DTYPE_DOC, argument, values
+from words import document
 
 
 def signature(description):
@@ -20,7 +22,8 @@ def function(description):
         body = f"return _call_entries({name!r}, p, {values(description)}, {axis}, dtype)"
     else:
         body = f"return _call_measure({name!r}, {tensors}, {values(description)}, {axis}, dtype)"
-    return define(name, signature(description), body, doc(description))
+    text = document(doc(description), signature(description), description, doc_of_arrays(description), door="torch")
+    return define(name, signature(description), body, text)
 
 
 def stubs(description):
@@ -29,21 +32,8 @@ def stubs(description):
 
 def doc(description):
     arrays = ", ".join(ARGUMENTS[description["family"]])
-    dim = "dim : int, default -1\n    The dimension along which they are distributions; axis is another name for it.\n"
-    dim = dim if has_axis(description) else ""
-    return f"""{description["summary"]}
-
-    {description["formula"]}
-
+    return f"""
 As isentropic.{description["name"]}, of torch tensors, and differentiable in {arrays}: {description["gradient"]}.
 
-Parameters
-----------
-{arrays} : torch.Tensor
-    What input says, of float32, float64, float16 or bfloat16.
-{param_doc(description)}{dim}{DTYPE_DOC}
-Returns
--------
-torch.Tensor
-    One number for each {"entry" if description["family"] == "entry" else "distribution"}.
+{DTYPE_DOC}Returns: One number for each {"entry" if description["family"] == "entry" else "distribution"}.
 """

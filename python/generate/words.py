@@ -1,6 +1,28 @@
 """The descriptions in the words of docstrings, and their parameters as arguments."""
 
+import importlib.util
+import inspect
+import pathlib
+
 from source import Argument
+
+
+def load(name, file):
+    spec = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+documents = load("_documents", pathlib.Path(__file__).parents[1] / "isentropic/_documents.py")
+
+
+def document(text, signature, description, base="", door=""):
+    """The docstring of a function of a description; `text` is what it does not say, as in isentropic/_documents.py."""
+    arguments = [(argument.name, argument.default, False) for argument in signature.arrays]
+    arguments += [(keyword.name, keyword.default, True) for keyword in signature.keywords]
+    arguments += [(f"**{signature.rest.name}", "", True)] if signature.rest else []
+    return inspect.cleandoc(documents.completed(text, arguments, description, base, door))
 
 
 def argument(param, number="SupportsFloat", row="SupportsFloat | _DLPack | _Lists", integer="SupportsIndex"):
@@ -25,22 +47,6 @@ def value(function, param):
     return f"{name} if type({name}) is float else _per_row({function!r}, {name!r}, {name})" if param["per_row"] else name
 
 
-def kind(param):
-    """The allowed values of a parameter, in words."""
-    if param["kind"] == "name":
-        words = "one of " + ", ".join(f'"{name}"' for name in param["names"])
-    elif param["kind"] == "bool":
-        words = "bool"
-    elif param["kind"] == "map":
-        words = "str, or (str, dict)"
-    else:
-        words = {"float": "float", "int": "int", "optional float": "float or None"}[param["kind"]]
-        if param["per_row"]:
-            words = words.replace("float", "float or array")
-        words += f", {param['allowed']}"
-    return words + (", required" if param["required"] else f", default {param['default']!r}")
-
-
 def assignments(description):
     """Every parameter with an allowed value, for the example."""
     values = {p["name"]: p["default"] if p["typical"] is None else p["typical"] for p in description["params"]}
@@ -59,24 +65,5 @@ def laws(description):
     return "; ".join(law for law, holds in said.items() if holds) or "none"
 
 
-def param_doc(description):
-    return "".join(f"{param['name']} : {kind(param)}\n{meaning(param)}" for param in description["params"])
-
-
-def meaning(param):
-    if param["kind"] == "map":
-        return "    The map by its name, its parameters as further keywords or in the dict.\n"
-    text = f"    {param['meaning']}.\n"
-    if param["per_row"]:
-        text += "    An array gives each row a value of its own. It broadcasts with x and has size 1 along axis.\n"
-    return text
-
-
-def has_per_row(description):
-    return any(param["per_row"] for param in description["params"])
-
-
-TYPE_ERROR = """\
-An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is
-    of the wrong type.\
-"""
+def per_row(description):
+    return [param["name"] for param in description["params"] if param["per_row"]]

@@ -2,7 +2,8 @@
 
 To train, begin with softmax_loss, entmax_loss, entmax, attention and, with gradients, isentropic.torch; to decode a language
 model with Sampler, sample, top_p_softmax, entropy_normalize and gamma_for_entropy; to compare distributions with entropy,
-kl_divergence, js_distance, wasserstein_1d and sinkhorn.
+kl_divergence, js_distance, wasserstein_1d and sinkhorn; to trust predictions with fit_temperature, fit_vector_scaling,
+expected_calibration_error, reliability_diagram and brier_score.
 
 Every map is ``isentropic.NAME(x, *, parameters, axis=-1, out=None)`` and has its ``isentropic.NAME_vjp(x, y, grad, /, *,
 ...)``. Functions take NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists, and return the same kind, shape
@@ -17,6 +18,7 @@ from isentropic._numpy._attention import attention, attention_vjp, linear_attent
 from isentropic._numpy._counts import Counts
 from isentropic._numpy._entropy_control import (
     GammaResult,
+    gamma_for_entropy,
     mean_field_entropy,
     normalize_density,
     normalize_joint,
@@ -86,60 +88,23 @@ def force_simd_target(name):
 for _name in _generated.__all__:
     getattr(_generated, _name).__module__ = "isentropic"
 
-__all__ = [
-    "BarycenterResult",
-    "BatchMap",
-    "Counts",
-    "GammaResult",
-    "PartialResult",
-    "ReliabilityBins",
-    "Sampler",
-    "SinkhornResult",
-    "SlicedResult",
-    "TemperatureClampedWarning",
-    "TransportResult",
-    "UnbalancedResult",
-    "VectorScaling",
-    "__version__",
-    "attention",
-    "attention_vjp",
-    "brier_score",
-    "c_transform",
-    "dual_value",
-    "entropy_invariant_scale",
-    "expected_calibration_error",
-    "fit_target_entropy",
-    "fit_temperature",
-    "fit_vector_scaling",
-    "force_simd_target",
-    "get_num_threads",
-    "gumbel_softmax",
-    "linear_attention",
-    "linear_attention_vjp",
-    "lipschitz_constant",
-    "match_entropy",
-    "mean_field_entropy",
-    "normalize_density",
-    "normalize_joint",
-    "optimal_transport",
-    "partial_transport",
-    "power_transform",
-    "ratio_map",
-    "read",
-    "reliability_bins",
-    "reliability_diagram",
-    "sample",
-    "set_num_threads",
-    "simd_target",
-    "simd_targets",
-    "sinkhorn",
-    "sinkhorn_barycenter",
-    "sinkhorn_divergence",
-    "sliced_wasserstein",
-    "unbalanced_sinkhorn",
-    "wasserstein",
-    "wasserstein_1d",
-    "wasserstein_histogram",
-    "write",
-    *_generated.__all__,
-]
+# By task, the first of each in the docstring above. The maps, losses and measures of the registry are for all of them.
+__all__ = ["__version__", *_generated.__all__]
+# To train: attention, and maps of one's own.
+__all__ += ["attention", "attention_vjp", "linear_attention", "linear_attention_vjp", "ratio_map"]
+# To decode: draws, and the temperature that gives an entropy, of scores and of distributions.
+__all__ += ["Sampler", "gumbel_softmax", "sample"]
+__all__ += ["GammaResult", "gamma_for_entropy", "mean_field_entropy", "normalize_density", "normalize_joint", "power_transform"]
+# To compare distributions: counts, and transport.
+__all__ += ["Counts", "wasserstein", "wasserstein_1d", "wasserstein_histogram"]
+__all__ += ["PartialResult", "TransportResult", "optimal_transport", "partial_transport"]
+__all__ += ["SinkhornResult", "UnbalancedResult", "sinkhorn", "sinkhorn_divergence", "unbalanced_sinkhorn"]
+__all__ += ["BarycenterResult", "SlicedResult", "sinkhorn_barycenter", "sliced_wasserstein"]
+__all__ += ["c_transform", "dual_value", "lipschitz_constant"]
+# To trust predictions: the temperature or the entropy that fits, and how well confidences agree with labels.
+__all__ += ["TemperatureClampedWarning", "VectorScaling", "fit_temperature", "fit_vector_scaling"]
+__all__ += ["entropy_invariant_scale", "fit_target_entropy", "match_entropy"]
+__all__ += ["ReliabilityBins", "brier_score", "expected_calibration_error", "reliability_bins", "reliability_diagram"]
+# To work on files and tables, and to say where it runs.
+__all__ += ["BatchMap", "read", "write"]
+__all__ += ["force_simd_target", "get_num_threads", "set_num_threads", "simd_target", "simd_targets"]

@@ -1,12 +1,27 @@
 """The library's operations as _core describes them: by name, and what doors ask of a description."""
 
+import inspect
+
 import isentropic._core as _core
+from isentropic import _documents
 
 # Descriptions by name. MAPS also has log_softmax and logsumexp, which are not distributions.
 MAPS = {one["name"]: one for one in _core.operations()}
 LOSSES = {one["name"]: one for one in _core.losses()}
 MEASURES = {one["name"]: one for one in _core.measure_operations()}
 CONTROL = {one["name"]: one for one in _core.control_operations()}
+
+# Those that are functions written by hand.
+WRITTEN = {
+    one["name"]: one
+    for operations in (
+        _core.sampling_operations(),
+        _core.transport_operations(),
+        _core.calibration_operations(),
+        _core.attention_operations(),
+    )
+    for one in operations
+} | CONTROL
 
 # Measures of a table that are a measure of its entries as one row.
 OF_ONE_ROW = {"joint_entropy": "entropy"}
@@ -66,3 +81,23 @@ def map_params(name, names, values, row_names, rows):
     for k, param in enumerate(row_names):
         params[param] = rows[..., k : k + 1]
     return params
+
+
+_TEXTS: dict[str, str] = {}  # docstrings as in the source, of functions of arrays
+
+
+def documented(one=None, *, module=None):
+    """Makes a function or class public: it is found in `module`, and a function's docstring is completed."""
+    if one is None:
+        return lambda one: documented(one, module=module)
+    door = one.__module__.split(".")[1]
+    of_arrays = door.startswith("_")
+    one.__module__ = module or ("isentropic" if of_arrays else f"isentropic.{door}")
+    if inspect.isfunction(one):
+        name, text = one.__qualname__, one.__doc__
+        base = "" if of_arrays else _TEXTS.get(name, "")
+        if of_arrays:
+            _TEXTS[name] = text
+        taken = _documents.parameters(inspect.signature(one).parameters.values())
+        one.__doc__ = _documents.completed(text, taken, WRITTEN.get(name), base, door)
+    return one

@@ -148,10 +148,11 @@ _MEASURES = _names(info for info in MEASURES.values() if info["family"] in ("mea
 _ENTRIES = _names(info for info in MEASURES.values() if info["family"] == "entry")
 _NORMALISED = _names(info for info in MEASURES.values() if any(param["name"] in {"normalize"} for param in info["params"]))
 _MAPS = _names(MAPS.values())
-FUNCTIONS = {name: getattr(_generated, name) for name in _MAPS | _MEASURES | _TWO | {"gamma_for_entropy"}}
+FUNCTIONS = {name: getattr(_generated, name) for name in _MAPS | _MEASURES | _TWO}
 FUNCTIONS |= {
     one.__name__: one
     for one in (
+        _entropy_control.gamma_for_entropy,
         _entropy_control.power_transform,
         _entropy_control.mean_field_entropy,
         _sampling.sample,

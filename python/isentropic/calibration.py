@@ -22,20 +22,9 @@ from isentropic._numpy._calibration_scores import (
 )
 from isentropic._numpy._vector_scaling import VectorScaling, fit_vector_scaling
 
-__all__ = [
-    "ReliabilityBins",
-    "TemperatureClampedWarning",
-    "VectorScaling",
-    "brier_score",
-    "entropy_invariant_scale",
-    "expected_calibration_error",
-    "fit_target_entropy",
-    "fit_temperature",
-    "fit_vector_scaling",
-    "match_entropy",
-    "reliability_bins",
-    "reliability_diagram",
-]
+__all__ = ["TemperatureClampedWarning", "VectorScaling", "fit_temperature", "fit_vector_scaling"]
+__all__ += ["entropy_invariant_scale", "fit_target_entropy", "match_entropy"]
+__all__ += ["ReliabilityBins", "brier_score", "expected_calibration_error", "reliability_bins", "reliability_diagram"]
 
 _ESTIMATORS = ("EntropyNormalizer", "EntropyScaler", "TemperatureScaler", "VectorScaler")
 

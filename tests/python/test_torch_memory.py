@@ -1,5 +1,6 @@
-"""What large maps keep for backward."""
+"""What maps keep for backward."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -13,6 +14,9 @@ except ImportError:
         raise
     pytest.skip("torch is not installed: pip install torch==2.13.0", allow_module_level=True)
 
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import isentropic
 import isentropic.torch as et
 
 MAPS = {
@@ -27,8 +31,8 @@ MAPS = {
 each = pytest.mark.parametrize("name", MAPS)
 
 
-def scores(kind=None):
-    x = torch.randn(600, 2000, generator=torch.Generator().manual_seed(1))  # more than 2^20 numbers
+def scores(kind=None, shape=(600, 2000)):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     if kind == "masked":
         x[:, ::7] = -torch.inf
     if kind == "infinite":
@@ -39,11 +43,11 @@ def scores(kind=None):
 
 
 def kept(function, x):
-    """(result, addresses of the memory that is kept for backward)."""
-    places = set()
+    """(result, the tensors that are kept for backward by the address of their memory)."""
+    places = {}
 
     def pack(tensor):
-        places.add(tensor.untyped_storage().data_ptr())
+        places[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
@@ -51,26 +55,49 @@ def kept(function, x):
     return y, places
 
 
+class Watched(TorchDispatchMode):
+    """Sees every operator, so that calls are no direct ones."""
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        return function(*arguments, **(keywords or {}))
+
+
 @each
-def test_p_alone_is_kept(name):
-    x = scores()
+@pytest.mark.parametrize("shape", [(1, 16), (64, 100), (600, 2000)])
+def test_p_alone_is_kept(name, shape):
+    x = scores(shape=shape)
     y, places = kept(lambda x: getattr(et, name)(x, **MAPS[name], temperature=0.8), x)
-    assert places == {y.untyped_storage().data_ptr()}
+    assert places.keys() == {y.untyped_storage().data_ptr()}
+    # Halves keep their scores alone: their result is rounded.
+    half = x.detach().half().requires_grad_()
+    _, places = kept(lambda x: getattr(et, name)(x, **MAPS[name]), half)
+    assert places.keys() == {half.untyped_storage().data_ptr()}
+
+
+@each
+def test_p_and_a_number_for_each_row_are_kept_by_the_operator(name):
+    """What is not on this machine, or is compiled, cannot be looked at for scores of +inf."""
+    x = scores(shape=(64, 100))
+    with Watched():
+        y, places = kept(lambda x: getattr(et, name)(x, **MAPS[name]), x)
+    assert len(places) == 2 and sorted(one.numel() for one in places.values()) == [64, 6400]
+    assert y.untyped_storage().data_ptr() in places
 
 
 @each
 @pytest.mark.parametrize("kind", [None, "masked", "infinite", "infinite elsewhere"])
 @pytest.mark.parametrize("dim", [0, 1])
-def test_the_gradient_is_that_of_a_few_rows(name, kind, dim):
-    """Rows by themselves are small and keep their scores."""
-    x = scores(kind)
+@pytest.mark.parametrize("operator", [False, True])
+def test_the_gradient_is_that_from_scores(name, kind, dim, operator):
+    x = scores(kind, (100, 200))
     g = torch.randn(x.shape, generator=torch.Generator().manual_seed(2))
-    function = lambda x: getattr(et, name)(x if dim == 1 else x.mT, **MAPS[name], dim=dim)  # noqa: E731
-    found = torch.autograd.grad(function(x), x, g if dim == 1 else g.mT)[0]
-    rows = torch.tensor([0, 16, 17, 18, 599])
-    some = x.detach()[rows].requires_grad_()
-    want = torch.autograd.grad(function(some), some, g[rows] if dim == 1 else g[rows].mT)[0]
-    torch.testing.assert_close(found[rows], want, rtol=0, atol=0, equal_nan=True)
+    turned = (lambda x: x) if dim == 1 else (lambda x: x.mT)
+    with Watched() if operator else contextlib.nullcontext():
+        y = getattr(et, name)(turned(x), **MAPS[name], dim=dim)
+        found = torch.autograd.grad(y, x, turned(g))[0]
+    arrays = (turned(one.detach()).numpy() for one in (x, turned(y), g))
+    want = turned(torch.from_numpy(getattr(isentropic, f"{name}_vjp")(*arrays, **MAPS[name], axis=dim)))
+    torch.testing.assert_close(found, want, rtol=0, atol=0, equal_nan=True)
 
 
 @each

@@ -8,6 +8,7 @@ import numpy as np
 import isentropic._core as _core
 from isentropic import _checks
 from isentropic._attention import linear_values, mask_shape, scale_values, shape_of
+from isentropic._descriptions import documented
 from isentropic._maps import MAPS, map_and_params
 from isentropic._numpy import _convert, _layout
 
@@ -108,6 +109,7 @@ class _Call:
         return _convert.number_or_array(_convert.same_kind(like, _convert.cast(result.reshape(shape), self.dtype)))
 
 
+@documented
 def attention(
     q,
     k,
@@ -123,59 +125,33 @@ def attention(
     return_entropy=False,
     **map_params,
 ):
-    """Attention with any map in place of softmax, and a scale that may depend on the number of keys that a query sees.
-
-        out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij over the keys j that query i sees)
-
-    Parameters
-    ----------
-    q, k, v : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Queries (..., m, d), keys (..., n, d) and values (..., n, dv). Axes before these broadcast. q may have a multiple of
-        the heads (the third axis from the end) of k and v: then consecutive heads share keys and values.
-    map : str or (str, dict), default "softmax"
-        A map by name, or (name, {parameter: value}) if a parameter of the map has the name of a parameter of attention.
-    scale : "sqrt", "entropy_invariant" or float, default "sqrt"
-        "sqrt" is 1/sqrt(d). "entropy_invariant" is log n / (log(train_length) sqrt(d)), or kappa log n / d if kappa is given,
-        where n is the number of keys that the query sees. A float is the factor itself.
-    causal : bool, default False
-        Query i sees keys j <= i + n - m: the queries are the last m positions, as in decoding with a cache.
-        (PyTorch's is_causal differs where m is not n: there query i sees keys j <= i.)
-    mask : array of bools or floats, default None
-        Broadcasts to (..., m, n). True: the query sees the key. Floats are added to the scaled scores; -inf hides a key.
-    train_length : float, above 1 and finite, default 512
-        The n at which the entropy-invariant scale is 1/sqrt(d).
-    kappa : float or None, above 0 and finite, default None
-        The entropy-invariant scale is then kappa log n / d.
-    return_weights : bool, default False
-        Return also p, (..., m, n).
-    return_entropy : bool, default False
-        Return also -sum_j p_ij log p_ij in nats, (..., m).
-    **map_params
-        Parameters of the map. A parameter that may differ per row may be an array that broadcasts with (..., m, 1).
-
-    Returns
-    -------
-    array, or a tuple of arrays
-        out, (..., m, dv), of the kind of q and the common dtype; then the weights and the entropy if asked for.
-
-    Raises
-    ------
-    ValueError
-        Shapes do not fit, the map is unknown, a parameter is out of its range.
-    TypeError
-        A parameter is missing, unknown or of the wrong type; an array is masked, complex or not numeric, is on another device,
-        or requires grad.
-
-    Notes
-    -----
-    A query that sees no key gives zeros (weights and entropy too). Hidden keys and their values have no effect, even if they
-    are NaN. A query with a NaN among its scores gives NaN, and no other query does. Scores are in memory for at most 48
-    queries at a time. The bits are the same for any number of threads, any batch and every SIMD target with FMA. float16 is
-    computed in float32.
-    Source: Vaswani et al., NeurIPS 2017; the scale: Su, kexue.fm 8823, 2021.
-
-    Examples
-    --------
+    """
+    q, k, v: Queries (..., m, d), keys (..., n, d) and values (..., n, dv). Axes before these broadcast. q may have a multiple
+        of the heads (the third axis from the end) of k and v: then consecutive heads share keys and values.
+    map (str or (str, dict)): A map by name, or (name, {parameter: value}) if a parameter of the map has the name of a parameter
+        of attention.
+    scale ("sqrt", "entropy_invariant" or float): "sqrt" is 1/sqrt(d). "entropy_invariant" is log n / (log(train_length)
+        sqrt(d)), or kappa log n / d if kappa is given, where n is the number of keys that the query sees. A float is the factor
+        itself.
+    causal: Query i sees keys j <= i + n - m: the queries are the last m positions, as in decoding with a cache. (PyTorch's
+        is_causal differs where m is not n: there query i sees keys j <= i.)
+    mask (array of bools or floats): Broadcasts to (..., m, n). True: the query sees the key. Floats are added to the scaled
+        scores; -inf hides a key.
+    train_length: The n at which the entropy-invariant scale is 1/sqrt(d).
+    kappa: The entropy-invariant scale is then kappa log n / d.
+    return_weights (bool): Return also p, (..., m, n).
+    return_entropy (bool): Return also -sum_j p_ij log p_ij in nats, (..., m).
+    **map_params: Parameters of the map. A parameter that may differ per row may be an array that broadcasts with (..., m,
+        1).
+    Returns (array, or a tuple of arrays): out, (..., m, dv), of the kind of q and the common dtype; then the weights and the
+        entropy if asked for.
+    Raises: Shapes do not fit, the map is unknown, a parameter is out of its range.
+    TypeError: A parameter is missing, unknown or of the wrong type; an array is masked, complex or not numeric, is on another
+        device, or requires grad.
+    Notes: A query that sees no key gives zeros (weights and entropy too). Hidden keys and their values have no effect, even if
+        they are NaN. A query with a NaN among its scores gives NaN, and no other query does. Scores are in memory for at most
+        48 queries at a time. The bits are the same for any number of threads, any batch and every SIMD target with FMA. float16
+        is computed in float32.
     >>> q = k = v = np.eye(3)
     >>> out, entropy = isentropic.attention(q, k, v, map="entmax", alpha=1.5, scale=2.0, return_entropy=True)
     """
@@ -196,6 +172,7 @@ def attention(
     return tuple(results) if len(results) > 1 else results[0]
 
 
+@documented
 def attention_vjp(
     q,
     k,
@@ -212,42 +189,23 @@ def attention_vjp(
     entropy_grad=None,
     **map_params,
 ):
-    """The gradient of <grad, attention(q, k, v)> with respect to q, k and v.
+    """
+    The gradient of <grad, attention(q, k, v)> with respect to q, k and v.
 
         dv_j = sum_i p_ij g_i; with ds_i the map's gradient of p_i for <g_i, v_j>: dq_i = scale_i sum_j ds_ij k_j,
         dk_j = sum_i scale_i ds_ij q_i
 
-    Parameters
-    ----------
-    q, k, v, map, scale, causal, mask, train_length, kappa, **map_params
-        As given to attention.
-    grad : array
-        The gradient with respect to out, (..., m, dv).
-    param_grad : bool, str or list of str, default False
-        Return also the gradient in parameters of the map, which must be given and may differ per row. Names select them. True
-        selects all except the temperature, or the temperature if there is no other (alpha of entmax, the temperature of
-        softmax).
-    entropy_grad : array, default None
-        The gradient with respect to the entropy, (..., m), which is then added.
-
-    Returns
-    -------
-    dq, dk, dv : arrays
-        In the shapes of q, k and v, of their kinds and the common dtype. With param_grad, then one array (..., m) for each of
-        these parameters.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As attention.
-
-    Notes
-    -----
-    The scores are computed again, for some queries at a time. A query that sees no key has gradient 0, and so has a key that
-    no query sees.
-
-    Examples
-    --------
+    q, k, v, map, scale, causal, mask, train_length, kappa, **map_params: As given to attention.
+    grad: The gradient with respect to out, (..., m, dv).
+    param_grad (bool, str or list of str): Return also the gradient in parameters of the map, which must be given and may differ
+        per row. Names select them. True selects all except the temperature, or the temperature if there is no other (alpha of
+        entmax, the temperature of softmax).
+    entropy_grad (array): The gradient with respect to the entropy, (..., m), which is then added.
+    Returns (dq, dk, dv : arrays): In the shapes of q, k and v, of their kinds and the common dtype. With param_grad, then one
+        array (..., m) for each of these parameters.
+    Raises: As attention.
+    Notes: The scores are computed again, for some queries at a time. A query that sees no key has gradient 0, and so has a key
+        that no query sees.
     >>> q = k = v = np.eye(3)
     >>> dq, dk, dv = isentropic.attention_vjp(q, k, v, np.ones((3, 3)), causal=True)
     """
@@ -269,41 +227,20 @@ def attention_vjp(
     return tuple(results)
 
 
+@documented
 def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
-    """Attention with taylor_softmax of order 2, in time linear in the number of keys.
-
-        out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2, s_ij = scale <q_i, k_j>
-
-    Parameters
-    ----------
-    q, k, v : arrays
-        As given to attention.
-    causal : bool, default False
-        Query i sees keys j <= i + n - m.
-    scale : "sqrt" or float, default "sqrt"
-        1/sqrt(d), or the factor itself.
-
-    Returns
-    -------
-    array
-        out, (..., m, dv), of the kind of q and the common dtype.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As attention.
-
-    Notes
-    -----
-    f(s) = (1 + <(1, scale q), (1, k)>^2) / 2. So sums of (d + 1) (d + 2) / 2 products times dv represent all keys. They are
-    compensated for rounding errors. The time is O(n d^2 dv). attention with map="taylor_softmax" gives the same up to rounding
-    in O(n^2 (d + dv)), which for d = dv = 64 is slower from a few thousand keys on. Queries for which the sums cancel or
-    overflow, or a number is not finite, are calculated in this way too, in O(n (d + dv)) each; there are hardly any unless all
-    keys lie in much the same direction, to which a query is nearly orthogonal.
+    """
+    q, k, v (array): As given to attention.
+    causal: Query i sees keys j <= i + n - m.
+    scale ("sqrt" or float): 1/sqrt(d), or the factor itself.
+    Returns: out, (..., m, dv), of the kind of q and the common dtype.
+    Raises: As attention.
+    Notes: f(s) = (1 + <(1, scale q), (1, k)>^2) / 2. So sums of (d + 1) (d + 2) / 2 products times dv represent all keys. They
+        are compensated for rounding errors. The time is O(n d^2 dv). attention with map="taylor_softmax" gives the same up to
+        rounding in O(n^2 (d + dv)), which for d = dv = 64 is slower from a few thousand keys on. Queries for which the sums
+        cancel or overflow, or a number is not finite, are calculated in this way too, in O(n (d + dv)) each; there are hardly
+        any unless all keys lie in much the same direction, to which a query is nearly orthogonal.
     Source: Arora et al., ICML 2024; Katharopoulos et al., ICML 2020.
-
-    Examples
-    --------
     >>> q = k = v = np.eye(3)
     >>> out = isentropic.linear_attention(q, k, v, causal=True)
     """
@@ -314,37 +251,21 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     return call.back(q, out, *call.out_shape)
 
 
+@documented
 def linear_attention_vjp(q, k, v, grad, *, causal=False, scale="sqrt"):
-    """The gradient of <grad, linear_attention(q, k, v)> with respect to q, k and v, in time linear in the length too.
+    """
+    The gradient of <grad, linear_attention(q, k, v)> with respect to q, k and v, in time linear in the length too.
 
         with w_ij = f(s_ij), Z_i = sum_j w_ij, a_i = g_i/Z_i and dw_ij = <a_i, v_j - out_i>: dv_j = sum_i w_ij a_i,
         dq_i = scale sum_j dw_ij (1 + s_ij) k_j, dk_j = scale sum_i dw_ij (1 + s_ij) q_i
 
-    Parameters
-    ----------
-    q, k, v, causal, scale
-        As given to linear_attention.
-    grad : array
-        The gradient with respect to out, (..., m, dv).
-
-    Returns
-    -------
-    dq, dk, dv : arrays
-        In the shapes of q, k and v, of their kinds and the common dtype.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As attention.
-
-    Notes
-    -----
-    It sums over keys for the queries and, backwards, over queries for the keys. The time is O(n d^2 dv), about 3 times that of
-    linear_attention but for the queries that its notes name, and the memory m dv numbers. attention_vjp with
-    map="taylor_softmax" gives the same up to rounding.
-
-    Examples
-    --------
+    q, k, v, causal, scale: As given to linear_attention.
+    grad: The gradient with respect to out, (..., m, dv).
+    Returns (dq, dk, dv : arrays): In the shapes of q, k and v, of their kinds and the common dtype.
+    Raises: As attention.
+    Notes: It sums over keys for the queries and, backwards, over queries for the keys. The time is O(n d^2 dv), about 3 times
+        that of linear_attention but for the queries that its notes name, and the memory m dv numbers. attention_vjp with
+        map="taylor_softmax" gives the same up to rounding.
     >>> q = k = v = np.eye(3)
     >>> dq, dk, dv = isentropic.linear_attention_vjp(q, k, v, np.ones((3, 3)), causal=True)
     """
@@ -353,7 +274,3 @@ def linear_attention_vjp(q, k, v, grad, *, causal=False, scale="sqrt"):
     g, grads = call.gradients()
     _core.linear_attention_vjp(*call.arrays, g, *grads, (*values, causal))
     return tuple(call.back_gradients(grads))
-
-
-for _function in (attention, attention_vjp, linear_attention, linear_attention_vjp):
-    _function.__module__ = "isentropic"

@@ -7,9 +7,11 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks
+from isentropic._descriptions import documented
 from isentropic._numpy import _convert, _device
 
 
+@documented(module="isentropic.calibration")
 class TemperatureClampedWarning(UserWarning):
     """fit_temperature returned an end of [1e-3, 1e3], and the loss would fall further beyond it.
 
@@ -18,48 +20,23 @@ class TemperatureClampedWarning(UserWarning):
     """
 
 
+@documented(module="isentropic.calibration")
 def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
-    """The temperature T for which the labels have the smallest mean negative log-likelihood under softmax(x/T).
+    """
+    The temperature T for which the labels have the smallest mean negative log-likelihood under softmax(x/T).
 
         T = argmin_T mean_r -log softmax(x_r / T)_{y_r}, 1e-3 <= T <= 1e3
 
-    Parameters
-    ----------
-    x : NumPy array, anything with DLPack (such as a torch CPU tensor of any type) or nested lists
-        Scores (logits), of shape (..., n): n classes along the last axis. A -inf score is an absent class.
-    labels : array of integers
-        The class of each row, in [0, n), of shape x.shape[:-1].
-    sample_weight : array of shape x.shape[:-1], default None
-        The weight of each row, at least 0; None: all rows have the same. A row of weight 0 is not read.
-    ignore_index : int, default None
-        Rows with this label are left out, as with -100 in torch.
-
-    Returns
-    -------
-    float
-        T, with a relative error of about 1e-14, larger if the loss is flat. 1.0 if no row has two different finite scores.
-
-    Raises
-    ------
-    ValueError
-        There is no row, labels has another shape, a label is not a class or is one with score -inf (the loss would be infinite
-        at every T), or a score is NaN or +inf. The message names the row, counted as in x.reshape(-1, n).
-    TypeError
-        x is not an array of numbers, or labels not of integers.
-
-    Warns
-    -----
-    TemperatureClampedWarning
-        The loss would fall further beyond an end of [1e-3, 1e3]; this end is returned.
-
-    Notes
-    -----
-    The loss is convex in 1/T, so there is one minimum. Newton's method inside a bracket finds it for any scale of the scores,
-    without a learning rate. Sums are in float64 and do not depend on the number of threads.
+    x: Scores (logits), of shape (..., n): n classes along the last axis. A -inf score is an absent class.
+    Returns (float): T, with a relative error of about 1e-14, larger if the loss is flat. 1.0 if no row has two different finite
+        scores.
+    Raises: There is no row, labels has another shape, a label is not a class or is one with score -inf (the loss would be
+        infinite at every T), or a score is NaN or +inf. The message names the row, counted as in x.reshape(-1, n).
+    TypeError: x is not an array of numbers, or labels not of integers.
+    Warns (TemperatureClampedWarning): The loss would fall further beyond an end of [1e-3, 1e3]; this end is returned.
+    Notes: The loss is convex in 1/T, so there is one minimum. Newton's method inside a bracket finds it for any scale of the
+        scores, without a learning rate. Sums are in float64 and do not depend on the number of threads.
     Source: Guo, Pleiss, Sun, Weinberger, ICML 2017.
-
-    Examples
-    --------
     >>> T = isentropic.fit_temperature([[1, 0], [1, 0], [1, 0], [1, 0]], [0, 0, 0, 1])
     >>> round(1 / T, 12) == round(math.log(3), 12)  # p = 3/4, as the labels say
     True
@@ -83,42 +60,21 @@ def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
     return temperature
 
 
+@documented(module="isentropic.calibration")
 def fit_target_entropy(x, labels, *, sample_weight=None, ignore_index=None):
-    """The entropy H for which labels have the smallest mean negative log-likelihood under entropy_normalize(x, entropy=H).
+    """
+    The entropy H for which labels have the smallest mean negative log-likelihood under entropy_normalize(x, entropy=H).
 
         H = argmin_H mean_r -log entropy_normalize(x_r, entropy=H)_{y_r}, 0 <= H <= log n
 
-    Parameters
-    ----------
-    x : NumPy array, anything with DLPack (such as a torch CPU tensor of any type) or nested lists
-        Scores, of shape (..., n): n classes along the last axis. A -inf score is an absent class.
-    labels : array of integers
-        The class of each row, in [0, n), of shape x.shape[:-1].
-    sample_weight : array of shape x.shape[:-1], default None
-        The weight of each row, at least 0; None: all rows have the same. A row of weight 0 is not read.
-    ignore_index : int, default None
-        Rows with this label are left out, as with -100 in torch.
-
-    Returns
-    -------
-    float
-        H in nats, with an error of 1e-12 log n, larger if the loss is flat; of equally good values the largest.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As fit_temperature.
-
-    Notes
-    -----
-    The loss is not convex in H. It is evaluated at 65 entropies, and at those where rows may become uniform (the logarithms of
-    1 to 16, of the number of scores and of the number of largest scores). In every interval in which the slope changes from
-    negative to positive, bracketed root finding (Chandrupatla 1997) finds its root, and the best is returned. A minimum may be
-    missed if the slope changes its sign twice between two of the 65. With more than 8192 rows, 4096 of them select at most
-    four intervals, which are searched with all rows.
-
-    Examples
-    --------
+    x: Scores, of shape (..., n): n classes along the last axis. A -inf score is an absent class.
+    Returns (float): H in nats, with an error of 1e-12 log n, larger if the loss is flat; of equally good values the largest.
+    Raises: As fit_temperature.
+    Notes: The loss is not convex in H. It is evaluated at 65 entropies, and at those where rows may become uniform (the
+        logarithms of 1 to 16, of the number of scores and of the number of largest scores). In every interval in which the
+        slope changes from negative to positive, bracketed root finding (Chandrupatla 1997) finds its root, and the best is
+        returned. A minimum may be missed if the slope changes its sign twice between two of the 65. With more than 8192 rows,
+        4096 of them select at most four intervals, which are searched with all rows.
     >>> H = isentropic.fit_target_entropy([[1, 0], [20, 0], [300, 0], [4000, 0]], [0, 0, 0, 1])
     >>> round(H, 12) == round(math.log(4) - 0.75 * math.log(3), 12)  # p = 3/4 in every row
     True
@@ -129,32 +85,19 @@ def fit_target_entropy(x, labels, *, sample_weight=None, ignore_index=None):
     return _core.fit_target_entropy(*labelled(name, "x", x, labels, sample_weight, ignore_index)[:3])
 
 
+@documented(module="isentropic.calibration")
 def match_entropy(x_reference, *, sample_weight=None):
-    """The mean entropy of softmax(x_reference), as a target for other scores.
+    """
+    The mean entropy of softmax(x_reference), as a target for other scores.
 
         H = mean_r -sum_i p_ri log p_ri, p_r = softmax(x_r)
 
-    Parameters
-    ----------
-    x_reference : NumPy array, anything with DLPack (such as a torch CPU tensor of any type) or nested lists
-        Scores, of shape (..., n): rows along the last axis.
-    sample_weight : array of shape x_reference.shape[:-1], default None
-        The weight of each row, at least 0; None: all rows have the same. A row of weight 0 is not read.
-
-    Returns
-    -------
-    float
-        H in nats.
-
-    Raises
-    ------
-    ValueError
-        There is no row, or a row has a NaN or no score above -inf. The message names the row.
-    TypeError
-        x_reference is not an array of numbers.
-
-    Examples
-    --------
+    x_reference: Scores, of shape (..., n): rows along the last axis.
+    sample_weight (array of shape x_reference.shape[:-1]): The weight of each row, at least 0; None: all rows have the same. A
+        row of weight 0 is not read.
+    Returns (float): H in nats.
+    Raises: There is no row, or a row has a NaN or no score above -inf. The message names the row.
+    TypeError: x_reference is not an array of numbers.
     >>> H = isentropic.match_entropy([[0.0, 0.0, 0.0], [1000.0, 0.0, 0.0]])
     >>> round(H, 12) == round(math.log(3) / 2, 12)
     True
@@ -166,40 +109,16 @@ def match_entropy(x_reference, *, sample_weight=None):
     return _core.match_entropy(values, _weights(name, "x_reference", sample_weight, shape))
 
 
+@documented(module="isentropic.calibration")
 def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
-    """The scale of the scores q.k at which the entropy of attention grows less with the number n of keys.
-
-        log n / (log(train_length) sqrt(d)), or where kappa is given kappa log n / d
-
-    Parameters
-    ----------
-    n : number or array
-        The number of keys that a query sees, at least 1.
-    d : float, above 0
-        The size of q and k.
-    train_length : float, above 1 and finite, default 512
-        The n at which the scale is the usual 1/sqrt(d). It is not used if kappa is given.
-    kappa : float or None, above 0 and finite, default None
-        The factor of log n / d.
-
-    Returns
-    -------
-    float or array
-        Of the kind, shape and dtype of n; float64 if n is a list or has integers.
-
-    Raises
-    ------
-    ValueError
-        n, d or a parameter is out of its range.
-    TypeError
-        An argument is of the wrong type.
-
-    Notes
-    -----
-    Source: Su, kexue.fm 8823, 2021, and 9034, 2022.
-
-    Examples
-    --------
+    """
+    n (number or array): The number of keys that a query sees, at least 1.
+    d (float, above 0): The size of q and k.
+    train_length: The n at which the scale is the usual 1/sqrt(d). It is not used if kappa is given.
+    kappa: The factor of log n / d.
+    Returns (float or array): Of the kind, shape and dtype of n; float64 if n is a list or has integers.
+    Raises: n, d or a parameter is out of its range.
+    TypeError: An argument is of the wrong type.
     >>> isentropic.entropy_invariant_scale(512, 64)
     0.125
     >>> scale = isentropic.entropy_invariant_scale([512, 512 * 512], 64)  # 0.125, 0.25
@@ -311,14 +230,3 @@ def labelled(name, argument, x, labels, sample_weight, ignore_index):
             )
         weights = np.where(ignored, 0.0, weights if weights.size else 1.0)
     return matrix, classes, weights, tolerance
-
-
-for _one in (
-    TemperatureClampedWarning,
-    fit_temperature,
-    fit_target_entropy,
-    match_entropy,
-    entropy_invariant_scale,
-):
-    _one.__module__ = "isentropic.calibration"
-del _one

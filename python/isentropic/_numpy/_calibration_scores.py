@@ -5,57 +5,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import isentropic._core as _core
+from isentropic._descriptions import documented
 from isentropic._numpy._calibration import labelled, of_two_classes
 
 
+@documented(module="isentropic.calibration")
 def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
-    """The mean distance between confidence and accuracy, over bins of confidence.
-
-        sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows
-
+    """
     The confidence of a row is its largest probability. Its prediction is the first class with this probability. The weight of
     a bin is the share of rows in it.
 
-    Parameters
-    ----------
-    p : NumPy array, anything with DLPack (such as a torch CPU tensor of any type) or nested lists
-        Distributions, of shape (..., n). Or, of shape (rows,) as labels are, the probabilities of the second of two classes.
-    labels : array of integers
-        The class of each row, in [0, n), of shape p.shape[:-1]. Of two classes also other names, such as strings; the second
-        class is the last in their order.
-    bins : int, above 0 and at most 1000000, default 15
-        The number of bins. Empty bins add nothing.
-    strategy : "uniform" or "quantile", default "uniform"
-        "uniform": bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1.
+    p: Distributions, of shape (..., n). Or, of shape (rows,) as labels are, the probabilities of the second of two classes.
+    labels: The class of each row, in [0, n), of shape p.shape[:-1]. Of two classes also other names, such as strings; the
+        second class is the last in their order.
+    bins: The number of bins. Empty bins add nothing.
+    strategy ("uniform" or "quantile"): "uniform": bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1.
         "quantile": a row with k rows of lower confidence is in bin floor(k bins / rows). Bins then have about equally many
         rows, and rows with equal confidence are in the same bin. With weights, weights are counted in place of rows.
-    sample_weight : array of shape p.shape[:-1], default None
-        The weight of each row, at least 0; None: all rows have the same. A row of weight 0 is not read.
-    ignore_index : int, default None
-        Rows with this label are left out, as with -100 in torch.
-
-    Returns
-    -------
-    float
-        Between 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        A row of p is not a distribution: an entry is negative, NaN or infinite, or the sum is not 1 within 1e-6 (float64),
+    sample_weight (array of shape p.shape[:-1]): The weight of each row, at least 0; None: all rows have the same. A row of
+        weight 0 is not read.
+    Returns (float): Between 0 and 1.
+    Raises: A row of p is not a distribution: an entry is negative, NaN or infinite, or the sum is not 1 within 1e-6 (float64),
         1e-4 (float32), 1e-2 (float16). It is named, counted as in p.reshape(-1, n). There is no row, labels has another shape,
         a label is no class, bins or strategy is out of its range.
-    TypeError
-        p is not an array of numbers, labels not of integers, or bins not an integer.
-
-    Notes
-    -----
-    The error is biased upwards if there are few rows, and depends on the bins. So compare only errors of the same data and
-    bins.
-    Source: Naeini, Cooper, Hauskrecht, AAAI 2015; Guo, Pleiss, Sun, Weinberger, ICML 2017.
-
-    Examples
-    --------
+    TypeError: p is not an array of numbers, labels not of integers, or bins not an integer.
+    Notes: The error is biased upwards if there are few rows, and depends on the bins. So compare only errors of the same data
+        and bins.
     >>> isentropic.expected_calibration_error([[0.75, 0.25], [0.75, 0.25]], [0, 1])
     0.25
     """
@@ -64,6 +39,7 @@ def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample
     return _core.expected_calibration_error(*given, (bins, strategy, tolerance))
 
 
+@documented(module="isentropic.calibration")
 class ReliabilityBins(NamedTuple):
     """The bins of a reliability diagram that have rows, in the order of confidence: see reliability_bins."""
 
@@ -74,30 +50,18 @@ class ReliabilityBins(NamedTuple):
     accuracy: np.ndarray[Any, Any]
 
 
+@documented(module="isentropic.calibration")
 def reliability_bins(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
-    """Confidence and accuracy in bins of confidence, which expected_calibration_error sums.
+    """
+    Confidence and accuracy in bins of confidence, which expected_calibration_error sums.
 
         accuracy_b = share of rows in b whose argmax p_r is y_r,   confidence_b = mean of max p_r in b
 
-    Parameters
-    ----------
-    p, labels, bins, strategy, sample_weight, ignore_index
-        As for expected_calibration_error.
-
-    Returns
-    -------
-    ReliabilityBins
-        A named tuple of arrays with a number for each bin that has rows: its edges `lower` and `upper` (for "quantile" its
-        smallest and largest confidence), the `weight` of its rows (without sample_weight their number), their mean
-        `confidence` and their `accuracy`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As expected_calibration_error.
-
-    Examples
-    --------
+    p, labels, bins, strategy, sample_weight, ignore_index: As for expected_calibration_error.
+    Returns (ReliabilityBins): A named tuple of arrays with a number for each bin that has rows: its edges `lower` and `upper`
+        (for "quantile" its smallest and largest confidence), the `weight` of its rows (without sample_weight their number),
+        their mean `confidence` and their `accuracy`.
+    Raises: As expected_calibration_error.
     >>> found = isentropic.reliability_bins([[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1], bins=10)
     >>> found.weight, found.confidence, found.accuracy
     (array([2., 1.]), array([0.75, 0.9 ]), array([0.5, 1. ]))
@@ -108,32 +72,19 @@ def reliability_bins(p, labels, *, bins=15, strategy="uniform", sample_weight=No
     return ReliabilityBins(*np.asarray(found, np.float64).reshape(-1, 5).T.copy())
 
 
+@documented(module="isentropic.calibration")
 def reliability_diagram(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None, ax=None):
-    """Draw accuracy against confidence: bars below the diagonal belong to rows with more confidence than accuracy.
+    """
+    Draw accuracy against confidence: bars below the diagonal belong to rows with more confidence than accuracy.
 
     It needs matplotlib (pip install matplotlib).
 
-    Parameters
-    ----------
-    p, labels, bins, strategy, sample_weight, ignore_index
-        As for expected_calibration_error; the title shows this error.
-    ax : matplotlib Axes, default None
-        Where to draw; None: a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
-        With a bar of each bin's accuracy over its edges, a point at its confidence, and the share of rows in gray.
-
-    Raises
-    ------
-    ImportError
-        There is no matplotlib.
-    ValueError, TypeError
-        As expected_calibration_error.
-
-    Examples
-    --------
+    p, labels, bins, strategy, sample_weight, ignore_index: As for expected_calibration_error; the title shows this error.
+    ax (matplotlib Axes): Where to draw; None: a new figure.
+    Returns (matplotlib Axes): With a bar of each bin's accuracy over its edges, a point at its confidence, and the share of
+        rows in gray.
+    Raises: There is no matplotlib.
+    Raises: As expected_calibration_error.
     >>> p, labels = [[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1]
     >>> ax = isentropic.reliability_diagram(p, labels)  # ax.figure.savefig("reliability.svg") keeps it
     """
@@ -156,40 +107,20 @@ def reliability_diagram(p, labels, *, bins=15, strategy="uniform", sample_weight
     return ax
 
 
+@documented(module="isentropic.calibration")
 def brier_score(p, labels, *, sample_weight=None, ignore_index=None):
-    """The mean squared distance of distributions from the labels: calibration and discrimination in one number.
+    """
+    The mean squared distance of distributions from the labels: calibration and discrimination in one number.
 
         mean_r sum_i (p_ri - 1[i = y_r])^2
 
-    Parameters
-    ----------
-    p, labels, sample_weight, ignore_index
-        As for expected_calibration_error.
-
-    Returns
-    -------
-    float
-        Between 0 and 2. For two classes it is twice the (p_1 - y)^2 that is sometimes called so.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As expected_calibration_error.
-
-    Notes
-    -----
-    It is a proper score: the expected score is least where p is the law of the labels.
+    p, labels, sample_weight, ignore_index: As for expected_calibration_error.
+    Returns (float): Between 0 and 2. For two classes it is twice the (p_1 - y)^2 that is sometimes called so.
+    Raises: As expected_calibration_error.
+    Notes: It is a proper score: the expected score is least where p is the law of the labels.
     Source: Brier, Monthly Weather Review 78, 1950.
-
-    Examples
-    --------
     >>> isentropic.brier_score([[0.75, 0.25], [0.75, 0.25]], [0, 1])
     0.625
     """
     name = "brier_score"
     return _core.brier_score(*labelled(name, "p", *of_two_classes(name, p, labels), sample_weight, ignore_index))
-
-
-for _one in (ReliabilityBins, brier_score, expected_calibration_error, reliability_bins, reliability_diagram):
-    _one.__module__ = "isentropic.calibration"
-del _one

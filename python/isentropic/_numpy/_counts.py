@@ -4,8 +4,10 @@ import numpy as np
 
 import isentropic._generated as _generated
 from isentropic import _checks
+from isentropic._descriptions import documented
 
 
+@documented
 class Counts:
     """Counts of outcomes that arrive in chunks, and the measures of their frequencies.
 
@@ -101,6 +103,3 @@ def _count(number):
     if count < 1:
         raise ValueError(f"Counts: the number of outcomes must be at least 1, got {count}")
     return count
-
-
-Counts.__module__ = "isentropic"

@@ -118,7 +118,7 @@ class _Tensors(_Arrays):
         return self.np.cuda.device(self.x.device)
 
 
-class _Rows:
+class Rows:
     """An array along an axis as contiguous rows, further arrays beside it, and a call."""
 
     def __init__(self, function, argument, x, axis):
@@ -139,20 +139,23 @@ class _Rows:
 
     def _matrix(self, x):
         moved = self.arrays.np.moveaxis(x, self.axis, -1)
-        return self.arrays.contiguous(self.arrays.np.reshape(moved, (self.count, self.n)))
+        return self.arrays.contiguous(self.arrays.np.reshape(moved, (self.count, moved.shape[-1])))
 
-    def alike(self, argument, x):
-        """Another input of the same shape."""
-        if not holds(x):
+    holds = staticmethod(holds)  # whether an array is where the rows are
+
+    def alike(self, argument, x, size=None):
+        """Another input of the same shape, or with another size of the axis."""
+        if not self.holds(x):
             raise TypeError(f"{self.function}: {argument} must be on the device of {self.argument}, got {type(x).__name__}")
-        if tuple(x.shape) != self.shape:
-            raise ValueError(f"{self.function}: {argument} must have the shape of {self.argument}, {self.shape}, got {x.shape}")
+        wanted = (*self.shape[: self.axis], self.n if size is None else size, *self.shape[self.axis + 1 :])
+        if tuple(x.shape) != wanted:
+            raise ValueError(f"{self.function}: {argument} must have the shape of {self.argument}, {wanted}, got {x.shape}")
         self.given[argument] = self._matrix(self.arrays.to(x, self.type))
 
     def numbers(self, argument, x, dtype, own_axis=False):
         """One number for each row: an array of the device or of this machine. It broadcasts to this shape without the axis, or
         with 1 for the axis if it has its `own_axis`."""
-        if not holds(x):
+        if not self.holds(x):
             x = self.arrays.from_host(np.asarray(x))
         wanted = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :]) if own_axis else self.lead
         if tuple(x.shape) not in (wanted, (self.count,)):
@@ -201,27 +204,48 @@ def _parameters(rows, description, values, **more):
     return _cuda.as_json(description, numbers, **more)
 
 
-def map_of(name, x, axis, params, keep=False):
-    """A map in x's shape. For logsumexp one number for each row; `keep`: with an axis of size 1."""
-    description = _descriptions.MAPS[name]
-    rows = _Rows(name, "x", x, axis)
+# Calls by description, whose results are in `rows`.
+
+
+def run_map(rows, description, params):
     text = _parameters(rows, description, params)
     rows.out("y", 1 if description["reduces"] else rows.n)
-    rows.run(name, text)
+    rows.run(description["name"], text)
+
+
+def run_vjp(rows, description, y, grad, params, asked):
+    text = _parameters(rows, description, params)
+    size = 1 if description["reduces"] else None
+    rows.alike("y", y, size)
+    rows.alike("grad", grad, size)
+    rows.out("dx", rows.n)
+    for param in asked:
+        rows.out(f"d_{param}", dtype="float64")
+    rows.run(description["name"], text, vjp=True)
+
+
+def run_reduction(rows, description, params, wanted, asked, **more):
+    """A loss or a measure, with the gradients `wanted` and those in the parameters `asked`."""
+    text = _parameters(rows, description, params, **more)
+    rows.out("value", dtype="float64")
+    for gradient in wanted:
+        rows.out(gradient, rows.n)
+    for param in asked:
+        rows.out(f"d_{param}", dtype="float64")
+    rows.run(description["name"], text)
+
+
+def map_of(name, x, axis, params, keep=False):
+    """A map in x's shape. For logsumexp one number for each row; `keep`: with an axis of size 1."""
+    rows, description = Rows(name, "x", x, axis), _descriptions.MAPS[name]
+    run_map(rows, description, params)
     return rows.values("y", keep) if description["reduces"] else rows.back("y")
 
 
 def vjp_of(name, x, y, grad, axis, params, asked=()):
     """(J^T grad, [the gradient in each of the parameters `asked`])."""
-    description = _descriptions.MAPS[name]
-    rows = _Rows(f"{name}_vjp", "x", x, axis)
-    text = _parameters(rows, description, params)
-    rows.alike("y", y)
-    rows.alike("grad", grad)
-    rows.out("dx", rows.n)
-    for param in asked:
-        rows.out(f"d_{param}", dtype="float64")
-    rows.run(name, text, vjp=True)
+    rows = Rows(f"{name}_vjp", "x", x, axis)
+    run_vjp(rows, _descriptions.MAPS[name], y, grad, params, asked)
     return rows.back("dx"), [rows.values(f"d_{param}") for param in asked]
 
 
@@ -229,10 +253,8 @@ def loss_of(name, x, target, params, ignore_index, axis, asked, return_grad):
     """(the value of each row, the gradient or None, [the gradient in each of the parameters `asked`])."""
     description = _descriptions.LOSSES[name]
     scores, against = description["arguments"]
-    rows = _Rows(name, scores, x, axis)
+    rows = Rows(name, scores, x, axis)
     rows.given = {"x": rows.given.pop(scores)}
-    more = {} if ignore_index is None else {"ignore_index": ignore_index}
-    text = _parameters(rows, description, params, **more)
     if not holds(target):
         target = rows.arrays.from_host(np.asarray(target))
     if _cuda.type_name(target).startswith(("int", "uint")):
@@ -240,34 +262,27 @@ def loss_of(name, x, target, params, ignore_index, axis, asked, return_grad):
     else:
         rows.alike(against, target)
         rows.given["target"] = rows.given.pop(against)
-    return _reduced(rows, name, text, ("dx",) if return_grad else (), asked)
+    more = {} if ignore_index is None else {"ignore_index": ignore_index}
+    return _reduced(rows, description, params, ("dx",) if return_grad else (), asked, **more)
 
 
 def measure_of(name, arrays, axis, params, asked, return_grad):
     """(the value of each row, the gradients in the arrays, [the gradient in each of the parameters `asked`])."""
-    description = _descriptions.MEASURES[name]
-    rows = _Rows(name, "p", arrays[0], axis)
-    text = _parameters(rows, description, params)
+    rows = Rows(name, "p", arrays[0], axis)
     for other in arrays[1:]:
         rows.alike("q", other)
-    wanted = ("dp", "dq")[: len(arrays)] if return_grad else ()
-    return _reduced(rows, name, text, wanted, asked)
+    return _reduced(rows, _descriptions.MEASURES[name], params, ("dp", "dq")[: len(arrays)] if return_grad else (), asked)
 
 
-def _reduced(rows, name, text, wanted, asked):
-    rows.out("value", dtype="float64")
-    for gradient in wanted:
-        rows.out(gradient, rows.n)
-    for param in asked:
-        rows.out(f"d_{param}", dtype="float64")
-    rows.run(name, text)
+def _reduced(rows, description, params, wanted, asked, **more):
+    run_reduction(rows, description, params, wanted, asked, **more)
     value, *slopes = (rows.values(one, halves=False) for one in ("value", *(f"d_{param}" for param in asked)))
     return value, [rows.back(one) for one in wanted], slopes
 
 
 def fit_of(name, argument, x, of_rows, parameters):
     """(the number that a fit of calibration finds, whether it is an end of its range). of_rows: (name, numbers, type)."""
-    rows = _Rows(name, argument, x, -1)
+    rows = Rows(name, argument, x, -1)
     for one, numbers, dtype in of_rows:
         rows.numbers(one, numbers, dtype)
     value, clamped = np.zeros(1), np.zeros(1, np.int32)
@@ -278,7 +293,7 @@ def fit_of(name, argument, x, of_rows, parameters):
 
 def draws_of(name, operation, parameters, x, axis, stream, size, result):
     """Draws, or a distribution after steps, `result` "indices" or "y"."""
-    rows = _Rows(name, "x", x, axis)
+    rows = Rows(name, "x", x, axis)
     parameters = dict(parameters)
     if isinstance(stream, int):
         parameters["stream"] = stream

@@ -7,11 +7,13 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks, _descriptions
+from isentropic._descriptions import documented
 from isentropic._numpy import _containers, _convert, _layout
 
 STATUS = np.array(_descriptions.STATUSES)
 
 
+@documented
 class GammaResult(NamedTuple):
     """The result of gamma_for_entropy: one entry for each row."""
 
@@ -20,18 +22,45 @@ class GammaResult(NamedTuple):
     status: Any
 
 
-def gamma_of(x, axis, gamma_range, params):
+@documented
+def gamma_for_entropy(
+    x, *, entropy=None, perplexity=None, gamma_range=(0.0, math.inf), max_iterations=100, input="scores", axis=-1
+):
+    """
+    gamma_range (pair of floats): The least and the largest gamma allowed.
+    Returns (GammaResult): A named tuple (gamma, entropy, status) of arrays in x's shape without the axis, or of single values
+        if no axis is left. entropy is that of softmax(gamma x), in nats. gamma and entropy are of the kind and dtype of x, but
+        float32 for float16, whose range gamma may exceed. status is a NumPy array of strings:
+
+        "ok"             the target was met, or max_iterations ended the search
+        "clamped_low"    the target is below every entropy that can be reached; gamma is inf, or the end of gamma_range
+        "clamped_high"   the target is above every entropy that can be reached; gamma is 0, or the end of gamma_range
+        "constant"       all scores are equal, or one is +inf, so that gamma changes nothing; gamma is 1
+        "invalid"        the row has a NaN or no score above -inf; gamma is NaN
+    Raises: A parameter is out of its range, not exactly one target is given, x has no axis.
+    Notes: The entropy that was found differs from the target by at most 1e-12 max(1, target), before it is rounded to x's
+        dtype. Gradient, by the implicit function theorem: d gamma / dx = -gamma u / Var x, d gamma / d entropy = -1 / (gamma
+        Var x), u = p (x - <x,p>).
+    >>> gamma, reached, status = isentropic.gamma_for_entropy([0.0, 1.0, 2.0], entropy=1.0)
+    >>> str(status), round(float(gamma), 9), round(float(reached), 9)
+    ('ok', 0.565276381, 1.0)
+    """
+    params = {"entropy": entropy, "perplexity": perplexity, "min_gamma": None, "max_gamma": None}
+    params |= {"max_iterations": max_iterations, "input": input}
     if _containers.is_container(x):
 
         def of_blocks(x, values):
-            return tuple(gamma_of(x, -1, gamma_range, dict(zip(params, values, strict=True))))
+            given = dict(zip(params, values, strict=True))
+            return tuple(gamma_for_entropy(x, gamma_range=gamma_range, **{key: given[key] for key in _GIVEN}))
 
-        return GammaResult(
-            *_containers.along("gamma_for_entropy", of_blocks, [(x, True)], [False] * 3, axis, tuple(params.values()))
-        )
+        values = tuple(params.values())
+        return GammaResult(*_containers.along("gamma_for_entropy", of_blocks, [(x, True)], [False] * 3, axis, values))
     rows = _layout.Along("gamma_for_entropy", "x", x, axis)
     gamma, entropy, status = gammas_of(rows.values, rows.axis, gamma_range, params)
     return GammaResult(rows.measured(gamma), rows.measured(entropy), STATUS[status])
+
+
+_GIVEN = "entropy", "perplexity", "max_iterations", "input"
 
 
 def gammas_of(x, axis, gamma_range, params):
@@ -55,42 +84,17 @@ def checked_range(name, gamma_range):
     return low, high
 
 
+@documented
 def power_transform(p, *, gamma, axis=-1):
-    """A distribution sharpened (gamma > 1) or flattened (gamma < 1); zeros stay zeros.
-
-        q_i = p_i^gamma / sum_j p_j^gamma
-
-    Parameters
-    ----------
-    p : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        Non-negative numbers, of any shape with at least one axis; they need not sum to 1. Never changed.
-    gamma : float or array, at least 0, required
-        0 gives the uniform distribution over p > 0, inf that over the maxima of p. An array gives each row its own: it
-        broadcasts with p and has size 1 along axis.
-    axis : int, default -1
-        The axis along which p is a distribution; all others count rows.
-
-    Returns
-    -------
-    array
-        Of the kind, shape and dtype of p; float64 if p is a list or has integers or bools. A row with a negative entry, NaN,
-        inf or no mass is NaN.
-
-    Raises
-    ------
-    ValueError
-        gamma is out of its range, p has no axis.
-    numpy.exceptions.AxisError
-        p has no such axis.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is of the wrong type.
-
-    Notes
-    -----
-    With p = softmax(x) it is softmax(gamma x): gamma is 1/T. Source: Su, kexue.fm 8829, 2021.
-
-    Examples
-    --------
+    """
+    p: Non-negative numbers, of any shape with at least one axis; they need not sum to 1. Never changed.
+    gamma (float or array, at least 0): 0 gives the uniform distribution over p > 0, inf that over the maxima of p. An array
+        gives each row its own: it broadcasts with p and has size 1 along axis.
+    axis: The axis along which p is a distribution; all others count rows.
+    Returns: Of the kind, shape and dtype of p; float64 if p is a list or has integers or bools. A row with a negative entry,
+        NaN, inf or no mass is NaN.
+    Raises: gamma is out of its range, p has no axis.
+    Notes: With p = softmax(x) it is softmax(gamma x): gamma is 1/T.
     >>> isentropic.power_transform([0.8, 0.2, 0.0], gamma=0.5)
     array([0.66666667, 0.33333333, 0.        ])
     """
@@ -104,51 +108,24 @@ def power_transform(p, *, gamma, axis=-1):
     return rows.back(q)
 
 
+@documented
 def normalize_density(p, weights, *, entropy, axis=-1):
-    """A density, known at the nodes of a quadrature, raised to the power that gives it a chosen differential entropy.
-
-        q_i = p_i^gamma / sum_j w_j p_j^gamma, gamma > 0 such that -sum w q log q is the entropy
-
-    Parameters
-    ----------
-    p : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        The density at the nodes, up to a factor: non-negative and finite. Zeros stay zeros. Never changed.
-    weights : array
-        The weights of the quadrature, at least 0: one for each node along axis, or in a shape that broadcasts to p's. A node
-        of weight 0 is left out, its density 0.
-    entropy : float or array, finite, required
-        In nats; of a density it may be negative. An array gives each row its own: it broadcasts with p and has size 1 along
-        axis.
-    axis : int, default -1
-        The axis of the nodes; all others count rows.
-
-    Returns
-    -------
-    density : array
-        With sum(weights * density) = 1, of the kind, shape and dtype of p; float64 if p is a list or has integers.
-    gamma : array
-        The power of each row, in p's shape without the axis: inf or 0 if the entropy is an end of the reachable interval, 1
-        for a constant density.
-
-    Raises
-    ------
-    ValueError
-        The entropy cannot be met: powers of p have entropies from the log of the weight at the maximum of p to log sum w over
-        p > 0. Or a row of p is not a density, a weight is negative or not finite, or shapes do not fit. The message names the
-        row.
-    numpy.exceptions.AxisError
-        p has no such axis.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is of the wrong type.
-
-    Notes
-    -----
-    The entropy of the result differs from the target by at most 1e-12 max(1, abs(entropy)), and by what rounding it to
-    float32 or float16 adds. Source: Su, kexue.fm 8829, 2021, for a sum in place of the integral.
-
-    Examples
-    --------
-    A normal density of variance 1 gets the entropy of one of variance 4:
+    """
+    p: The density at the nodes, up to a factor: non-negative and finite. Zeros stay zeros. Never changed.
+    weights: The weights of the quadrature, at least 0: one for each node along axis, or in a shape that broadcasts to p's. A
+        node of weight 0 is left out, its density 0.
+    entropy: In nats; of a density it may be negative. An array gives each row its own: it broadcasts with p and has size 1
+        along axis.
+    axis: The axis of the nodes; all others count rows.
+    Returns (density, gamma : arrays): density with sum(weights * density) = 1, of the kind, shape and dtype of p; float64 if p
+        is a list or has integers. gamma, the power of each row, in p's shape without the axis: inf or 0 if the entropy is an
+        end of the reachable interval, 1 for a constant density.
+    Raises: The entropy cannot be met: powers of p have entropies from the log of the weight at the maximum of p to log sum w
+        over p > 0. Or a row of p is not a density, a weight is negative or not finite, or shapes do not fit. The message names
+        the row.
+    Notes: The entropy of the result differs from the target by at most 1e-12 max(1, abs(entropy)), and by what rounding it to
+        float32 or float16 adds.
+    Examples: A normal density of variance 1 gets the entropy of one of variance 4:
 
     >>> t = np.linspace(-40, 40, 2001)
     >>> density, gamma = isentropic.normalize_density(
@@ -205,46 +182,22 @@ def _weights(name, weights, rows):
         ) from None
 
 
+@documented
 def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
-    """A joint table p(x, y), x in rows, with a chosen entropy H(X, Y), H(X) or H(Y|X).
-
-        joint: p(x,y)^gamma / Z; marginal: p(x)^gamma / Z p(y|x); conditional: p(x) p(y|x)^gamma / Z(x), one gamma
-
-    Parameters
-    ----------
-    pxy : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        Non-negative numbers with x along the last axis but one and y along the last, any factor of a distribution; further
+    """
+    pxy: Non-negative numbers with x along the last axis but one and y along the last, any factor of a distribution; further
         axes in front count tables. Zeros stay zeros. Never changed.
-    joint : float or array, at least 0 and finite, default None
-        H(X, Y) in nats, by a power of the whole table.
-    marginal : float or array, at least 0 and finite, default None
-        H(X) in nats, by a power of the row sums p(x); every p(y|x) is kept.
-    conditional : float or array, at least 0 and finite, default None
-        H(Y|X) in nats, by one power of all p(y|x); p(x) is kept.
-
-    Give exactly one of them, as a number or as an array that broadcasts to the axes that count tables.
-
-    Returns
-    -------
-    array
-        Tables of sum 1, of the kind, shape and dtype of pxy; float64 if pxy is a list or has integers or bools.
-
-    Raises
-    ------
-    ValueError
-        The target cannot be met: H(X, Y) and H(X) lie between the log of the number of maxima and the log of the number of
+    joint (float or array, at least 0 and finite): H(X, Y) in nats, by a power of the whole table.
+    marginal (float or array, at least 0 and finite): H(X) in nats, by a power of the row sums p(x); every p(y|x) is kept.
+    conditional (float or array, at least 0 and finite): H(Y|X) in nats, by one power of all p(y|x); p(x) is kept. Give exactly
+        one of the three, as a number or as an array that broadcasts to the axes that count tables.
+    Returns: Tables of sum 1, of the kind, shape and dtype of pxy; float64 if pxy is a list or has integers or bools.
+    Raises: The target cannot be met: H(X, Y) and H(X) lie between the log of the number of maxima and the log of the number of
         entries above 0, of the table or of p(x); H(Y|X) lies between the means of both under p(x). Or a table has a negative
         entry, NaN, inf or no mass, not exactly one target is given, or it is out of its range. The message names the table.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is of the wrong type.
-
-    Notes
-    -----
-    The entropy of the result differs from the target by at most 1e-12 max(1, target), and by what rounding it to float32 or
-    float16 adds. Columns are p(y): to change H(Y) or H(X|Y), transpose. Source: Su, kexue.fm 8829, 2021.
-
-    Examples
-    --------
+    Notes: The entropy of the result differs from the target by at most 1e-12 max(1, target), and by what rounding it to float32
+        or float16 adds. Columns are p(y): to change H(Y) or H(X|Y), transpose.
+    Source: Su, kexue.fm 8829, 2021.
     >>> isentropic.normalize_joint([[3, 1], [1, 3]], conditional=np.log(2)).tolist()
     [[0.25, 0.25], [0.25, 0.25]]
     """
@@ -305,44 +258,16 @@ def _raise_unless_met(name, argument, target, wanted, values, where, result):
         )
 
 
+@documented
 def mean_field_entropy(x, *, gamma=1.0, axis=-1):
-    """A lower bound of the entropy of softmax(gamma x), from the largest score and the mean only.
-
-        H = log n - gamma (max x - mean x), over the n finite scores
-
-    Parameters
-    ----------
-    x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
-    gamma : float, at least 0 and finite, default 1.0
-        Scale of the scores, 1/T.
-    axis : int, default -1
-        The axis along which scores compete; all others count rows.
-
-    Returns
-    -------
-    array
-        In nats, of the kind and dtype of x, or float32 for halves, in its shape without the axis; a NumPy number if no axis
-        is left. A row with NaN, or without a score above -inf, gives NaN. A row with scores of +inf gives the log of their
+    """
+    gamma: Scale of the scores, 1/T.
+    Returns: In nats, of the kind and dtype of x, or float32 for halves, in its shape without the axis; a NumPy number if no
+        axis is left. A row with NaN, or without a score above -inf, gives NaN. A row with scores of +inf gives the log of their
         number.
-
-    Raises
-    ------
-    ValueError
-        gamma is out of its range, x has no axis.
-    numpy.exceptions.AxisError
-        x has no such axis.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is of the wrong type.
-
-    Notes
-    -----
-    With H the entropy of softmax(gamma x) and R = max x - min x,
-    0 <= H - estimate <= gamma^2 R^2 / 8 + min(gamma (max x - mean x), log n). It may be negative.
-    Source: Su, kexue.fm 9034, 2022.
-
-    Examples
-    --------
+    Raises: gamma is out of its range, x has no axis.
+    Notes: With H the entropy of softmax(gamma x) and R = max x - min x, 0 <= H - estimate <= gamma^2 R^2 / 8 + min(gamma (max x
+        - mean x), log n). It may be negative.
     >>> round(float(isentropic.mean_field_entropy([0.0, 0.5, 1.0, 0.5])), 9)  # of 1.325
     0.886294361
     """
@@ -354,8 +279,3 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     estimate = np.empty(rows.lead)
     _core.mean_field_entropy(rows.values, estimate, rows.axis, (gamma,))
     return rows.measured(estimate)
-
-
-for _one in (GammaResult, power_transform, normalize_density, normalize_joint, mean_field_entropy):
-    _one.__module__ = "isentropic"
-del _one

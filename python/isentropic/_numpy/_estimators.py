@@ -1,5 +1,7 @@
 """The estimators of isentropic.calibration: scikit-learn is imported here and nowhere else."""
 
+from typing import Any
+
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin  # type: ignore[import-untyped]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
@@ -11,12 +13,16 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
 
 import isentropic._core as _core
 import isentropic._generated as _generated
+from isentropic._descriptions import documented
 from isentropic._numpy import _calibration, _convert, _vector_scaling
 
 
 class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
     """The base of both scalers: they take scores and predict classes. One column of scores s, or one axis as from
     decision_function for two classes, stands for the scores (0, s)."""
+
+    classes_: np.ndarray[Any, Any]
+    n_features_in_: int
 
     def __init__(self, *, classes=None):
         self.classes = classes
@@ -108,6 +114,7 @@ def _with_zeros(X):
     return np.hstack([np.zeros_like(X), X]) if X.shape[1] == 1 else X
 
 
+@documented(module="isentropic.calibration")
 class TemperatureScaler(_Scaler):
     """Temperature scaling: divides scores by the number T that makes the labels most probable under softmax.
 
@@ -134,6 +141,8 @@ class TemperatureScaler(_Scaler):
     >>> p = scaler.predict_proba([[1, 0]])  # 3/4, 1/4
     """
 
+    temperature_: float
+
     def fit(self, X, y, sample_weight=None):
         """Find T for scores X of shape (n_samples, n_classes), or (n_samples,) or (n_samples, 1) for two classes, and
         classes y; sample_weight is how much each row counts.
@@ -154,6 +163,7 @@ class TemperatureScaler(_Scaler):
         return _generated.softmax(X, temperature=self.temperature_)
 
 
+@documented(module="isentropic.calibration")
 class VectorScaler(_Scaler):
     """Vector scaling: a scale and a bias for each class that make the labels most probable under softmax.
 
@@ -178,6 +188,9 @@ class VectorScaler(_Scaler):
     >>> X, y = [[1, 0], [1, 0], [0, 1], [0, 1], [0, 1]], ["a", "b", "b", "b", "a"]
     >>> p = VectorScaler().fit(X, y).predict_proba([[0, 1]])  # 1/3, 2/3
     """
+
+    scale_: np.ndarray[Any, Any]
+    bias_: np.ndarray[Any, Any]
 
     def __init__(self, *, classes=None, ridge=1e-6):
         super().__init__(classes=classes)
@@ -211,6 +224,7 @@ class VectorScaler(_Scaler):
         return _generated.softmax(self._scaled(X))
 
 
+@documented(module="isentropic.calibration")
 class EntropyScaler(_Scaler):
     """Gives every row of scores the same entropy, the one that makes the labels most probable.
 
@@ -234,6 +248,8 @@ class EntropyScaler(_Scaler):
     >>> scaler = EntropyScaler().fit([[1, 0], [20, 0], [300, 0], [0, 4000]], ["a", "a", "b", "b"])
     >>> p = scaler.predict_proba([[1, 0]])  # 3/4, 1/4
     """
+
+    entropy_: float
 
     def fit(self, X, y, sample_weight=None):
         """Find the entropy for scores X of shape (n_samples, n_classes), or (n_samples,) or (n_samples, 1) for two classes, and
@@ -262,6 +278,7 @@ class EntropyScaler(_Scaler):
         return _generated.entropy_normalize(X, entropy=self.entropy_)
 
 
+@documented(module="isentropic.calibration")
 class EntropyNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Turns every row of scores into the distribution softmax(gamma x) with a given entropy; each row has its own gamma.
 
@@ -315,9 +332,3 @@ class EntropyNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "-inf among scores, an absent entry, is allowed"
             )
         return p
-
-
-# The module in which users and pickle find them.
-for _one in (EntropyNormalizer, EntropyScaler, TemperatureScaler, VectorScaler):
-    _one.__module__ = "isentropic.calibration"
-del _one

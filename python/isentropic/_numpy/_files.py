@@ -10,6 +10,7 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks
+from isentropic._descriptions import documented
 from isentropic._numpy import _convert
 
 ARROW = ("parquet", "arrow", "feather")
@@ -33,6 +34,7 @@ class Table(NamedTuple):
     labels: list[str] | None
 
 
+@documented
 def read(
     path,
     *,
@@ -46,44 +48,27 @@ def read(
     format=None,
     names=False,
 ):
-    """Read the array in a file, as the command line reads it.
+    r"""
+    Read the array in a file, as the command line reads it.
 
-    Parameters
-    ----------
-    path : str or os.PathLike
-        A .csv, .tsv, .npy, .npz, .jsonl or .safetensors; with pyarrow also a .parquet, .arrow or .feather.
-        A name of the former may also end in .gz or .zst.
-    key : str, optional
-        Which array, if a file has several.
-    labels : str or int, optional
-        The column of labels, by name or counted from 1; of a .jsonl, the field. A column of words is found automatically. A
-        column of numbers that may be no scores is an error: one called class, y_true or id, one beside logit_0 and logit_1, or
-        one of whole numbers beside others with fractions.
-    header : bool, optional
-        Whether the first line holds names. A first line without a number does.
-    columns, exclude : str or sequence of str or int, optional
-        The columns of scores, or those to leave out, by name or counted from 1: "a,c-f", ["a", "c"], [1, 2]. All but the labels
-        are scores otherwise.
-    delimiter : str, optional
-        The character between cells, such as "\t" or " ". With ";" numbers may have decimal commas.
-    missing : {"error", "nan", "skip"}
-        What an empty cell, NA or null is: an error, NaN, or a reason to leave out its row.
-    format : str, optional
-        The format of the file, if its name does not say it: "csv", "npy" and so on.
-    names : bool
-        Return names beside the numbers.
-
-    Returns
-    -------
-    ndarray, or Table(array, columns, labels) with `names`
-        float64, float32 and float16 as the file has them, text and integers as float64, bfloat16 as float32.
-
-    Raises
-    ------
-    OSError
-        The file cannot be read.
-    ValueError
-        The content of the file is wrong. The message names the place: "scores.csv:17:4: 'abc' is not a number".
+    path (str or os.PathLike): A .csv, .tsv, .npy, .npz, .jsonl or .safetensors; with pyarrow also a .parquet, .arrow or
+        .feather. A name of the former may also end in .gz or .zst.
+    key (str or None): Which array, if a file has several.
+    labels (str, int or None): The column of labels, by name or counted from 1; of a .jsonl, the field. A column of words is
+        found automatically. A column of numbers that may be no scores is an error: one called class, y_true or id, one beside
+        logit_0 and logit_1, or one of whole numbers beside others with fractions.
+    header (bool or None): Whether the first line holds names. A first line without a number does.
+    columns, exclude (str, or sequence of str or int, or None): The columns of scores, or those to leave out, by name or counted
+        from 1: "a,c-f", ["a", "c"], [1, 2]. All but the labels are scores otherwise.
+    delimiter (str or None): The character between cells, such as "\t" or " ". With ";" numbers may have decimal commas.
+    missing ("error", "nan" or "skip"): What an empty cell, NA or null is: an error, NaN, or a reason to leave out its row.
+    format (str or None): The format of the file, if its name does not say it: "csv", "npy" and so on.
+    names (bool): Return names beside the numbers.
+    Returns (ndarray, or Table(array, columns, labels) with `names`): float64, float32 and float16 as the file has them, text
+        and integers as float64, bfloat16 as float32.
+    Raises: The content of the file is wrong. The message names the place: "scores.csv:17:4: 'abc' is not a number". OSError:
+        the file cannot be read.
+    TypeError: A parameter is of the wrong type.
     """
     path = _path("read", path)
     form = _format("read", path, format)
@@ -115,29 +100,21 @@ def read(
     return Table(array, columns, row_labels) if names else array
 
 
+@documented
 def write(path, array, *, columns=None, labels=None, key=None, format=None):
-    """Write an array to a file, complete or not at all.
+    """
+    Write an array to a file, complete or not at all.
 
-    Parameters
-    ----------
-    path : str or os.PathLike
-        As of `read`.
-    array : array_like
-        Rows along the last axis; an array of one axis has a number for each row. float64, float32, float16 and bfloat16 (of
+    path (str or os.PathLike): As of `read`.
+    array: Rows along the last axis; an array of one axis has a number for each row. float64, float32, float16 and bfloat16 (of
         torch or ml_dtypes) keep their type, and anything else becomes float64.
-    columns, labels : sequence of str, optional
-        A name for each column and for each row; .npy, .npz and .safetensors cannot store them.
-    key : str, optional
-        The name of the array in an .npz, .jsonl, .safetensors, .parquet or .arrow.
-    format : str, optional
-        The format of the file, if its name does not say it.
-
-    Raises
-    ------
-    OSError
-        The file cannot be written.
-    ValueError
-        The format cannot store the names, or the number of names is not that of columns or rows.
+    columns, labels (sequence of str or None): A name for each column and for each row; .npy, .npz and .safetensors cannot store
+        them.
+    key (str or None): The name of the array in an .npz, .jsonl, .safetensors, .parquet or .arrow.
+    format (str or None): The format of the file, if its name does not say it.
+    Raises: The format cannot store the names, or the number of names is not that of columns or rows. OSError: the file cannot
+        be written.
+    TypeError: A parameter is of the wrong type.
     """
     path = _path("write", path)
     form = _format("write", path, format)
@@ -268,7 +245,7 @@ def _numbers(array):
 
 def _pyarrow():
     try:
-        import pyarrow
+        import pyarrow  # type: ignore[import-untyped]
     except ImportError:
         raise ImportError("reading and writing Parquet and Arrow files needs pyarrow: pip install pyarrow") from None
     return pyarrow
@@ -277,11 +254,11 @@ def _pyarrow():
 def _read_arrow(path, form, key, label, chosen, excluded):
     pa = _pyarrow()
     if form == "parquet":
-        import pyarrow.parquet
+        import pyarrow.parquet  # type: ignore[import-untyped]
 
         table = pyarrow.parquet.read_table(path)
     else:
-        import pyarrow.feather
+        import pyarrow.feather  # type: ignore[import-untyped]
 
         table = pyarrow.feather.read_table(path)
     lists = [f.name for f in table.schema if pa.types.is_fixed_size_list(f.type) or pa.types.is_list(f.type)]
@@ -389,11 +366,11 @@ def _write_arrow(path, form, values, columns, labels, key):
     beside = f"{path}.{os.getpid()}.part"
     try:
         if form == "parquet":
-            import pyarrow.parquet
+            import pyarrow.parquet  # type: ignore[import-untyped]
 
             pyarrow.parquet.write_table(table, beside)
         else:
-            import pyarrow.feather
+            import pyarrow.feather  # type: ignore[import-untyped]
 
             pyarrow.feather.write_feather(table, beside, compression="uncompressed")
         os.replace(beside, path)

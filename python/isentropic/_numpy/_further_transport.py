@@ -8,9 +8,11 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks
+from isentropic._descriptions import documented
 from isentropic._numpy import _transport, _wasserstein
 
 
+@documented
 class SlicedResult(NamedTuple):
     """The result of sliced_wasserstein, with its standard error."""
 
@@ -18,6 +20,7 @@ class SlicedResult(NamedTuple):
     error: Any
 
 
+@documented
 class PartialResult(NamedTuple):
     """The result of partial_transport: the cost and its proof."""
 
@@ -29,6 +32,7 @@ class PartialResult(NamedTuple):
     gap: Any
 
 
+@documented
 class UnbalancedResult(NamedTuple):
     """The result of unbalanced_sinkhorn, and a bound of its distance from the minimum."""
 
@@ -41,6 +45,7 @@ class UnbalancedResult(NamedTuple):
     converged: Any
 
 
+@documented
 class BarycenterResult(NamedTuple):
     """The result of sinkhorn_barycenter, and the distance of its plans from the distributions."""
 
@@ -74,44 +79,20 @@ def directions(name, dimension, projections, seed):
     return found / np.sqrt((found**2).sum(axis=1, keepdims=True))
 
 
+@documented
 def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed=0):
-    """The Wasserstein distance of weighted points projected on a line, averaged over directions.
-
-        (mean_theta W_order(<theta, x>, <theta, y>)^order)^(1/order)
-
-    Parameters
-    ----------
-    x, y : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Points, of shapes (n, d) and (m, d), or (n,) and (m,) on the line. Finite. Never changed.
-    order : float, at least 1 and finite, default 2.0
-        The power of distances.
-    a, b : array or None, default None
-        Weights of x's and y's points: finite, at least 0, not all 0; scaled to sum 1. None: all weigh the same.
-    projections : int above 0, or array of shape (count, d), default 100
-        The number of random directions, or the directions themselves, of any length but 0.
-    seed : int in [0, 2**64), default 0
-        Of the directions.
-
-    Returns
-    -------
-    SlicedResult
-        A named tuple of `distance` and `error`, its standard error due to the choice of directions: 0 in one dimension, NaN
-        for a single direction. Of float16 both are float32.
-
-    Raises
-    ------
-    ValueError
-        A coordinate is not finite, a weight negative, NaN or infinite, a parameter out of its range, shapes do not fit.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad.
-
-    Notes
-    -----
-    Each direction costs a sort. Half the error needs four times as many directions.
-    Source: Bonneel, Rabin, Peyre, Pfister, J. Math. Imaging Vis. 2015.
-
-    Examples
-    --------
+    """
+    x, y: Points, of shapes (n, d) and (m, d), or (n,) and (m,) on the line. Finite. Never changed.
+    order: The power of distances.
+    a, b (array or None): Weights of x's and y's points: finite, at least 0, not all 0; scaled to sum 1. None: all weigh the
+        same.
+    projections (int above 0, or array of shape (count, d)): The number of random directions, or the directions themselves, of
+        any length but 0.
+    seed: Of the directions.
+    Returns (SlicedResult): A named tuple of `distance` and `error`, its standard error due to the choice of directions: 0 in
+        one dimension, NaN for a single direction. Of float16 both are float32.
+    Raises: A coordinate is not finite, a weight negative, NaN or infinite, a parameter out of its range, shapes do not fit.
+    Notes: Each direction costs a sort. Half the error needs four times as many directions.
     >>> found = isentropic.sliced_wasserstein([[0.0, 0.0], [1.0, 0.0]], [[0.0, 3.0], [1.0, 3.0]], projections=[[0, 1]])
     >>> float(found.distance)
     3.0
@@ -124,41 +105,20 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     return SlicedResult(*(arrays.back(one, ()) for one in found))
 
 
+@documented
 def partial_transport(a, b, cost, *, mass):
-    """Exact optimal transport of a given part of the masses, the part that costs least.
-
-        min <P, C> over P >= 0 with row sums <= a, column sums <= b and sum P = mass
-
-    Parameters
-    ----------
-    a, b : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Masses, of shapes (..., n) and (..., m), at least 0; their sums may differ.
-    cost : array
-        Of shape (..., n, m); inf forbids an arc. Leading axes broadcast.
-    mass : float, at least 0 and at most the sum of a and that of b, required
-        The mass to move. If it is above the smaller sum by at most 1e-6 of it (1e-4 for float32), it is taken as this sum.
-
-    Returns
-    -------
-    PartialResult
-        A named tuple: `cost`, `plan`, and potentials `f` and `g`, at most 0, with `multiplier`. As f_i + g_j + multiplier is
-        at most C_ij, no plan costs less than <a, f> + <b, g> + multiplier mass. `gap` is the cost of this plan minus that
-        bound, and what rounding may have changed: how far from the optimum `cost` may be, as it is returned. Of float16 all
-        are float32.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As optimal_transport, but for sums that differ; mass is out of its range.
-
-    Notes
-    -----
-    It uses the method of optimal_transport with an additional row and column, which take the mass that stays, at no cost. plan
-    is the gradient of cost in C, f and g are those in a and b, and multiplier is that in mass.
-    Source: Caffarelli, McCann, Annals of Mathematics 2010; Chapel, Alaya, Gasso, NeurIPS 2020.
-
-    Examples
-    --------
+    """
+    a, b: Masses, of shapes (..., n) and (..., m), at least 0; their sums may differ.
+    cost: Of shape (..., n, m); inf forbids an arc. Leading axes broadcast.
+    mass (float, at least 0 and at most the sum of a and that of b): The mass to move. If it is above the smaller sum by at most
+        1e-6 of it (1e-4 for float32), it is taken as this sum.
+    Returns (PartialResult): A named tuple: `cost`, `plan`, and potentials `f` and `g`, at most 0, with `multiplier`. As f_i +
+        g_j + multiplier is at most C_ij, no plan costs less than <a, f> + <b, g> + multiplier mass. `gap` is the cost of this
+        plan minus that bound, and what rounding may have changed: how far from the optimum `cost` may be, as it is returned. Of
+        float16 all are float32.
+    Raises: As optimal_transport, but for sums that differ; mass is out of its range.
+    Notes: It uses the method of optimal_transport with an additional row and column, which take the mass that stays, at no
+        cost. plan is the gradient of cost in C, f and g are those in a and b, and multiplier is that in mass.
     >>> found = isentropic.partial_transport([0.5, 0.5], [0.5, 0.5], [[0.0, 1.0], [1.0, 9.0]], mass=0.5)
     >>> float(found.cost)
     0.0
@@ -172,50 +132,25 @@ def partial_transport(a, b, cost, *, mass):
     return PartialResult(value, *problems.found(), problems.arrays.back(multipliers, problems.lead), gap)
 
 
+@documented
 def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_iterations=10000):
-    """Entropy-regularised transport of masses that need not be equal: a penalty replaces the exact marginals.
-
-        min <P, C> + epsilon KL(P | a b^T) + penalty (KL(P 1 | a) + KL(P^T 1 | b)), KL(p | q) = sum p log(p / q) - p + q
-
-    Parameters
-    ----------
-    a, b : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Masses, of shapes (..., n) and (..., m): finite, at least 0, not all 0. Never changed, as cost.
-    cost : array
-        Of shape (..., n, m), finite or inf, which forbids an arc. Leading axes of all three broadcast: each combination is a
+    """
+    a, b: Masses, of shapes (..., n) and (..., m): finite, at least 0, not all 0. Never changed, as cost.
+    cost: Of shape (..., n, m), finite or inf, which forbids an arc. Leading axes of all three broadcast: each combination is a
         problem of its own.
-    epsilon : float, above 0 and finite, required
-        The weight of the entropy.
-    penalty : float, above 0 and finite, required
-        The weight of the marginals. The larger it is, the nearer the marginals are to a and b.
-    tolerance : float, at least 0 and finite, default 1e-9
-        The iteration has converged if the gap is at most this, relative to the size of the terms.
-    max_iterations : int, above 0, default 10000
-        The number of passes over the matrix, for all values of epsilon together.
-
-    Returns
-    -------
-    UnbalancedResult
-        A named tuple: `value`, that of the plan; `plan`; the potentials `f` and `g`, P = a b exp((f + g - C) / epsilon);
-        `gap`, the value minus that of the dual, which is a lower bound of the minimum, and what rounding may have changed in
-        the value, as it is returned; `iterations` and `converged`. Mass that only has forbidden arcs stays, with a potential
-        of inf. Of float16 all are float32.
-
-    Raises
-    ------
-    ValueError
-        A mass is negative, NaN or infinite, or all are 0; the product of the sums is not finite; a cost is NaN or -inf; a
+    epsilon: The weight of the entropy.
+    penalty: The weight of the marginals. The larger it is, the nearer the marginals are to a and b.
+    tolerance: The iteration has converged if the gap is at most this, relative to the size of the terms.
+    max_iterations: The number of passes over the matrix, for all values of epsilon together.
+    Returns (UnbalancedResult): A named tuple: `value`, that of the plan; `plan`; the potentials `f` and `g`, P = a b exp((f + g
+        - C) / epsilon); `gap`, the value minus that of the dual, which is a lower bound of the minimum, and what rounding may
+        have changed in the value, as it is returned; `iterations` and `converged`. Mass that only has forbidden arcs stays,
+        with a potential of inf. Of float16 all are float32.
+    Raises: A mass is negative, NaN or infinite, or all are 0; the product of the sums is not finite; a cost is NaN or -inf; a
         parameter is out of its range, shapes do not fit.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad.
-
-    Notes
-    -----
-    Sinkhorn's iteration in the log domain, from a larger epsilon down, each step followed by the best shift of f against g.
+    Notes: Sinkhorn's iteration in the log domain, from a larger epsilon down, each step followed by the best shift of f against
+        g.
     Source: Chizat, Peyre, Schmitzer, Vialard, Math. Comp. 2018; Sejourne, Vialard, Peyre, AISTATS 2022.
-
-    Examples
-    --------
     >>> found = isentropic.unbalanced_sinkhorn([1.0, 2.0], [1.0, 1.0], [[0.0, 1.0], [1.0, 0.0]], epsilon=0.1, penalty=1.0)
     >>> bool(found.gap < 1e-8)
     True
@@ -230,47 +165,22 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
     return UnbalancedResult(value, *problems.found(), gap, iterations.reshape(lead)[()], converged.reshape(lead)[()])
 
 
+@documented
 def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_iterations=10000):
-    """The distribution nearest to several distributions on one support: a mean that moves mass instead of mixing it.
-
-        argmin_q sum_k weights_k min_P <P, C> - epsilon H(P) over plans P from p_k to q
-
-    Parameters
-    ----------
-    p : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        Distributions in rows, of shape (..., k, n): at least 0, each scaled to sum 1. Never changed, as cost.
-    cost : array
-        Between the points of their support and those of the result's, of shape (..., n, m), finite. Leading axes are of
+    """
+    p: Distributions in rows, of shape (..., k, n): at least 0, each scaled to sum 1. Never changed, as cost.
+    cost: Between the points of their support and those of the result's, of shape (..., n, m), finite. Leading axes are of
         problems, and broadcast.
-    epsilon : float, above 0 and finite, required
-        The weight of the entropy, which also blurs the result.
-    weights : array of shape (..., k) or None, default None
-        The weight of each distribution: at least 0, not all 0; scaled to sum 1. None: all equal.
-    tolerance : float, at least 0 and finite, default 1e-9
-        The iteration has converged at this marginal error.
-    max_iterations : int, above 0, default 10000
-        The number of passes over the k matrices, for all values of epsilon together.
-
-    Returns
-    -------
-    BarycenterResult
-        A named tuple: `barycenter`, of shape (..., m); `marginal_error`, the largest error of the row sums of a plan (summed
-        over its rows) whose column sums are the barycenter; `iterations` and `converged`. Of float16 all are float32.
-
-    Raises
-    ------
-    ValueError
-        A number is negative, NaN or infinite, a row of p has no mass, a parameter is out of its range, shapes do not fit.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad.
-
-    Notes
-    -----
-    Iterative Bregman projections in the log domain, from a larger epsilon down.
-    Source: Benamou, Carlier, Cuturi, Nenna, Peyre, SIAM J. Sci. Comput. 2015.
-
-    Examples
-    --------
+    epsilon: The weight of the entropy, which also blurs the result.
+    weights (array of shape (..., k) or None): The weight of each distribution: at least 0, not all 0; scaled to sum 1. None:
+        all equal.
+    tolerance: The iteration has converged at this marginal error.
+    max_iterations: The number of passes over the k matrices, for all values of epsilon together.
+    Returns (BarycenterResult): A named tuple: `barycenter`, of shape (..., m); `marginal_error`, the largest error of the row
+        sums of a plan (summed over its rows) whose column sums are the barycenter; `iterations` and `converged`. Of float16 all
+        are float32.
+    Raises: A number is negative, NaN or infinite, a row of p has no mass, a parameter is out of its range, shapes do not fit.
+    Notes: Iterative Bregman projections in the log domain, from a larger epsilon down.
     >>> cost = [[0.0, 1.0, 4.0], [1.0, 0.0, 1.0], [4.0, 1.0, 0.0]]
     >>> found = isentropic.sinkhorn_barycenter([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]], cost, epsilon=0.05)
     >>> found.barycenter.round(6)
@@ -310,11 +220,3 @@ def barycenters(p, cost, weights, params):
             where = _checks.place("in problem", np.unravel_index(i, lead))
             raise ValueError(f"{wrong}{where}") from None
     return arrays, lead, (q, f, g, error, iterations, converged)
-
-
-PUBLIC = (
-    *(SlicedResult, PartialResult, UnbalancedResult, BarycenterResult),
-    *(sliced_wasserstein, partial_transport, unbalanced_sinkhorn, sinkhorn_barycenter),
-)
-for _one in PUBLIC:
-    _one.__module__ = "isentropic"

@@ -2,44 +2,25 @@
 
 import numpy as np
 
+from isentropic._descriptions import documented
 from isentropic._numpy import _layout
 
 
+@documented
 def ratio_map(x, f, *, axis=-1):
-    """Any non-negative function as a map: f of each score divided by the sum over the row.
+    """
+    Any non-negative function as a map: f of each score divided by the sum over the row.
 
         p_i = f(x_i) / sum_j f(x_j)
 
-    Parameters
-    ----------
-    x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        Scores, of any shape with at least one axis. Never changed.
-    f : callable
-        Takes a NumPy array of floats, of any shape, and returns as many numbers, at least 0: np.square, or your own function.
-    axis : int, default -1
-        The axis along which scores compete; all others count rows.
-
-    Returns
-    -------
-    array
-        Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools.
-
-    Raises
-    ------
-    ValueError
-        f returns a negative number, NaN or inf for a finite score, only 0 for a row, or another shape.
-    numpy.exceptions.AxisError
-        x has no such axis.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad; f is not callable.
-
-    Notes
-    -----
-    A row with NaN gives NaN; -inf scores count as absent; +inf scores share the mass; a row with only -inf gives NaN. A rising
-    f keeps the order of the scores. Only with f = exp does adding a constant change nothing.
-
-    Examples
-    --------
+    x: Scores, of any shape with at least one axis. Never changed.
+    f (callable): Takes a NumPy array of floats, of any shape, and returns as many numbers, at least 0: np.square, or your own
+        function.
+    Returns: Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools.
+    Raises: f returns a negative number, NaN or inf for a finite score, only 0 for a row, or another shape.
+    TypeError: An array is masked, complex or not numeric, is on another device, or requires grad; f is not callable.
+    Notes: A row with NaN gives NaN; -inf scores count as absent; +inf scores share the mass; a row with only -inf gives NaN. A
+        rising f keeps the order of the scores. Only with f = exp does adding a constant change nothing.
     >>> isentropic.ratio_map([1.0, 2.0, -1.0], np.square)
     array([0.16666667, 0.66666667, 0.16666667])
     """
@@ -73,6 +54,3 @@ def ratio_map(x, f, *, axis=-1):
     total = weights.sum(1, keepdims=True)
     p = np.where(none[:, None], np.nan, weights / np.where(total > 0, total, 1))
     return rows.back(p)
-
-
-ratio_map.__module__ = "isentropic"

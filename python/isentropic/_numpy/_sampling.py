@@ -6,56 +6,19 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks
+from isentropic._descriptions import documented
 from isentropic._numpy import _containers, _convert, _device, _layout
 
 STEPS = {description["name"]: description for description in _core.sampling_steps()}
 
 
+@documented
 def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
-    """Indices drawn from softmax(x/T).
-
-        argmax_i x_i/T + G_i, G_i = -log(-log u_i) the noise of (seed, stream, position, index)
-
-    Parameters
-    ----------
-    x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
-    size : int or None, default None
-        The number of draws from each row, at position, position + 1, and so on, along a new last axis. None: one draw, without
-        this axis.
-    temperature : float, above 0 and finite, default 1.0
-        T, divides the scores.
-    seed : int in [0, 2**64), required
-        The same seed, stream and position give the same draw in any batch.
-    stream : int or array of integers, default 0
-        Row r, counted as in x.reshape(-1, n) with axis last, has stream + r. An array gives each row its own: one for
-        each row, or any that broadcasts to x's shape without axis.
-    position : int, default 0
-        Counts successive draws from a stream, such as the tokens of a text.
-    axis : int, default -1
-        The axis along which scores compete; all others count rows.
-
-    Returns
-    -------
-    array
-        int64 indices along axis, of the kind of x, in its shape without axis, and with size as last axis where given; a NumPy
-        number where no axis is left. -1 for a row without a distribution (with NaN, or without a score above -inf).
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range, x has no axis, stream does not fit.
-    numpy.exceptions.AxisError
-        x has no such axis.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is of the wrong type.
-
-    Notes
-    -----
-    If there are scores of +inf, only these are drawn, with equal probabilities. Source: Gumbel 1954; Yellott 1977.
-
-    Examples
-    --------
+    """
+    Returns: int64 indices along axis, of the kind of x, in its shape without axis, and with size as last axis where given; a
+        NumPy number where no axis is left. -1 for a row without a distribution (with NaN, or without a score above -inf).
+    Raises: A parameter is out of its range, x has no axis, stream does not fit.
+    Notes: If there are scores of +inf, only these are drawn, with equal probabilities.
     >>> x = [[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]
     >>> isentropic.sample(x, seed=1, size=4).shape
     (2, 4)
@@ -81,48 +44,18 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
     return _shaped(rows, x, indices, size)
 
 
+@documented
 def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
-    """A relaxed (soft) draw from softmax(x): a distribution that approaches a one-hot draw as the temperature falls.
-
+    """
         p = softmax((x + G) / T), G the noise of sample at position 0
 
-    Parameters
-    ----------
-    x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
-    temperature : float, above 0 and finite, default 1.0
-        T, divides the noisy scores.
-    hard : bool, default False
-        Give 1 at the index that sample(x, seed=seed, stream=stream) draws, 0 elsewhere.
-    seed : int in [0, 2**64), required
-        As in sample.
-    stream : int or array of integers, default 0
-        As in sample.
-    axis : int, default -1
-        The axis along which scores compete; all others count rows.
-
-    Returns
-    -------
-    array
-        Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools. A row with NaN, or without a score
-        above -inf, is NaN.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range, x has no axis, stream does not fit.
-    numpy.exceptions.AxisError
-        x has no such axis.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is of the wrong type.
-
-    Notes
-    -----
-    isentropic.torch.gumbel_softmax has its gradient, straight-through if hard. Source: Jang, Gu, Poole, ICLR 2017; Maddison,
-    Mnih, Teh, ICLR 2017.
-
-    Examples
-    --------
+    hard: Give 1 at the index that sample(x, seed=seed, stream=stream) draws, 0 elsewhere.
+    seed: As in sample.
+    stream: As in sample.
+    Returns: Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools. A row with NaN, or without a
+        score above -inf, is NaN.
+    Raises: A parameter is out of its range, x has no axis, stream does not fit.
+    Notes: isentropic.torch.gumbel_softmax has its gradient, straight-through if hard.
     >>> isentropic.gumbel_softmax([0.0, 1.0, -np.inf], hard=True, seed=3).sum()
     np.float64(1.0)
     """
@@ -179,6 +112,7 @@ def _lazy_streams(name, x, stream, axis):
     return np.asarray(stream).reshape(lead) if np.size(stream) == math.prod(lead) else np.broadcast_to(stream, lead)
 
 
+@documented
 class Sampler:
     """A chain of steps that change a distribution, and draws from the result.
 
@@ -234,21 +168,13 @@ class Sampler:
     def __reduce__(self):
         return _sampler, (self.steps, self.seed)
 
+    @documented
     def probs(self, x, *, axis=-1):
-        """The distribution that sample draws from.
+        """
+        The distribution that sample draws from.
 
-        Parameters
-        ----------
-        x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-            Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
-        axis : int, default -1
-            The axis along which scores compete; all others count rows.
-
-        Returns
-        -------
-        array
-            Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools. A row with NaN, or without a
-            score above -inf, is NaN.
+        Returns: Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools. A row with NaN, or without
+            a score above -inf, is NaN.
         """
         if _containers.is_container(x):
             return _containers.along("Sampler.probs", lambda x, _: self.probs(x), [(x, True)], [True], axis)
@@ -259,28 +185,17 @@ class Sampler:
         self._core.probs(rows.values, p, rows.axis)
         return rows.back(p)
 
+    @documented
     def sample(self, x, *, size=None, stream=0, position=0, axis=-1):
-        """Indices drawn from probs(x), as the function sample draws them from softmax.
+        """
+        Indices drawn from probs(x), as the function sample draws them from softmax.
 
-        Parameters
-        ----------
-        x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-            Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
-        size : int or None, default None
-            The number of draws from each row, at position, position + 1, and so on, along a new last axis. None: one draw,
+        size: The number of draws from each row, at position, position + 1, and so on, along a new last axis. None: one draw,
             without it.
-        stream : int or array of integers, default 0
-            Row r has stream + r; an array that broadcasts to x's shape without axis gives each row its own.
-        position : int, default 0
-            Counts successive draws from a stream.
-        axis : int, default -1
-            The axis along which scores compete; all others count rows.
-
-        Returns
-        -------
-        array
-            int64 indices along axis, -1 for a row that has no distribution; of the kind of x, in its shape without axis, and
-            with size as last axis where given; a NumPy number where no axis is left.
+        stream: Row r has stream + r; an array that broadcasts to x's shape without axis gives each row its own.
+        position: Counts successive draws from a stream.
+        Returns: int64 indices along axis, -1 for a row that has no distribution; of the kind of x, in its shape without axis,
+            and with size as last axis where given; a NumPy number where no axis is left.
         """
         name = "Sampler.sample"
         if _containers.is_container(x):
@@ -406,8 +321,3 @@ def _indices(function, rows, size):
 def _shaped(rows, x, indices, size):
     shape = rows.lead if size is None else (*rows.lead, indices.shape[1])
     return _convert.number_or_array(_convert.same_kind(x, indices.reshape(shape)))
-
-
-for _one in (sample, gumbel_softmax, Sampler):
-    _one.__module__ = "isentropic"
-del _one

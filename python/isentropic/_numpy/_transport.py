@@ -7,11 +7,13 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks
+from isentropic._descriptions import documented
 from isentropic._numpy import _convert
 
 STATUS = np.array(_core.transport_status_names)
 
 
+@documented
 class TransportResult(NamedTuple):
     """The result of optimal_transport: the cost and its proof."""
 
@@ -23,6 +25,7 @@ class TransportResult(NamedTuple):
     status: Any
 
 
+@documented
 class SinkhornResult(NamedTuple):
     """The result of sinkhorn: the plan, and bounds of the optimum without entropy."""
 
@@ -111,51 +114,27 @@ class Together:
         return self.back(rounded, lead), self.back(gaps, lead, np.inf)
 
 
+@documented
 def optimal_transport(a, b, cost, *, mass_tolerance=None):
-    """The exact plan of least cost that moves the masses a to the masses b, and the potentials that prove it.
-
-        min <P, C> over P >= 0 with row sums a and column sums b = max <a, f> + <b, g> over f_i + g_j <= C_ij
-
-    Parameters
-    ----------
-    a : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        Masses of shape (..., n): finite, at least 0, with a sum above 0 that need not be 1. Never changed, as b and cost.
-    b : array
-        Masses of shape (..., m), with the sum of a; b is scaled to this sum.
-    cost : array
-        Of shape (..., n, m); inf forbids an arc, negative costs are allowed. Leading axes of all three broadcast: each
+    """
+    a: Masses of shape (..., n): finite, at least 0, with a sum above 0 that need not be 1. Never changed, as b and cost.
+    b: Masses of shape (..., m), with the sum of a; b is scaled to this sum.
+    cost: Of shape (..., n, m); inf forbids an arc, negative costs are allowed. Leading axes of all three broadcast: each
         combination is a problem of its own. Threads share the problems.
-    mass_tolerance : float or None, at least 0 and at most 1, default None
-        How far the sums of a and b may differ, relative to the larger; 1e-6, for float32 1e-4, for float16 1e-2.
-
-    Returns
-    -------
-    TransportResult
-        A named tuple. cost, <P, C>; plan, P, of shape (..., n, m); f (..., n) and g (..., m), potentials with
-        f_i + g_j <= C_ij, centred to <a, f> = <b, g>; gap, cost - <a, f> - <b, g> >= 0 and what rounding may have changed:
+    mass_tolerance: How far the sums of a and b may differ, relative to the larger; 1e-6, for float32 1e-4, for float16 1e-2.
+    Returns (TransportResult): A named tuple. cost, <P, C>; plan, P, of shape (..., n, m); f (..., n) and g (..., m), potentials
+        with f_i + g_j <= C_ij, centred to <a, f> = <b, g>; gap, cost - <a, f> - <b, g> >= 0 and what rounding may have changed:
         how far from the optimum cost may be, as it is returned. These in the kind of array given and the widest of their
         dtypes, at least float32. status, an array of strings: "optimal".
-
-    Raises
-    ------
-    ValueError
-        A problem is infeasible: every plan needs a forbidden arc, for more mass than rounding in float64 explains. A mass is
-        negative, NaN or infinite, a cost NaN or -inf, sums differ, the cost overflows, shapes do not fit. The message names
+    Raises: A problem is infeasible: every plan needs a forbidden arc, for more mass than rounding in float64 explains. A mass
+        is negative, NaN or infinite, a cost NaN or -inf, sums differ, the cost overflows, shapes do not fit. The message names
         problem and entry.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad.
-
-    Notes
-    -----
-    The gap is at most 1e-9 times the largest finite cost that carries mass, times the sum of a, whatever the scale of the
-    costs between 1e-300 and 1e300; in float32 it includes the rounding of the cost, 6e-8 of it. Masses are rounded to whole
-    multiples of about 1e-30 of their sum, so that plans of degenerate problems are exact: equally many uniform masses give a
-    permutation. plan is the gradient of cost in C, f and g
-    are those in a and b up to a constant. Method: network simplex (Dantzig 1951) with strongly feasible trees (Cunningham
-    1976). It runs on the matrix itself and needs no further memory that grows with n m.
-
-    Examples
-    --------
+    Notes: The gap is at most 1e-9 times the largest finite cost that carries mass, times the sum of a, whatever the scale of
+        the costs between 1e-300 and 1e300; in float32 it includes the rounding of the cost, 6e-8 of it. Masses are rounded to
+        whole multiples of about 1e-30 of their sum, so that plans of degenerate problems are exact: equally many uniform masses
+        give a permutation. plan is the gradient of cost in C, f and g are those in a and b up to a constant. Method: network
+        simplex (Dantzig 1951) with strongly feasible trees (Cunningham 1976). It runs on the matrix itself and needs no further
+        memory that grows with n m.
     >>> result = isentropic.optimal_transport([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [2.0, 0.0]])
     >>> float(result.cost), result.plan
     (0.25, array([[0.25, 0.25],
@@ -172,50 +151,26 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
     return TransportResult(value, *problems.found(), gap, STATUS[status].reshape(problems.lead)[()])
 
 
+@documented
 def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
-    """Optimal transport with an entropy term, which gives a smooth plan, and bounds of the exact optimum.
-
-        argmin <P, C> + epsilon KL(P, a b^T); P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon)
-
-    Parameters
-    ----------
-    a, b, cost : arrays
-        Of shapes (..., n), (..., m), (..., n, m), as in optimal_transport.
-    epsilon : float, above 0 and finite, required
-        The weight of the entropy, in units of the cost. 0.01 of the largest cost gives nearly the optimum, but takes longer
-        than optimal_transport takes for the exact optimum.
-    tolerance : float, at least 0 and finite, default 1e-6
-        The iteration stops at this sum of errors of P's column sums, relative to the mass. The row sums are exact.
-    max_iterations : int, above 0, default 10000
-        The number of passes over the matrix, for all values of epsilon together.
-    mass_tolerance : float or None, at least 0 and at most 1, default None
-        As in optimal_transport.
-
-    Returns
-    -------
-    SinkhornResult
-        A named tuple. cost, <P, C>, without entropy; plan, P; f and g; marginal_error, the sum of errors of the column sums
-        divided by the sum of a, as tolerance; lower_bound and upper_bound of the cost of optimal_transport: the dual value of
-        the potentials, and the cost of a plan with exact marginals (inf if there is none), rounded outwards, so that
-        they hold as they are returned; iterations; converged. Of float16 all are float32.
-
-    Raises
-    ------
-    ValueError
-        As optimal_transport; epsilon, tolerance or max_iterations is out of its range; all arcs of a row or a column with
+    """
+    a, b, cost (array): Of shapes (..., n), (..., m), (..., n, m), as in optimal_transport.
+    epsilon: The weight of the entropy, in units of the cost. 0.01 of the largest cost gives nearly the optimum, but takes
+        longer than optimal_transport takes for the exact optimum.
+    tolerance: The iteration stops at this sum of errors of P's column sums, relative to the mass. The row sums are exact.
+    max_iterations: The number of passes over the matrix, for all values of epsilon together.
+    mass_tolerance: As in optimal_transport.
+    Returns (SinkhornResult): A named tuple. cost, <P, C>, without entropy; plan, P; f and g; marginal_error, the sum of errors
+        of the column sums divided by the sum of a, as tolerance; lower_bound and upper_bound of the cost of optimal_transport:
+        the dual value of the potentials, and the cost of a plan with exact marginals (inf if there is none), rounded outwards,
+        so that they hold as they are returned; iterations; converged. Of float16 all are float32.
+    Raises: As optimal_transport; epsilon, tolerance or max_iterations is out of its range; all arcs of a row or a column with
         mass are forbidden.
-    TypeError
-        As optimal_transport.
-
-    Notes
-    -----
-    The iteration is on the potentials, in the log domain, so nothing underflows at any epsilon. It starts from a larger
-    epsilon and lowers it. Each iteration is one pass over the matrix with one exponential per entry, in float64 for every
-    dtype. For an epsilon below about 1e-16 of the costs, rounding may keep it from converging, and converged says so.
-    Sources: Cuturi, NeurIPS 2013; Altschuler, Weed, Rigollet, NeurIPS 2017 (rounding); Schmitzer 2019 (lowering epsilon).
-
-    Examples
-    --------
+    TypeError: As optimal_transport.
+    Notes: The iteration is on the potentials, in the log domain, so nothing underflows at any epsilon. It starts from a larger
+        epsilon and lowers it. Each iteration is one pass over the matrix with one exponential per entry, in float64 for every
+        dtype. For an epsilon below about 1e-16 of the costs, rounding may keep it from converging, and converged says so.
+    Source: Cuturi, NeurIPS 2013; Altschuler, Weed, Rigollet, NeurIPS 2017 (rounding); Schmitzer 2019 (lowering epsilon).
     >>> result = isentropic.sinkhorn([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [2.0, 0.0]], epsilon=0.01)
     >>> bool(result.converged), bool(result.lower_bound <= 0.25 <= result.upper_bound), round(float(result.cost), 4)
     (True, True, 0.25)
@@ -246,7 +201,8 @@ def with_nan_alone(run, a, b, cost, total=1.0):
 
     def marked(x):
         x = np.asarray(x)
-        return np.where(wrong.reshape(lead + (1,) * (x.ndim - len(lead))), np.nan if x.dtype.kind == "f" else 0, x)
+        nothing = x.dtype.type(np.nan if x.dtype.kind == "f" else 0)
+        return np.where(wrong.reshape(lead + (1,) * (x.ndim - len(lead))), nothing, x)
 
     return tuple(map(marked, found))
 
@@ -284,37 +240,19 @@ class ProblemArrays:
         return back(plan, (*lead, n, m)), back(f, (*lead, n)), back(g, (*lead, m))
 
 
+@documented
 def c_transform(f, cost):
-    """The largest g with f_i + g_j <= C_ij.
+    """
+    The largest g with f_i + g_j <= C_ij.
 
         g_j = min_i (C_ij - f_i)
 
-    Parameters
-    ----------
-    f : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        A potential of shape (..., n): finite, or -inf for a row to ignore.
-    cost : array
-        Of shape (..., n, m), inf where an arc is forbidden. Leading axes of both broadcast. Its transpose gives f of g.
-
-    Returns
-    -------
-    array
-        g, of shape (..., m), of the kind of array given and the wider of their dtypes, at least float32.
-
-    Raises
-    ------
-    ValueError
-        f is NaN or inf, a cost NaN or -inf, shapes do not fit.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad.
-
-    Notes
-    -----
-    Two transforms turn any f into the best pair (f, g): its dual_value is a lower bound of every plan's cost.
+    f: A potential of shape (..., n): finite, or -inf for a row to ignore.
+    cost: Of shape (..., n, m), inf where an arc is forbidden. Leading axes of both broadcast. Its transpose gives f of g.
+    Returns: g, of shape (..., m), of the kind of array given and the wider of their dtypes, at least float32.
+    Raises: f is NaN or inf, a cost NaN or -inf, shapes do not fit.
+    Notes: Two transforms turn any f into the best pair (f, g): its dual_value is a lower bound of every plan's cost.
     Source: Villani, Optimal Transport, 2009, chapter 5.
-
-    Examples
-    --------
     >>> isentropic.c_transform([0.0, 0.5], [[0.0, 1.0], [2.0, 0.0]])
     array([ 0. , -0.5])
     """
@@ -332,32 +270,18 @@ def c_transform(f, cost):
     return arrays.back(g, (*lead, m))
 
 
+@documented
 def dual_value(f, g, a, b):
-    """The dual value of potentials: if f_i + g_j <= C_ij, no plan from a to b costs less.
+    """
+    The dual value of potentials: if f_i + g_j <= C_ij, no plan from a to b costs less.
 
         <a, f> + <b, g>
 
-    Parameters
-    ----------
-    f, g : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Potentials, of shapes (..., n) and (..., m). Leading axes of all four broadcast.
-    a, b : arrays
-        Masses, of shapes (..., n) and (..., m). Where a mass is 0 the potential does not matter.
-
-    Returns
-    -------
-    array or number
-        In the shape of the leading axes, of the kind of array given and the widest of their dtypes, at least float32.
-
-    Raises
-    ------
-    ValueError
-        Shapes do not fit.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad.
-
-    Examples
-    --------
+    f, g: Potentials, of shapes (..., n) and (..., m). Leading axes of all four broadcast.
+    a, b: Masses, of shapes (..., n) and (..., m). Where a mass is 0 the potential does not matter.
+    Returns (array or number): In the shape of the leading axes, of the kind of array given and the widest of their dtypes, at
+        least float32.
+    Raises: Shapes do not fit.
     >>> float(isentropic.dual_value([0.0, 1.0], [0.5, 0.0], [0.25, 0.75], [1.0, 0.0]))
     1.25
     """
@@ -375,37 +299,19 @@ def dual_value(f, g, a, b):
     return arrays.back(np.array([_core.dual_value(*row) for row in zip(*rows, strict=True)]), lead)
 
 
+@documented
 def lipschitz_constant(f, distance):
-    """The largest slope of a function, from its values at points and the distances of the points.
+    """
+    The largest slope of a function, from its values at points and the distances of the points.
 
         max |f_i - f_j| / D_ij over i != j
 
-    Parameters
-    ----------
-    f : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        Values of shape (n,), finite.
-    distance : array
-        Of shape (n, n), at least 0; its diagonal is not used.
-
-    Returns
-    -------
-    number
-        inf where points at distance 0 have different values; 0 for a single point.
-
-    Raises
-    ------
-    ValueError
-        f is not finite, a distance is negative or NaN, shapes do not fit.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad.
-
-    Notes
-    -----
-    By Kantorovich and Rubinstein, W_1(a, b) >= <a - b, f> / lipschitz_constant(f, D), with equality for the best f. A critic
-    is trained to find it.
-
-    Examples
-    --------
+    f: Values of shape (n,), finite.
+    distance: Of shape (n, n), at least 0; its diagonal is not used.
+    Returns (number): inf where points at distance 0 have different values; 0 for a single point.
+    Raises: f is not finite, a distance is negative or NaN, shapes do not fit.
+    Notes: By Kantorovich and Rubinstein, W_1(a, b) >= <a - b, f> / lipschitz_constant(f, D), with equality for the best f. A
+        critic is trained to find it.
     >>> float(isentropic.lipschitz_constant([0.0, 1.0, 4.0], [[0, 1, 2], [1, 0, 1], [2, 1, 0]]))
     3.0
     """
@@ -418,16 +324,3 @@ def lipschitz_constant(f, distance):
             f"{arrays.given['distance'].shape}"
         )
     return arrays.back(np.array(_core.lipschitz_constant(arrays.vector("f"), arrays.rows("distance"))), ())
-
-
-PUBLIC = (
-    SinkhornResult,
-    TransportResult,
-    c_transform,
-    dual_value,
-    lipschitz_constant,
-    optimal_transport,
-    sinkhorn,
-)
-for _one in PUBLIC:
-    _one.__module__ = "isentropic"

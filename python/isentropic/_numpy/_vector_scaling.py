@@ -8,9 +8,11 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks
+from isentropic._descriptions import documented
 from isentropic._numpy._calibration import TemperatureClampedWarning, labelled
 
 
+@documented(module="isentropic.calibration")
 class VectorScaling(NamedTuple):
     """What fit_vector_scaling found: scale * x + bias are the calibrated scores."""
 
@@ -18,51 +20,28 @@ class VectorScaling(NamedTuple):
     bias: np.ndarray[Any, Any]
 
 
+@documented(module="isentropic.calibration")
 def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_index=None):
-    """A scale and a bias for each class at which softmax(scale x + bias) gives the labels the least mean loss.
+    """
+    A scale and a bias for each class at which softmax(scale x + bias) gives the labels the least mean loss.
 
         argmin_{w, b} mean_r -log softmax(w x_r + b)_{y_r} + ridge/2 (s^2 |w - 1/T|^2 + |b + (w - 1/T) m|^2)
 
     T is the best temperature, m = mean_r x_r, s^2 = mean_ri (x_ri - m_i)^2: scores in other units give the same distributions.
 
-    Parameters
-    ----------
-    x : NumPy array, anything with DLPack (such as a torch CPU tensor of any type) or nested lists
-        Scores (logits), of shape (..., n): n classes along the last axis. A -inf score is an absent class.
-    labels : array of integers
-        The class of each row, in [0, n), of shape x.shape[:-1].
-    ridge : float, at least 0 and finite, default 1e-6
-        The weight of the penalty for changes from the scores x/T: of the scale of each class, and of its mean score. With a
-        value above 0 there is always one minimum; 0 means the likelihood alone.
-    sample_weight : array of shape x.shape[:-1], default None
-        The weight of each row, at least 0; None: all rows have the same. A row of weight 0 is not read.
-    ignore_index : int, default None
-        Rows with this label are left out, as with -100 in torch.
-
-    Returns
-    -------
-    VectorScaling
-        A named tuple of two arrays of n numbers, `scale` and `bias`; the biases have mean 0. There the gradient of the loss is
-        below 1e-9 times the size of the scores.
-
-    Raises
-    ------
-    ValueError
-        As fit_temperature. Also if the scores are so small that a scale overflows. Also if there is no minimum, which is
+    x: Scores (logits), of shape (..., n): n classes along the last axis. A -inf score is an absent class.
+    ridge (float, at least 0 and finite): The weight of the penalty for changes from the scores x/T: of the scale of each class,
+        and of its mean score. With a value above 0 there is always one minimum; 0 means the likelihood alone.
+    Returns (VectorScaling): A named tuple of two arrays of n numbers, `scale` and `bias`; the biases have mean 0. There the
+        gradient of the loss is below 1e-9 times the size of the scores.
+    Raises: As fit_temperature. Also if the scores are so small that a scale overflows. Also if there is no minimum, which is
         possible only with ridge 0: if no row has the label of some class, its bias would be -inf; or some scales and biases
         classify every row of a class correctly.
-    TypeError
-        As fit_temperature.
-
-    Notes
-    -----
-    Unlike a temperature it can change which class has the largest score. It has 2n parameters to fit, so with few labels per
-    class prefer fit_temperature, or a larger ridge. The loss is convex; Newton's method, with steps by conjugate gradients,
-    starts from the best temperature. Sums are in float64.
+    TypeError: As fit_temperature.
+    Notes: Unlike a temperature it can change which class has the largest score. It has 2n parameters to fit, so with few labels
+        per class prefer fit_temperature, or a larger ridge. The loss is convex; Newton's method, with steps by conjugate
+        gradients, starts from the best temperature. Sums are in float64.
     Source: Guo, Pleiss, Sun, Weinberger, ICML 2017.
-
-    Examples
-    --------
     >>> x, labels = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]], [0, 1, 1, 1, 0]
     >>> scale, bias = isentropic.fit_vector_scaling(x, labels)
     >>> p = isentropic.softmax(scale * x[4] + bias)  # 1/3, 2/3: as often as the labels of such rows
@@ -200,8 +179,3 @@ def _conjugate_gradients(curved, gradient, diagonal):
         before, norm = norm, (residual * scaled).sum()
         direction = scaled + norm / before * direction
     return solution
-
-
-for _one in (VectorScaling, fit_vector_scaling):
-    _one.__module__ = "isentropic.calibration"
-del _one

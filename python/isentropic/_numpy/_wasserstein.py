@@ -7,6 +7,7 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks
+from isentropic._descriptions import documented
 from isentropic._numpy import _convert, _layout
 from isentropic._numpy._transport import Together, optimal_transport
 
@@ -59,49 +60,23 @@ class _Pairs(Together):
         return self.back(np.moveaxis(summed, -1, axis), self.given[argument].shape)
 
 
+@documented
 def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, return_grad=False):
-    """The Wasserstein distance of samples on the line, from their quantile functions: W_p, not its power.
-
-        (int_0^1 |F_u^-1(t) - F_v^-1(t)|^order dt)^(1/order)
-
-    Parameters
-    ----------
-    u, v : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Samples along axis, of any number each; the other axes count pairs and broadcast. Never changed.
-    u_weights, v_weights : array or None, default None
-        Weights of u's and v's samples, in a shape that broadcasts to theirs: finite, at least 0, not all 0; scaled to sum 1.
-        None: all weigh the same.
-    order : float, at least 1, default 1.0
-        The power of distances; with inf, the largest distance.
-    axis : int, default -1
-        The axis of samples, in u and in v.
-    return_grad : bool, default False
-        Whether to return the gradient too.
-
-    Returns
-    -------
-    distance : array or number
-        In the shape of the other axes, of the kind of array given and the widest of their dtypes, at least float32. NaN where a
-        sample is.
-    du, dv : arrays
-        Only with return_grad: the gradient of distance in u and v (of the sum of distances, where they broadcast). If the
-        distance is 0 or samples coincide, it is one of the possible gradients.
-
-    Raises
-    ------
-    ValueError
-        order is out of its range, a weight is negative, NaN or infinite, all are 0, there are no samples, shapes do not fit.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad.
-
-    Notes
-    -----
-    Weights are rounded to whole multiples of about 1e-30 of their sum, so equal quantiles are exactly equal. A sample of inf
-    is infinitely far from all samples but inf.
-    Source: Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1.
-
-    Examples
-    --------
+    """
+    u, v: Samples along axis, of any number each; the other axes count pairs and broadcast. Never changed.
+    u_weights, v_weights (array or None): Weights of u's and v's samples, in a shape that broadcasts to theirs: finite, at least
+        0, not all 0; scaled to sum 1. None: all weigh the same.
+    order (float, at least 1): The power of distances; with inf, the largest distance.
+    axis: The axis of samples, in u and in v.
+    return_grad (bool): Whether to return the gradient too.
+    Returns (distance, or distance, du, dv): The distance in the shape of the other axes, of the kind of array given and the
+        widest of their dtypes, at least float32; NaN where a sample is. With return_grad also the gradient of distance in u and
+        v (of the sum of distances, where they broadcast). If the distance is 0 or samples coincide, it is one of the possible
+        gradients.
+    Raises: order is out of its range, a weight is negative, NaN or infinite, all are 0, there are no samples, shapes do not
+        fit.
+    Notes: Weights are rounded to whole multiples of about 1e-30 of their sum, so equal quantiles are exactly equal. A sample of
+        inf is infinitely far from all samples but inf.
     >>> float(isentropic.wasserstein_1d([0.0, 1.0, 3.0], [5.0, 6.0, 8.0]))
     5.0
     >>> distance, du, dv = isentropic.wasserstein_1d([0.0, 2.0], [1.0, 5.0], return_grad=True)
@@ -130,47 +105,22 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, 
     return arrays.distances(run, return_grad)
 
 
+@documented
 def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad=False):
-    """The Wasserstein distance of distributions over one support on the line.
-
-        (int_0^1 |F_p^-1(t) - F_q^-1(t)|^order dt)^(1/order); order 1: int |F_p - F_q|
-
-    Parameters
-    ----------
-    p, q : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Distributions along axis; the other axes broadcast. Never changed.
-    support : array or None, default None
-        The point of each entry, in any order, of one axis; None: 0, 1, 2, ...
-    order : float, at least 1, default 1.0
-        The power of distances; with inf, the largest distance.
-    axis : int, default -1
-        The axis along which p and q are distributions.
-    return_grad : bool, default False
-        Whether to return the gradient too.
-
-    Returns
-    -------
-    distance : array or number
-        In the shape of the other axes, of the kind of array given and the widest of their dtypes, at least float32.
-    dp, dq : arrays
-        Only with return_grad: the gradient of the distance of p / sum(p) and q / sum(q), so that <p, dp> = 0. At a kink, as
-        p = q is one, the mean of two sides; 0 where order > 1 and the distance is 0, and for order inf.
-
-    Raises
-    ------
-    ValueError
-        A row is not a distribution: an entry is negative, NaN or infinite, or the sum is not 1 within 1e-6 (float64), 1e-4
+    """
+    p, q: Distributions along axis; the other axes broadcast. Never changed.
+    support (array or None): The point of each entry, in any order, of one axis; None: 0, 1, 2, ...
+    order (float, at least 1): The power of distances; with inf, the largest distance.
+    axis: The axis along which p and q are distributions.
+    return_grad (bool): Whether to return the gradient too.
+    Returns (distance, or distance, dp, dq): The distance in the shape of the other axes, of the kind of array given and the
+        widest of their dtypes, at least float32. With return_grad also the gradient of the distance of p / sum(p) and q /
+        sum(q), so that <p, dp> = 0. At a kink, as p = q is one, the mean of two sides; 0 where order > 1 and the distance is 0,
+        and for order inf.
+    Raises: A row is not a distribution: an entry is negative, NaN or infinite, or the sum is not 1 within 1e-6 (float64), 1e-4
         (float32), 1e-2 (float16). The message names the row. A point of the support is not finite, order is out of its range,
         shapes do not fit.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad.
-
-    Notes
-    -----
     Source: Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1.
-
-    Examples
-    --------
     >>> float(isentropic.wasserstein_histogram([0.5, 0.5, 0.0], [0.0, 0.5, 0.5]))
     1.0
     >>> float(isentropic.wasserstein_histogram([1.0, 0.0], [0.0, 1.0], support=[-2.0, 3.0], order=2))
@@ -238,42 +188,19 @@ def _of_problems(name, x, y, a, b, function):
     return arrays.back(values, lead)
 
 
+@documented
 def wasserstein(x, y, *, order=1.0, a=None, b=None):
-    """The exact Wasserstein distance of weighted points in any dimension: W_p, not its power.
-
-        (min <P, |x_i - y_j|^order> over plans P from a to b)^(1/order)
-
-    Parameters
-    ----------
-    x, y : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Points, of shapes (..., n, d) and (..., m, d), or (n,) and (m,) on the line. Finite. Never changed. The axes before
+    """
+    x, y: Points, of shapes (..., n, d) and (..., m, d), or (n,) and (m,) on the line. Finite. Never changed. The axes before
         these count problems, and broadcast.
-    order : float, at least 1 and finite, default 1.0
-        The power of Euclidean distances.
-    a, b : array or None, default None
-        Weights of x's and y's points, of shapes (..., n) and (..., m): finite, at least 0, not all 0; scaled to sum 1. None:
-        all weigh the same.
-
-    Returns
-    -------
-    number or array
-        One for each problem, of the kind of array given and the widest of their dtypes, at least float32.
-
-    Raises
-    ------
-    ValueError
-        A coordinate is not finite, a weight negative, NaN or infinite, order is out of its range, shapes do not fit.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad.
-
-    Notes
-    -----
-    It uses the method of optimal_transport, in one dimension that of wasserstein_1d. Powers of distances are computed relative
-    to the largest one that matters, so no order overflows.
-    Source: Villani, Optimal Transport, 2009.
-
-    Examples
-    --------
+    order: The power of Euclidean distances.
+    a, b (array or None): Weights of x's and y's points, of shapes (..., n) and (..., m): finite, at least 0, not all 0; scaled
+        to sum 1. None: all weigh the same.
+    Returns (number or array): One for each problem, of the kind of array given and the widest of their dtypes, at least
+        float32.
+    Raises: A coordinate is not finite, a weight negative, NaN or infinite, order is out of its range, shapes do not fit.
+    Notes: It uses the method of optimal_transport, in one dimension that of wasserstein_1d. Powers of distances are computed
+        relative to the largest one that matters, so no order overflows.
     >>> float(isentropic.wasserstein([[0.0, 0.0], [1.0, 0.0]], [[0.0, 3.0], [1.0, 3.0]]))
     3.0
     """
@@ -286,49 +213,22 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
     return arrays.back(distance, ())
 
 
+@documented
 def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
-    """A smooth distance of weighted points: entropy-regularised transport without its bias.
-
-        S(x, y) - (S(x, x) + S(y, y)) / 2, S(x, y) = min <P, |x_i - y_j|^order> + epsilon KL(P, a b^T)
-
-    Parameters
-    ----------
-    x, y : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Points, of shapes (..., n, d) and (..., m, d), or (n,) and (m,) on the line. Finite. Never changed. The axes before
+    """
+    x, y: Points, of shapes (..., n, d) and (..., m, d), or (n,) and (m,) on the line. Finite. Never changed. The axes before
         these count problems, and broadcast.
-    epsilon : float, above 0 and finite, required
-        The weight of the entropy, in units of distance to the power order.
-    a, b : array or None, default None
-        Weights of x's and y's points, of shapes (..., n) and (..., m): finite, at least 0, not all 0; scaled to sum 1. None:
-        all weigh the same.
-    order : float, at least 1 and finite, default 2
-        The power of Euclidean distances. No root is taken of the result.
-    tolerance : float, at least 0 and finite, default 1e-9
-        As in sinkhorn.
-    max_iterations : int, above 0, default 10000
-        Passes over each of the three matrices.
-
-    Returns
-    -------
-    number or array
-        One for each problem: 0 where x = y and a = b, and at least 0 for an order of at most 2; of the kind of array given and
-        the widest of their dtypes, at least float32.
-
-    Raises
-    ------
-    ValueError
-        A coordinate is not finite, a weight negative, NaN or infinite, a parameter out of its range, shapes do not fit.
-    TypeError
-        An array is masked, complex or not numeric, is on another device, or requires grad.
-
-    Notes
-    -----
-    For an order above 2 the result may be negative, because exp(-|x - y|^order / epsilon) is not positive definite there.
-
-    Sources: Genevay, Peyre, Cuturi, AISTATS 2018; Feydy et al., AISTATS 2019.
-
-    Examples
-    --------
+    epsilon: The weight of the entropy, in units of distance to the power order.
+    a, b (array or None): Weights of x's and y's points, of shapes (..., n) and (..., m): finite, at least 0, not all 0; scaled
+        to sum 1. None: all weigh the same.
+    order: The power of Euclidean distances. No root is taken of the result.
+    tolerance: As in sinkhorn.
+    max_iterations: Passes over each of the three matrices.
+    Returns (number or array): One for each problem: 0 where x = y and a = b, and at least 0 for an order of at most 2; of the
+        kind of array given and the widest of their dtypes, at least float32.
+    Raises: A coordinate is not finite, a weight negative, NaN or infinite, a parameter out of its range, shapes do not fit.
+    Notes: For an order above 2 the result may be negative, because exp(-|x - y|^order / epsilon) is not positive definite
+        there.
     >>> round(float(isentropic.sinkhorn_divergence([0.0, 1.0], [2.0, 3.0], epsilon=0.1)), 6)
     4.0
     """
@@ -399,13 +299,3 @@ def slopes_of(order, of_weights, x, y, a, b):
             share = weights / weights.sum()
             slopes[k] = largest / order * change * (potential - share @ potential) / weights.sum()
     return value, *slopes
-
-
-PUBLIC = (
-    sinkhorn_divergence,
-    wasserstein,
-    wasserstein_1d,
-    wasserstein_histogram,
-)
-for _one in PUBLIC:
-    _one.__module__ = "isentropic"

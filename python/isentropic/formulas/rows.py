@@ -19,6 +19,14 @@ class Rows:
         """x, without derivatives."""
         return x
 
+    def known_finite(self, *arrays):
+        """Whether all their numbers are known, and finite."""
+        return all(bool(self.xp.all(self.xp.isfinite(x))) for x in arrays)
+
+    def if_any(self, condition, value, otherwise):
+        """value() if the condition holds anywhere; what need not be calculated if it does not."""
+        return value() if bool(self.xp.any(condition)) else otherwise
+
     def wide(self, x):
         """x in the type in which digits that cancel are not lost."""
         return self.xp.astype(x, self.xp.float64)

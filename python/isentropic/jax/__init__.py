@@ -5,23 +5,44 @@ in parameters that are arrays. Values have the bits of the NumPy functions.
 ``isentropic.jax.distributed`` has functions for rows that are split over devices.
 """
 
-from typing import Any
-
 from isentropic._descriptions import LOSSES, MAPS, MEASURES
-from isentropic.jax import _calibration, _transport
 from isentropic.jax._attention import attention, linear_attention
+from isentropic.jax._calibration import (
+    brier_score,
+    entropy_invariant_scale,
+    expected_calibration_error,
+    fit_target_entropy,
+    fit_temperature,
+    fit_vector_scaling,
+    match_entropy,
+    normalize_density,
+    normalize_joint,
+)
 from isentropic.jax._entropy_control import GammaResult, gamma_for_entropy, mean_field_entropy, power_transform
 from isentropic.jax._maps import make_map, ratio_map
 from isentropic.jax._sampling import Sampler, gumbel_softmax, sample
+from isentropic.jax._transport import (
+    SinkhornResult,
+    TransportResult,
+    c_transform,
+    dual_value,
+    lipschitz_constant,
+    optimal_transport,
+    sinkhorn,
+    sinkhorn_divergence,
+    wasserstein,
+    wasserstein_1d,
+    wasserstein_histogram,
+)
 from isentropic.jax._values import make_entry, make_loss, make_measure, make_table
 
-_OTHERS: tuple[Any, ...] = (*_transport.PUBLIC, *_calibration.PUBLIC)
-globals().update({one.__name__: one for one in _OTHERS})
-__all__ = ["GammaResult", "Sampler", "attention", "gamma_for_entropy", "gumbel_softmax", "linear_attention"]
-__all__ += ["mean_field_entropy", "power_transform", "ratio_map", "sample"]
-for _name in __all__:
-    globals()[_name].__module__ = __name__
-__all__ += [one.__name__ for one in _OTHERS]
+__all__ = ["attention", "linear_attention", "ratio_map"]
+__all__ += ["GammaResult", "gamma_for_entropy", "mean_field_entropy", "normalize_density", "normalize_joint", "power_transform"]
+__all__ += ["Sampler", "gumbel_softmax", "sample"]
+__all__ += ["SinkhornResult", "TransportResult", "optimal_transport", "sinkhorn", "sinkhorn_divergence"]
+__all__ += ["c_transform", "dual_value", "lipschitz_constant", "wasserstein", "wasserstein_1d", "wasserstein_histogram"]
+__all__ += ["brier_score", "expected_calibration_error", "fit_target_entropy", "fit_temperature", "fit_vector_scaling"]
+__all__ += ["entropy_invariant_scale", "match_entropy"]
 
 
 def _publish(name, function, info):

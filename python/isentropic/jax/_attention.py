@@ -1,5 +1,7 @@
 """Attention with any map, composed of products and the map."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,12 +9,13 @@ import numpy as np
 import isentropic
 from isentropic import _checks
 from isentropic._attention import mask_shape, shape_of
-from isentropic._descriptions import MAPS
+from isentropic._descriptions import MAPS, documented
 from isentropic._maps import map_and_params
-from isentropic.jax._calibration import entropy_invariant_scale
+from isentropic.formulas import attention as formulas
 from isentropic.jax._call import array, wide
 from isentropic.jax._maps import make_map
 from isentropic.jax._parameters import known
+from isentropic.jax._rows import ROWS
 
 
 def _arrays(function, q, k, v):
@@ -43,37 +46,7 @@ def _checked(function, **arguments):
     function(nothing, nothing, nothing, **arguments)
 
 
-def _finite(x):
-    """x with 0 for what is not finite, without derivatives there."""
-    return jnp.where(jnp.isfinite(x), x, 0)
-
-
-def _scores(q, k, seen):
-    """q k^T; no derivative of a key that is not seen is NaN, even if it has numbers that are not finite."""
-    scores = _finite(q) @ _finite(k).mT
-    wrong = seen & ~(jnp.isfinite(q).all(-1, keepdims=True) & jnp.isfinite(k).all(-1)[..., None, :])
-    q, k, found = jax.lax.stop_gradient((q, k, scores))
-    found = jax.lax.cond(wrong.any(), lambda: q @ k.mT, lambda: found)
-    # 0 times the finite ones is added for the derivative: NaN where that of the score is NaN, and otherwise 0.
-    return jnp.where(wrong, found + 0 * _finite(scores), scores)
-
-
-def _weighted(p, v):
-    """p v, where values of weight 0 have no part, even if they are not finite."""
-    out = p @ _finite(v)
-    weights, values = jax.lax.stop_gradient((p, v))
-
-    def infinite():
-        counts = (weights != 0).astype(v.dtype)
-        high, low = (counts @ (jnp.isnan(values) | (values == end)).astype(v.dtype) > 0 for end in (jnp.inf, -jnp.inf))
-        return jnp.where(high, jnp.inf, jnp.zeros_like(out)) - jnp.where(low, jnp.inf, jnp.zeros_like(out))
-
-    # The sum of the values that are not finite; where there are any, the derivative in the weights is NaN.
-    total = jax.lax.cond(jnp.isfinite(values).all(), lambda: jnp.zeros_like(out), infinite)
-    slope = jnp.where(total != 0, jnp.nan, 0).astype(out.dtype)
-    return out + jnp.where(total != 0, total, p.sum(-1, keepdims=True) * slope)
-
-
+@documented
 def attention(
     q,
     k,
@@ -101,39 +74,20 @@ def attention(
         known("attention", argument, value)
     _checked(isentropic.attention, scale=scale, causal=causal, train_length=train_length, kappa=kappa)
     name, values = map_and_params("attention", map, parameters)
-    seen = jnp.ones((shape.queries, shape.keys), bool)
-    if causal:
-        seen = jnp.tril(seen, shape.keys - shape.queries)
     if mask is not None:
         mask = jnp.asarray(mask)
-        floats = jnp.issubdtype(mask.dtype, jnp.floating)
-        mask_shape("attention", mask, floats or mask.dtype == bool, shape)
-        seen = seen & (mask != -jnp.inf if floats else mask)
+        mask_shape("attention", mask, jnp.issubdtype(mask.dtype, jnp.floating) or mask.dtype == bool, shape)
+    seen = formulas.seen_keys(ROWS, shape.queries, shape.keys, causal, mask)
     d = q.shape[-1] or 1  # without columns all scores are 0, whatever the scale is
-    if scale == "sqrt":
-        scale = d**-0.5
-    elif scale == "entropy_invariant":
-        count = jnp.maximum(seen.sum(-1, keepdims=True), 1)
-        scale = entropy_invariant_scale(count, d, train_length=train_length, kappa=kappa).astype(q.dtype)
-    scores = _scores(q * scale, k, seen)
-    if mask is not None and floats:
-        scores = scores + jnp.where(seen, mask, 0).astype(scores.dtype)
-    seen = jnp.broadcast_to(seen, scores.shape)
-    some = seen.any(-1, keepdims=True)
-    # A query that sees nothing gets a row of zeros as scores, and weights of 0.
-    weights = make_map(MAPS[name])(jnp.where(some, jnp.where(seen, scores, -jnp.inf), 0), **values)
-    p = jnp.where(seen, weights, 0)
-    found = [_weighted(p, v)]
-    if return_weights:
-        # All weights of a query with a NaN are NaN, also those of keys that it does not see.
-        found.append(jnp.where(some & jnp.isnan(weights), weights, p))
-    if return_entropy:
-        log = jnp.log(jnp.where(p > 0, p, 1))
-        found.append(-(p * log).sum(-1))
+    scale, number = (scale, 1.0) if isinstance(scale, str) else ("number", scale)
+    q = q * formulas.scale_of(ROWS, seen, q, d, scale, number, train_length, kappa)
+    of_map = functools.partial(make_map(MAPS[name]), **values)
+    found = formulas.attended(ROWS, q, k, v, seen, mask, of_map, weights=return_weights, entropy=return_entropy)
     found = [x.astype(dtype) for x in found]
     return tuple(found) if len(found) > 1 else found[0]
 
 
+@documented
 def linear_attention(q, k, v, /, *, causal=False, scale="sqrt"):
     """Attention with taylor_softmax of order 2, as isentropic.linear_attention, in time linear in the length."""
     shape, dtype, q, k, v = _arrays("linear_attention", q, k, v)

@@ -2,13 +2,13 @@
 arrays."""
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 import isentropic
 import isentropic._core as _core
+from isentropic._descriptions import documented
 from isentropic._numpy import _calibration
 from isentropic.jax._call import array, call_hosted, hosted, normalized, sum_tolerance, wide
 
@@ -30,31 +30,19 @@ def _labelled(name, argument, x, labels):
     return x, labels if labels.dtype.itemsize >= 4 else labels.astype(jnp.int32)
 
 
-@hosted("fit_temperature")
-def _fit_temperature(x, labels):
-    return (isentropic.fit_temperature(x, labels),)
-
-
+@documented
 def fit_temperature(x, labels, /):
     """The temperature that fits labels, as isentropic.fit_temperature. It has no derivative."""
     return _number("fit_temperature", {}, *_labelled("fit_temperature", "x", x, labels))
 
 
-@hosted("fit_target_entropy")
-def _fit_target_entropy(x, labels):
-    return (isentropic.fit_target_entropy(x, labels),)
-
-
+@documented
 def fit_target_entropy(x, labels, /):
     """The entropy that fits labels, as isentropic.fit_target_entropy. It has no derivative."""
     return _number("fit_target_entropy", {}, *_labelled("fit_target_entropy", "x", x, labels))
 
 
-@hosted("match_entropy")
-def _match_entropy(x):
-    return (isentropic.match_entropy(x),)
-
-
+@documented
 def match_entropy(x_reference, /):
     """The mean entropy of softmax(x_reference), as isentropic.match_entropy. It has no derivative."""
     return _number("match_entropy", {}, array("match_entropy", "x_reference", x_reference))
@@ -72,6 +60,7 @@ def _expected_calibration_error(p, labels, *, bins, strategy, sum_tolerance):
     return (_core.expected_calibration_error(*given, (bins, strategy, tolerance)),)
 
 
+@documented
 def expected_calibration_error(p, labels, /, *, bins=15, strategy="uniform"):
     """How far confidence is from accuracy, as isentropic.expected_calibration_error. It has no derivative."""
     name = "expected_calibration_error"
@@ -84,16 +73,13 @@ def _brier_score(p, labels, *, sum_tolerance):
     return (_core.brier_score(*_distributions("brier_score", p, labels, sum_tolerance)),)
 
 
+@documented
 def brier_score(p, labels, /):
     """The mean squared distance of distributions from the labels, as isentropic.brier_score. It has no derivative."""
     return _number("brier_score", {"sum_tolerance": sum_tolerance(p)}, *_labelled("brier_score", "p", p, labels))
 
 
-@hosted("fit_vector_scaling")
-def _fit_vector_scaling(x, labels, *, ridge):
-    return isentropic.fit_vector_scaling(x, labels, ridge=ridge)
-
-
+@documented
 def fit_vector_scaling(x, labels, /, *, ridge=1e-6):
     """A scale and a bias for each class, as isentropic.fit_vector_scaling; a pair of arrays. It has no derivative."""
     x, labels = _labelled("fit_vector_scaling", "x", x, labels)
@@ -102,17 +88,14 @@ def fit_vector_scaling(x, labels, /, *, ridge=1e-6):
     return isentropic.VectorScaling(*found)
 
 
+@documented
 def entropy_invariant_scale(n, d, /, *, train_length=512, kappa=None):
     """The factor of scores that keeps attention's entropy as n grows, as isentropic.entropy_invariant_scale."""
     n = jnp.asarray(n, jnp.result_type(float))
     return kappa * jnp.log(n) / d if kappa is not None else jnp.log(n) / (math.log(train_length) * math.sqrt(d))
 
 
-@hosted("normalize_density")
-def _normalize_density(p, weights, *, entropy):
-    return isentropic.normalize_density(p, weights, entropy=entropy)
-
-
+@documented
 def normalize_density(p, weights, /, *, entropy, axis=-1):
     """A density raised to the power of a chosen entropy, as isentropic.normalize_density. It has no derivative."""
     name = "normalize_density"
@@ -128,29 +111,10 @@ def normalize_density(p, weights, /, *, entropy, axis=-1):
     return jnp.moveaxis(density, -1, axis).astype(p.dtype), gamma.astype(p.dtype)
 
 
-@hosted("normalize_joint")
-def _normalize_joint(pxy, **target):
-    return (isentropic.normalize_joint(pxy, **target),)
-
-
+@documented
 def normalize_joint(pxy, /, *, joint=None, marginal=None, conditional=None):
     """A joint table with a chosen entropy, as isentropic.normalize_joint. It has no derivative."""
     pxy = array("normalize_joint", "pxy", pxy)
     target = {"joint": joint, "marginal": marginal, "conditional": conditional}
     outputs = [jax.ShapeDtypeStruct(pxy.shape, wide(pxy).dtype)]
     return call_hosted("normalize_joint", target, [pxy], outputs, vmap_method="sequential")[0].astype(pxy.dtype)
-
-
-PUBLIC: tuple[Any, ...] = (
-    brier_score,
-    entropy_invariant_scale,
-    expected_calibration_error,
-    fit_target_entropy,
-    fit_temperature,
-    fit_vector_scaling,
-    match_entropy,
-    normalize_density,
-    normalize_joint,
-)
-for _one in PUBLIC:
-    _one.__module__ = "isentropic.jax"

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import isentropic
 import isentropic._core as _core
 
 if tuple(int(part) for part in jax.__version__.split(".")[:3]) < (0, 5, 3):
@@ -146,7 +147,7 @@ def wide(x):
     return x.astype(jnp.float32) if x.dtype in HALVES else x
 
 
-# Functions of NumPy arrays by name; their results fill the outputs of the call.
+# Functions of NumPy arrays by name, where they are not the package's own; their results fill the outputs of the call.
 HOSTED: dict[str, Callable[..., Any]] = {}
 
 
@@ -155,7 +156,7 @@ def hosted(name):
 
 
 def call_hosted(function, parameters, inputs, outputs, vmap_method="broadcast_all"):
-    """function(*inputs, **parameters), one of HOSTED, when the program runs; outputs: ShapeDtypeStructs."""
+    """function(*inputs, **parameters), one of HOSTED or isentropic's, when the program runs; outputs: ShapeDtypeStructs."""
     given = [wide(x) for x in inputs]
     return _bind("isentropic_python", given, list(outputs), vmap_method, operation=function, parameters=json.dumps(parameters))
 
@@ -163,7 +164,9 @@ def call_hosted(function, parameters, inputs, outputs, vmap_method="broadcast_al
 def on_host(function, parameters, inputs, outputs):
     """Called by XLA; returns None or an error message."""
     try:
-        results = HOSTED[function](*inputs, **json.loads(parameters))
+        run = HOSTED.get(function) or getattr(isentropic, function)
+        results = run(*inputs, **json.loads(parameters))
+        results = results if isinstance(results, tuple) else (results,)
         for output, result in zip(outputs, results, strict=True):
             output[...] = result
     except Exception as error:

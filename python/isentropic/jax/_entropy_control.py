@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isentropic._descriptions import CONTROL, STATUSES
+from isentropic._descriptions import CONTROL, STATUSES, documented
 from isentropic.formulas import maps
 from isentropic.formulas.rows import from_most
 from isentropic.jax._call import array, call, like, normalized, wide
@@ -17,6 +17,7 @@ from isentropic.jax._rows import ROWS
 _CONSTANT = STATUSES.index("constant")
 
 
+@documented
 class GammaResult(NamedTuple):
     """What gamma_for_entropy gives, one for each row.
 
@@ -74,6 +75,7 @@ def _gamma_jvp(static, primals, tangents):
     return found, (d_gamma + undefined, d_reached + undefined, np.zeros(status.shape, jax.dtypes.float0))
 
 
+@documented
 def gamma_for_entropy(x, /, *, axis=-1, **parameters):
     """The gamma at which softmax(gamma x) has an entropy; as isentropic.gamma_for_entropy.
 
@@ -108,6 +110,7 @@ def _powered_jvp(static, primals, tangents):
     return q, maps.centred(ROWS, q, change)
 
 
+@documented
 def power_transform(p, /, *, gamma, axis=-1):
     """A distribution sharpened or flattened, as isentropic.power_transform; differentiable in p and gamma."""
     given = array("power_transform", "p", p)
@@ -117,6 +120,7 @@ def power_transform(p, /, *, gamma, axis=-1):
     return jnp.moveaxis(_powered(static, moved, rows), -1, axis).astype(given.dtype)
 
 
+@documented
 def mean_field_entropy(x, /, *, gamma=1.0, axis=-1):
     """An estimate of softmax(gamma x)'s entropy, as isentropic.mean_field_entropy; differentiable in x and gamma."""
     x = wide(array("mean_field_entropy", "x", x))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from isentropic._descriptions import MAPS
+from isentropic._descriptions import MAPS, documented
 from isentropic.formulas import maps
 from isentropic.jax._call import array, call, like, normalized, wide
 from isentropic.jax._parameters import split
@@ -73,6 +73,7 @@ def make_map(info):
     return function
 
 
+@documented
 def ratio_map(x, f, /, *, axis=-1):
     """f of each score over the sum of all, as isentropic.ratio_map; f is of jax.numpy, and its values are not checked."""
     x = array("ratio_map", "x", x)

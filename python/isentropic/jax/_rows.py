@@ -10,6 +10,12 @@ class _Rows(Rows):
     def constant(self, x):
         return jax.lax.stop_gradient(x)
 
+    def known_finite(self, *arrays):
+        return False
+
+    def if_any(self, condition, value, otherwise):
+        return jax.lax.cond(condition.any(), value, lambda: otherwise)
+
     def wide(self, x):
         return x  # without jax_enable_x64 there is no wider type
 

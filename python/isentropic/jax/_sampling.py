@@ -10,7 +10,7 @@ import numpy as np
 
 import isentropic
 from isentropic import _checks
-from isentropic._descriptions import MAPS
+from isentropic._descriptions import MAPS, documented
 from isentropic._numpy import _sampling
 from isentropic.formulas import maps
 from isentropic.jax._call import array, call, like, normalized, wide
@@ -59,6 +59,7 @@ def _draw(operation, static, x, streams, output):
     return call(operation, static, {"x": x, **streams}, output, vmap_method="broadcast_all" if streams else "sequential")[0]
 
 
+@documented
 def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
     """Indices drawn from softmax(x/T), the same as isentropic.sample draws. seed, position, size and temperature are numbers
     known outside of jit; stream may be traced, and then its values are not checked.
@@ -103,6 +104,7 @@ def _relaxed_at(temperature, static, x, streams):
     return mapped("softmax", (), x - jnp.where(jnp.isfinite(top), top, 0) + noise, {"temperature": temperature})
 
 
+@documented
 def gumbel_softmax(x, /, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
     """A relaxed draw, as isentropic.gumbel_softmax; where hard, with the derivative of the soft one (straight through).
 
@@ -123,6 +125,7 @@ def gumbel_softmax(x, /, *, temperature=1.0, hard=False, seed, stream=0, axis=-1
     return jnp.moveaxis(_relaxed(bool(hard), float(temperature), static, moved, streams), -1, axis)
 
 
+@documented
 class Sampler:
     """A chain of steps that change a distribution, and draws from the result, as isentropic.Sampler: with its bits, on the CPU.
 

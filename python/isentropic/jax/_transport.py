@@ -1,7 +1,7 @@
 """Transport: distances on the line, plans with and without entropy, and their duals."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +10,14 @@ from jax.custom_derivatives import SymbolicZero
 
 import isentropic
 from isentropic import _checks
+from isentropic._descriptions import documented
 from isentropic._numpy import _wasserstein
 from isentropic._numpy._transport import with_nan_alone
 from isentropic.jax._call import HOSTED, array, call_hosted, hosted, normalized, sum_tolerance
 from isentropic.jax._parameters import known
 
 
+@documented
 class TransportResult(NamedTuple):
     """What optimal_transport gives; of these only cost has a derivative."""
 
@@ -26,6 +28,7 @@ class TransportResult(NamedTuple):
     gap: jax.Array
 
 
+@documented
 class SinkhornResult(NamedTuple):
     """What sinkhorn gives; of these cost and plan have a derivative. marginal_error is relative to the sum of a."""
 
@@ -130,6 +133,7 @@ def _line(name, order, axis, two, others, **more):
     return _distance(name, (("order", float(order)), *more.items()), tuple(spread), others).astype(dtype)
 
 
+@documented
 def wasserstein_1d(u, v, /, *, u_weights=None, v_weights=None, order=1.0, axis=-1):
     """The Wasserstein distance of samples along axis, as isentropic.wasserstein_1d; differentiable in the samples."""
     name, weights = "wasserstein_1d", []
@@ -143,6 +147,7 @@ def wasserstein_1d(u, v, /, *, u_weights=None, v_weights=None, order=1.0, axis=-
     return _line(name, order, axis, {"u": u, "v": v}, weights)
 
 
+@documented
 def wasserstein_histogram(p, q, /, *, support=None, order=1.0, axis=-1):
     """The Wasserstein distance of distributions over one support, as isentropic.wasserstein_histogram, with its gradients."""
     name = "wasserstein_histogram"
@@ -195,6 +200,7 @@ def _cheapest_jvp(mass_tolerance, primals, tangents):
     return found, [change, *map(jnp.zeros_like, found[1:])]
 
 
+@documented
 def optimal_transport(a, b, cost, /, *, mass_tolerance=None):
     """The cheapest plan, as isentropic.optimal_transport; its cost is differentiable in a, b and cost.
 
@@ -269,6 +275,7 @@ def _numbers(name, **given):
     return numbers
 
 
+@documented
 def sinkhorn(a, b, cost, /, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
     """The plan with entropy, as isentropic.sinkhorn; its cost and plan are differentiable in a, b and cost.
 
@@ -378,6 +385,7 @@ def _weight_slopes_jvp(order, primals, tangents):
     raise NotImplementedError("isentropic.jax: wasserstein has no second derivative in weights")
 
 
+@documented
 def wasserstein(x, y, /, *, order=1.0, a=None, b=None):
     """The Wasserstein distance of weighted points, as isentropic.wasserstein; differentiable in points and weights."""
     _order("wasserstein", order)
@@ -397,6 +405,7 @@ def wasserstein(x, y, /, *, order=1.0, a=None, b=None):
     return (largest[..., 0, 0] * root + _by_weights(order, *fixed[:2], a, b)).astype(dtype)
 
 
+@documented
 def sinkhorn_divergence(x, y, /, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
     """A smooth distance of weighted points, as isentropic.sinkhorn_divergence; differentiable in points and weights.
 
@@ -439,6 +448,7 @@ def _divergence_jvp(given, order, primals, tangents):
 # Duals.
 
 
+@documented
 def c_transform(f, cost, /):
     """The largest g with f_i + g_j <= C_ij, as isentropic.c_transform."""
     (f, cost), dtype = _together("c_transform", (1, 2), f=f, cost=cost)
@@ -447,6 +457,7 @@ def c_transform(f, cost, /):
     return (cost - f[..., None]).min(-2).astype(dtype)
 
 
+@documented
 def dual_value(f, g, a, b, /):
     """<a, f> + <b, g>, as isentropic.dual_value."""
     (f, g, a, b), dtype = _together("dual_value", (1, 1, 1, 1), f=f, g=g, a=a, b=b)
@@ -456,6 +467,7 @@ def dual_value(f, g, a, b, /):
     return (first + second).astype(dtype)
 
 
+@documented
 def lipschitz_constant(f, distance, /):
     """max |f_i - f_j| / D_ij over i != j, as isentropic.lipschitz_constant."""
     f, distance = array("lipschitz_constant", "f", f), array("lipschitz_constant", "distance", distance)
@@ -465,20 +477,3 @@ def lipschitz_constant(f, distance, /):
     rise, apart = jnp.abs(f[:, None] - f), distance > 0
     slope = jnp.where(apart, rise / jnp.where(apart, distance, 1), jnp.where(rise > 0, jnp.inf, 0 * rise))
     return jnp.where(jnp.eye(len(f), dtype=bool), 0, slope).max()
-
-
-PUBLIC: tuple[Any, ...] = (
-    SinkhornResult,
-    TransportResult,
-    c_transform,
-    dual_value,
-    lipschitz_constant,
-    optimal_transport,
-    sinkhorn,
-    sinkhorn_divergence,
-    wasserstein,
-    wasserstein_1d,
-    wasserstein_histogram,
-)
-for _one in PUBLIC:
-    _one.__module__ = "isentropic.jax"

@@ -14,35 +14,59 @@ except ImportError as error:
     raise ImportError("isentropic.torch needs PyTorch: pip install torch") from error
 
 import isentropic.torch._generated as _generated
-from isentropic.torch import _duality, _entropy_control, _loss_modules, _transport, _wasserstein
 from isentropic.torch._attention import Attention, LinearAttention, attention, linear_attention, scaled_dot_product_attention
+from isentropic.torch._duality import (
+    c_transform,
+    clip_weights,
+    dual_value,
+    gradient_penalty,
+    lipschitz_constant,
+    wgan_critic_loss,
+)
+from isentropic.torch._entropy_control import (
+    gamma_for_entropy,
+    mean_field_entropy,
+    normalize_density,
+    normalize_joint,
+    power_transform,
+)
 from isentropic.torch._generated import *  # noqa: F403
 from isentropic.torch._linear_loss import linear_loss
+from isentropic.torch._loss_modules import AMSoftmaxLoss, ArcFaceLoss, SmoothAccuracyLoss, SphereFaceLoss, SurrogateLoss
 from isentropic.torch._ratio_map import ratio_map
 from isentropic.torch._sampling import gumbel_softmax
 from isentropic.torch._token_statistics import TokenStatistics, token_statistics
+from isentropic.torch._transport import (
+    optimal_transport,
+    partial_transport,
+    sinkhorn,
+    sinkhorn_barycenter,
+    unbalanced_sinkhorn,
+)
+from isentropic.torch._wasserstein import (
+    sinkhorn_divergence,
+    sliced_wasserstein,
+    wasserstein,
+    wasserstein_1d,
+    wasserstein_histogram,
+)
 
 for _name in _generated.__all__:
     getattr(_generated, _name).__module__ = "isentropic.torch"
 
-_modules = (_entropy_control, _loss_modules, _transport, _wasserstein, _duality)
-_written = {one.__name__: one for module in _modules for one in module.PUBLIC}
-globals().update(_written)
+# To train: losses and maps with their modules, attention, and modules of losses that hold parameters.
+__all__ = ["AMSoftmaxLoss", "ArcFaceLoss", "SmoothAccuracyLoss", "SphereFaceLoss", "SurrogateLoss", *_generated.__all__]
+__all__ += ["TokenStatistics", "linear_loss", "ratio_map", "token_statistics"]
+__all__ += ["Attention", "LinearAttention", "attention", "linear_attention", "scaled_dot_product_attention"]
+# To decode: draws, and the temperature that gives an entropy.
+__all__ += ["gamma_for_entropy", "gumbel_softmax", "mean_field_entropy"]
+__all__ += ["normalize_density", "normalize_joint", "power_transform"]
+# To compare distributions: transport.
+__all__ += ["sliced_wasserstein", "wasserstein", "wasserstein_1d", "wasserstein_histogram"]
+__all__ += ["optimal_transport", "partial_transport", "sinkhorn", "sinkhorn_barycenter"]
+__all__ += ["sinkhorn_divergence", "unbalanced_sinkhorn"]
+__all__ += ["c_transform", "clip_weights", "dual_value", "gradient_penalty", "lipschitz_constant", "wgan_critic_loss"]
 
-__all__ = [
-    "Attention",
-    "LinearAttention",
-    "TokenStatistics",
-    "attention",
-    "gumbel_softmax",
-    "linear_attention",
-    "linear_loss",
-    "ratio_map",
-    "scaled_dot_product_attention",
-    "token_statistics",
-    *_generated.__all__,
-    *_written,
-]
 for _name in __all__:
     if not isinstance(globals()[_name], type):
         torch.fx.wrap(_name)  # torch.fx keeps calls of it, by this module, as they are

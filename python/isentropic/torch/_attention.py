@@ -6,6 +6,7 @@ import torch
 
 from isentropic import _checks
 from isentropic._attention import linear_values, scale_values, shape_of
+from isentropic._descriptions import documented
 from isentropic._maps import MAPS, map_and_params
 from isentropic.torch import _schemas
 from isentropic.torch._arguments import autocast, from_array, misfit, no_gradient, numbers_near, one_device
@@ -83,6 +84,7 @@ def _check(function, **tensors):
     return found
 
 
+@documented
 def attention(
     q,
     k,
@@ -98,46 +100,23 @@ def attention(
     return_entropy=False,
     **map_params,
 ):
-    """Attention with any map in place of softmax, differentiable in q, k, v and in parameters that may be per row.
+    """
+    Differentiable in q, k, v and in parameters that may be per row.
 
-        out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij over the keys j that query i sees)
-
-    Parameters
-    ----------
-    q, k, v : torch.Tensor
-        Queries (..., m, d), keys (..., n, d) and values (..., n, dv) of one dtype: float32, float64, or float16 or bfloat16,
-        which are computed in float32. Axes before these broadcast. q may have a multiple of the heads (the third axis from the
-        end) of k and v: then consecutive heads share keys and values.
-    map : str or (str, dict), default "softmax"
-        A map by name, or (name, {parameter: value}) if a parameter of the map has the name of a parameter of attention.
-    scale : "sqrt", "entropy_invariant", float or tensor, default "sqrt"
-        "sqrt" is 1/sqrt(d). "entropy_invariant" is log n / (log(train_length) sqrt(d)), or kappa log n / d if kappa is given,
-        where n is the number of keys that the query sees. A number is the factor itself; a tensor broadcasts with (..., m, 1)
-        and gets a gradient.
-    causal : bool, default False
-        Query i sees keys j <= i + n - m.
-    mask : torch.Tensor of bools or floats, default None
-        Broadcasts to (..., m, n). True: the query sees the key. Floats are added to the scaled scores; a mask that requires
-        grad gets a gradient.
-    train_length, kappa
-        As in isentropic.attention.
-    return_weights : bool, default False
-        Return also p, (..., m, n).
-    return_entropy : bool, default False
-        Return also -sum_j p_ij log p_ij in nats, (..., m).
-    **map_params
-        Parameters of the map. Those that may differ per row, such as alpha of entmax, may be tensors that broadcast with (...,
-        m, 1); they get gradients.
-
-    Returns
-    -------
-    torch.Tensor, or a tuple of tensors
-        out, (..., m, dv), of the dtype of q; then the weights and the entropy if asked for. All have gradients.
-
-    Notes
-    -----
-    The backward pass computes the scores again, for some queries at a time. Double backward stores all of them, and so do
-    the gradient of a mask and return_weights. Under autocast q, k and v are converted to its type, as in torch.
+    q, k, v (torch.Tensor): Queries (..., m, d), keys (..., n, d) and values (..., n, dv) of one dtype: float32, float64, or
+        float16 or bfloat16, which are computed in float32. Axes before these broadcast. q may have a multiple of the heads (the
+        third axis from the end) of k and v: then consecutive heads share keys and values.
+    scale ("sqrt", "entropy_invariant", float or tensor): "sqrt" is 1/sqrt(d). "entropy_invariant" is log n / (log(train_length)
+        sqrt(d)), or kappa log n / d if kappa is given, where n is the number of keys that the query sees. A number is the
+        factor itself; a tensor broadcasts with (..., m, 1) and gets a gradient.
+    mask (torch.Tensor of bools or floats): Broadcasts to (..., m, n). True: the query sees the key. Floats are added to the
+        scaled scores; a mask that requires grad gets a gradient.
+    **map_params: Parameters of the map. Those that may differ per row, such as alpha of entmax, may be tensors that broadcast
+        with (..., m, 1); they get gradients.
+    Returns (torch.Tensor, or a tuple of tensors): out, (..., m, dv), of the dtype of q; then the weights and the entropy if
+        asked for. All have gradients.
+    Notes: The backward pass computes the scores again, for some queries at a time. Double backward stores all of them, and so
+        do the gradient of a mask and return_weights. Under autocast q, k and v are converted to its type, as in torch.
     """
     if return_weights is False and return_entropy is False:
         further = {}
@@ -397,6 +376,7 @@ def _scaled(function, q, scale, shape):
     return (q * scale).to(q.dtype), 1.0
 
 
+@documented
 def scaled_dot_product_attention(
     query,
     key,
@@ -415,57 +395,32 @@ def scaled_dot_product_attention(
     kappa=None,
     **map_params,
 ):
-    """torch.nn.functional.scaled_dot_product_attention with any map in place of softmax, and the same arguments.
+    """
+    torch.nn.functional.scaled_dot_product_attention with any map in place of softmax, and the same arguments.
 
         out_i = sum_j p_ij v_j, p_i = map(scale <q_i, k_j> + attn_mask_ij over the keys j that query i sees)
 
-    Parameters
-    ----------
-    query, key, value : torch.Tensor
-        (..., m, d), (..., n, d) and (..., n, dv) of one dtype: float32, float64, or float16 or bfloat16, which are computed in
-        float32. Under autocast they are brought to its type.
-    attn_mask : torch.Tensor of bools or floats, optional
-        Broadcasts to (..., m, n). True: the key is seen. Floats are added to the scaled scores, and have a gradient.
-    dropout_p : float in [0, 1], default 0.0
-        The probability that a weight becomes 0; the others are divided by 1 - dropout_p. Give it in training only.
-    is_causal : bool, default False
-        Query i sees keys j <= i, both counted from the first, also if there are fewer queries than keys. (In
+    query, key, value (torch.Tensor): (..., m, d), (..., n, d) and (..., n, dv) of one dtype: float32, float64, or float16 or
+        bfloat16, which are computed in float32. Under autocast they are brought to its type.
+    attn_mask (torch.Tensor of bools or floats): Broadcasts to (..., m, n). True: the key is seen. Floats are added to the
+        scaled scores, and have a gradient.
+    dropout_p (float in [0, 1]): The probability that a weight becomes 0; the others are divided by 1 - dropout_p. Give it in
+        training only.
+    is_causal (bool): Query i sees keys j <= i, both counted from the first, also if there are fewer queries than keys. (In
         isentropic.torch.attention the last query sees the last key.) Not together with attn_mask.
-    scale : float, tensor, "sqrt" or "entropy_invariant", optional
-        None is 1/sqrt(d); otherwise as in isentropic.torch.attention.
-    enable_gqa : bool, default False
-        Whether query may have a multiple of the heads (the third axis from the end) of key and value.
-    map : str or (str, dict), default "softmax"
-        A map by name, or (name, {parameter: value}) if a parameter has the name of one of these arguments.
-    window : int, at least 1, optional
-        Query i sees keys j with abs(i - j) < window only.
-    softcap : float, above 0, optional
-        Scaled scores s become softcap tanh(s / softcap).
-    sinks : torch.Tensor, optional
-        The score of an additional key with value 0: one for each head, (heads,), or of a shape that broadcasts to (..., m, 1).
-        It gets a gradient.
-    train_length, kappa
-        As in isentropic.attention.
-    **map_params
-        Parameters of the map. Those that may differ per row, such as alpha of entmax, may be tensors that broadcast with (...,
-        m, 1); they get gradients.
-
-    Returns
-    -------
-    torch.Tensor
-        (..., m, dv), of the dtype of query. A query that sees no key gives zeros, and has gradient 0.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The message names the argument.
-
-    Notes
-    -----
-    All scores are in memory at once only with dropout, softcap, sinks or a gradient in attn_mask.
-
-    Examples
-    --------
+    scale (float, tensor, "sqrt" or "entropy_invariant"): None is 1/sqrt(d); otherwise as in isentropic.torch.attention.
+    enable_gqa (bool): Whether query may have a multiple of the heads (the third axis from the end) of key and value.
+    map (str or (str, dict)): A map by name, or (name, {parameter: value}) if a parameter has the name of one of these
+        arguments.
+    window (int, at least 1): Query i sees keys j with abs(i - j) < window only.
+    softcap (float, above 0): Scaled scores s become softcap tanh(s / softcap).
+    sinks (torch.Tensor): The score of an additional key with value 0: one for each head, (heads,), or of a shape that
+        broadcasts to (..., m, 1). It gets a gradient.
+    train_length, kappa: As in isentropic.attention.
+    **map_params: Parameters of the map. Those that may differ per row, such as alpha of entmax, may be tensors that broadcast
+        with (..., m, 1); they get gradients.
+    Returns: (..., m, dv), of the dtype of query. A query that sees no key gives zeros, and has gradient 0.
+    Notes: All scores are in memory at once only with dropout, softcap, sinks or a gradient in attn_mask.
     >>> q, k, v = torch.randn(3, 2, 4, 5, 8).unbind()
     >>> out = isentropic.torch.scaled_dot_product_attention(q, k, v, is_causal=True, map="entmax", alpha=1.5)
     """
@@ -532,10 +487,11 @@ def _within(function, mask, m, n, window, causal, device):
     return mask & seen if mask.dtype == torch.bool else torch.where(seen, mask, -torch.inf)
 
 
+@documented
 def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
-    """Attention with taylor_softmax of order 2 in time linear in the length: see isentropic.linear_attention. Differentiable.
-
-    The backward pass is linear in the length too; a second derivative is that of attention with map="taylor_softmax".
+    """
+    Differentiable. The backward pass is linear in the length too; a second derivative is that of attention with
+    map="taylor_softmax".
     """
     q, k, v = _check("linear_attention", q=q, k=k, v=v)
     q, scale = _scaled("linear_attention", q, scale, shape_of("linear_attention", q.shape, k.shape, v.shape))
@@ -544,6 +500,7 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     return back(_attend_linearly(*tensors, number, causal))
 
 
+@documented
 class Attention(Configured):
     """isentropic.torch.attention as a module. A parameter of the map that is an nn.Parameter is learned.
 
@@ -562,6 +519,7 @@ class Attention(Configured):
         return attention(q, k, v, mask=mask, **values | returned | {"map": (self.map, params)})
 
 
+@documented
 class LinearAttention(Configured):
     """isentropic.torch.linear_attention with its parameters."""
 
@@ -575,6 +533,3 @@ class LinearAttention(Configured):
 # torch.fx keeps calls of these as they are.
 torch.fx.wrap("attention")
 torch.fx.wrap("linear_attention")
-
-for _public in (attention, scaled_dot_product_attention, linear_attention, Attention, LinearAttention):
-    _public.__module__ = "isentropic.torch"

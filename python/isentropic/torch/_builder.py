@@ -22,7 +22,7 @@ from isentropic.torch._compat import (
     pushing_further,
     tracing,
 )
-from isentropic.torch._spec import OPERATORS, Call, OpSpec, Tensor, absent
+from isentropic.torch._spec import HALVES, OPERATORS, Call, OpSpec, Tensor, absent
 
 _library = torch.library.Library("isentropic", "DEF")
 
@@ -96,9 +96,12 @@ class Operator:
         ctx.owned = False
         ctx.set_materialize_grads(False)
         everything = [*inputs[: self.count], *self._tuple(output)]
-        if self._is_enough(everything, inputs[self.count :]):
-            everything[0] = everything[self.count]
         kept = [everything[k] for k in self._kept]
+        ctx.sparing = self._is_sparing(inputs)
+        if ctx.sparing == "result":
+            kept = [output, inputs[0].detach().amax(inputs[self.count + self._dim], keepdim=True)]
+        elif ctx.sparing == "scores":
+            kept = [inputs[0]]
         ctx.save_for_backward(*kept)
         if in_transform() or in_forward_mode():
             ctx.save_for_forward(*kept)
@@ -106,21 +109,27 @@ class Operator:
         ctx.given = [everything[k] is not None for k in self._moving]
         ctx.results = [(out.shape, out.dtype) for out in everything[self.count :]]
 
-    def _is_enough(self, everything, params):
-        """Whether the first output may be kept instead of the first tensor: if memory matters and numbers may be read."""
-        x = everything[0]
-        if self.spec.suffices is None or x.numel() < LARGE or torch.compiler.is_compiling() or tracing() is not None:
-            return False
-        # Reading numbers of another device would wait for it.
-        if in_transform() or in_forward_mode() or dispatch_modes() or not _is_plain(x):
-            return False
-        return self.spec.suffices(everything[: self.count], params, everything[self.count])
+    def _is_sparing(self, inputs):
+        """What alone is kept of a map: the "result", or the "scores" of halves, whose result is rounded; None for all."""
+        x, *rows = inputs[: self.count]
+        if self.spec.nothing is None or any(row is not None for row in rows) or x.shape[inputs[self.count + self._dim]] == 0:
+            return None
+        return "scores" if x.dtype in HALVES else "result"
 
-    def _call(self, ctx):
+    def _call(self, ctx, without=alive):
+        saved, params = without(ctx.saved_tensors), tuple(ctx.params)
+        if ctx.sparing is not None:
+            nothing = (None,) * (self.count - 1)
+            if ctx.sparing == "scores":
+                return Call((saved[0], *nothing), params, (self(saved[0], *nothing, *params),), ctx.owned)
+            y, most = saved
+            x = torch.where(y > self.spec.nothing, torch.inf, -torch.inf).to(y.dtype)  # beside +inf
+            x = torch.where(most == torch.inf, x, torch.where(most == -torch.inf, -torch.inf, y))
+            return Call((x, *nothing), params, (y,), ctx.owned)
         everything = [None] * (self.count + len(self.spec.outputs))
-        for k, tensor in zip(self._kept, alive(ctx.saved_tensors), strict=True):
+        for k, tensor in zip(self._kept, saved, strict=True):
             everything[k] = tensor
-        return Call(tuple(everything[: self.count]), tuple(ctx.params), tuple(everything[self.count :]), ctx.owned)
+        return Call(tuple(everything[: self.count]), params, tuple(everything[self.count :]), ctx.owned)
 
     # J^T g.
 
@@ -189,8 +198,7 @@ class Operator:
 
     def _jvp(self, ctx, *tangents):
         with pushing_further():
-            call = self._call(ctx)
-            call = call._replace(tensors=primals(call.tensors), outputs=primals(call.outputs))
+            call = self._call(ctx, lambda tensors: primals(alive(tensors)))
             if self.spec.once:
                 self._refuse(call)
             return self._push_forward(call, ctx.results, tangents)
@@ -249,7 +257,6 @@ def is_alone(x):
 
 _STRIDED = torch.strided
 _PLAIN = (Tensor, torch.nn.Parameter)
-LARGE = 1 << 20  # numbers
 
 
 def wants_gradient(*tensors):
@@ -292,7 +299,7 @@ def _vjp_of(spec):
         symmetric=OpSpec.symmetric,
         nearby=None,
         moving=None,
-        suffices=None,
+        nothing=None,
     )
 
 

@@ -26,12 +26,17 @@ _is_traced = torch.compiler.is_dynamo_compiling  # faster than is_compiling; oth
 def is_plain(*tensors):
     """Whether a call of these, which may be of any kind, may be direct: nothing would see the operator, and their numbers are
     in this machine's memory."""
-    if _is_traced() or in_transform() or dispatch_modes() or function_modes() or forward_ad._current_level >= 0:
+    if (
+        _is_traced()
+        or in_transform()
+        or dispatch_modes()
+        or function_modes()
+        or forward_ad._current_level >= 0
+        or tracing() is not None
+    ):
         return False
-    if tracing() is not None:
-        return False
-    for x in tensors:
-        if type(x) is not Tensor or not x.is_cpu or x.layout is not _STRIDED or x.is_neg() or is_nowhere(x):
+    for one in tensors:
+        if type(one) is not Tensor or not one.is_cpu or one.layout is not _STRIDED or one.is_neg() or is_nowhere(one):
             return False
     return True
 

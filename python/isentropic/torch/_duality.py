@@ -3,10 +3,12 @@
 import torch
 
 import isentropic
+from isentropic._descriptions import documented
 from isentropic.torch._spec import Tensor, result_type
 from isentropic.torch._transport import common_type, refuse_as_numpy, wide_floats
 
 
+@documented
 def c_transform(f, cost):
     """min_i (C_ij - f_i), the largest g with f_i + g_j <= C_ij: ``isentropic.c_transform``, differentiable in both.
 
@@ -19,6 +21,7 @@ def c_transform(f, cost):
     return (cost - f[..., None]).amin(-2)
 
 
+@documented
 def dual_value(f, g, a, b):
     """<a, f> + <b, g>: ``isentropic.dual_value``, differentiable in all four.
 
@@ -39,6 +42,7 @@ def _dual_value(f, g, a, b):
     return (mean(f, a) + mean(g, b)).to(common_type(f, g, a, b))
 
 
+@documented
 def lipschitz_constant(f, distance):
     """max |f_i - f_j| / D_ij over i != j: ``isentropic.lipschitz_constant``, differentiable in both.
 
@@ -61,6 +65,7 @@ def lipschitz_constant(f, distance):
     return torch.where(torch.eye(len(f), dtype=torch.bool, device=f.device), 0, slope).amax()
 
 
+@documented
 def wgan_critic_loss(critic_real, critic_fake):
     """The loss of a critic: its mean over generated samples minus its mean over real ones.
 
@@ -74,6 +79,7 @@ def wgan_critic_loss(critic_real, critic_fake):
     return critic_fake.mean(dtype=result_type(critic_fake)) - critic_real.mean(dtype=result_type(critic_real))
 
 
+@documented
 @torch.no_grad()
 def clip_weights(parameters, bound=0.01):
     """Clamps parameters, or those of a module, to [-bound, bound] in place, which bounds its Lipschitz constant.
@@ -93,6 +99,7 @@ def clip_weights(parameters, bound=0.01):
         parameter.clamp_(-bound, bound)
 
 
+@documented
 def gradient_penalty(critic, real, fake, *, target=1.0, one_sided=False, generator=None):
     """The mean of (|d critic / d z| - target)^2 at z = t real + (1 - t) fake, t uniform on [0, 1] for each sample.
 
@@ -116,15 +123,3 @@ def gradient_penalty(critic, real, fake, *, target=1.0, one_sided=False, generat
     norm = torch.where(square > 0, torch.where(square > 0, square, 1).sqrt(), 0 * square)
     excess = norm - target
     return (excess.clamp(min=0) if one_sided else excess).square().mean()
-
-
-PUBLIC = (
-    c_transform,
-    clip_weights,
-    dual_value,
-    gradient_penalty,
-    lipschitz_constant,
-    wgan_critic_loss,
-)
-for _one in PUBLIC:
-    _one.__module__ = "isentropic.torch"

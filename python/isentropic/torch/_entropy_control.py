@@ -6,6 +6,7 @@ import torch
 
 import isentropic
 from isentropic import _descriptions
+from isentropic._descriptions import documented
 from isentropic._numpy import _entropy_control as numpy_control
 from isentropic.torch._arguments import (
     checked_dim,
@@ -86,40 +87,12 @@ def _last(row, dim):
 # The public functions.
 
 
+@documented
 def power_transform(p, *, gamma, dim=None, axis=None):
-    """A distribution sharpened (gamma > 1) or flattened (gamma < 1); zeros stay zeros.
-
-        q_i = p_i^gamma / sum_j p_j^gamma
-
-    See isentropic.power_transform.
-
-    Parameters
-    ----------
-    p : torch.Tensor
-        Non-negative numbers of float32, float64, float16 or bfloat16, of any shape with at least one axis.
-    gamma : float or tensor, at least 0, required
-        0 gives the uniform distribution over p > 0, inf that over the maxima of p. A tensor with one value for each row
-        broadcasts with p and has size 1 along dim.
-    dim : int, default -1
-        The axis along which p is a distribution; axis is another name for it.
-
-    Returns
-    -------
-    torch.Tensor
-        Of p's shape and dtype. Differentiable, twice, in p and gamma; at p = 0 the gradient is 0, in a row that is
-        NaN it is NaN.
-
-    Raises
-    ------
-    ValueError, TypeError, IndexError
-        The message names the argument.
-
-    Notes
-    -----
-    Gradient: gamma q / p (g - <g,q>); in gamma <g, q (log p - <q, log p>)>.
-
-    Examples
-    --------
+    """
+    Returns: Of p's shape and dtype. Differentiable, twice, in p and gamma; at p = 0 the gradient is 0, in a row that is NaN it
+        is NaN.
+    Notes: Gradient: gamma q / p (g - <g,q>); in gamma <g, q (log p - <q, log p>)>.
     >>> isentropic.torch.power_transform(torch.tensor([0.8, 0.2, 0.0]), gamma=0.5)
     tensor([0.6667, 0.3333, 0.0000])
     """
@@ -133,35 +106,13 @@ def power_transform(p, *, gamma, dim=None, axis=None):
     return _power_transform(p.movedim(dim, -1), _last(row, dim), number).movedim(-1, dim).contiguous()
 
 
+@documented
 def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
-    """A lower bound of the entropy of softmax(gamma x), from the largest score and the mean only.
-
-        H = log n - gamma (max x - mean x), over the n finite scores
-
-    See isentropic.mean_field_entropy.
-
-    Parameters
-    ----------
-    x : torch.Tensor
-        Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis.
-    gamma : float or tensor, at least 0 and finite, default 1.0
-        Scale of the scores, 1/T. A tensor with one value for each row broadcasts with x and has size 1 along dim.
-    dim : int, default -1
-        The axis along which scores compete; axis is another name for it.
-
-    Returns
-    -------
-    torch.Tensor
-        In nats, in x's shape without dim and its dtype, or float32 for halves. Differentiable, twice, in x and gamma; equal
-        maxima share theirs; in a row that is NaN the gradient is NaN.
-
-    Raises
-    ------
-    ValueError, TypeError, IndexError
-        The message names the argument.
-
-    Examples
-    --------
+    """
+    gamma (float or tensor, at least 0 and finite): Scale of the scores, 1/T. A tensor with one value for each row broadcasts
+        with x and has size 1 along dim.
+    Returns: In nats, in x's shape without dim and its dtype, or float32 for halves. Differentiable, twice, in x and gamma;
+        equal maxima share theirs; in a row that is NaN the gradient is NaN.
     >>> isentropic.torch.mean_field_entropy(torch.tensor([0.0, 0.5, 1.0, 0.5]))
     tensor(0.8863)
     """
@@ -193,55 +144,17 @@ def _checked_gamma(rows):
     return rows
 
 
+@documented
 def gamma_for_entropy(
     x, *, entropy=None, perplexity=None, gamma_range=(0.0, inf), max_iterations=100, input="scores", dim=None, axis=None
 ):
-    """The gamma = 1/T at which softmax has a chosen entropy.
-
-        gamma > 0 such that -sum p log p, p = softmax(gamma x), is the entropy, or exp of it the perplexity
-
-    See isentropic.gamma_for_entropy.
-
-    Parameters
-    ----------
-    x : torch.Tensor
-        Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis.
-    entropy : float, tensor or None, at least 0 and finite, default None
-        In nats; if it cannot be reached, the nearest is taken. A tensor gives each row its own: it broadcasts with x and has
-        size 1 along dim.
-    perplexity : float, tensor or None, at least 1 and finite, default None
-        exp(entropy), in the same way. Give exactly one of the two.
-    gamma_range : pair of floats, default (0.0, inf)
-        The smallest and the largest gamma allowed.
-    max_iterations : int, above 0 and at most 1000, default 100
-        The most evaluations of the entropy; few give a rough gamma.
-    input : one of "scores", "probs", "log_probs", default "scores"
-        What x is; the scores of probs q are log q.
-    dim : int, default -1
-        The axis along which scores compete; axis is another name for it.
-
-    Returns
-    -------
-    isentropic.GammaResult
-        gamma and entropy are tensors in x's shape without dim and its dtype, or float32 for halves, whose range gamma may
-        exceed. They are twice differentiable in x and the target. If the status is not "ok", the gradient is 0, or NaN if it
-        is "invalid". status is a NumPy array of strings, or one string. It is None under a compiler or a transform, and for
-        tensors without numbers (meta, fake). For a DTensor it is that of this rank's rows. On a GPU it is a tensor of numbers,
-        0 for "ok", because words would wait for the device; gamma is computed there by the library isentropic_cuda if it is
-        found, otherwise on the CPU.
-
-    Raises
-    ------
-    ValueError, TypeError, IndexError
-        The message names the argument.
-
-    Notes
-    -----
-    Gradient, by the implicit function theorem: d gamma / dx = -gamma u / Var x, d gamma / d entropy = -1 / (gamma Var x),
-    u = p (x - <x,p>).
-
-    Examples
-    --------
+    """
+    Returns (isentropic.GammaResult): gamma and entropy are tensors in x's shape without dim and its dtype, or float32 for
+        halves, whose range gamma may exceed. They are twice differentiable in x and the target. If the status is not "ok", the
+        gradient is 0, or NaN if it is "invalid". status is a NumPy array of strings, or one string. It is None under a compiler
+        or a transform, and for tensors without numbers (meta, fake). For a DTensor it is that of this rank's rows. On a GPU it
+        is a tensor of numbers, 0 for "ok", because words would wait for the device; gamma is computed there by the library
+        isentropic_cuda if it is found, otherwise on the CPU.
     >>> found = isentropic.torch.gamma_for_entropy(torch.tensor([0.0, 1.0, 2.0]), entropy=1.0)
     >>> found.gamma, str(found.status)
     (tensor(0.5653), 'ok')
@@ -269,39 +182,13 @@ def gamma_for_entropy(
     return isentropic.GammaResult(gamma.to(result_type(x)), reached.to(result_type(x)), status)
 
 
+@documented
 def normalize_density(p, weights, *, entropy, dim=None, axis=None):
-    """A density, known at the nodes of a quadrature, raised to the power that gives it a chosen differential entropy.
-
-        q_i = p_i^gamma / sum_j w_j p_j^gamma, gamma > 0 such that -sum w q log q is the entropy
-
-    See isentropic.normalize_density.
-
-    Parameters
-    ----------
-    p : torch.Tensor
-        The density at the nodes, up to a factor, of float32, float64, float16 or bfloat16.
-    weights : torch.Tensor
-        The weights of the quadrature: one for each node along dim, or in a shape that broadcasts to p's.
-    entropy : float or tensor, finite, required
-        In nats. A tensor gives each row its own: it broadcasts with p and has size 1 along dim.
-    dim : int, default -1
-        The axis of the nodes; axis is another name for it.
-
-    Returns
-    -------
-    density : torch.Tensor
-        Of p's shape and dtype.
-    gamma : torch.Tensor
-        In p's shape without dim and its dtype. Both are differentiable, twice, in p, the weights and the entropy; at p = 0 and
-        at a weight of 0 the gradient is 0. On another device than the CPU gamma is found on the CPU.
-
-    Raises
-    ------
-    ValueError, TypeError, IndexError
-        The message names the argument and, if the entropy cannot be met, the row.
-
-    Examples
-    --------
+    """
+    Returns (density, gamma : torch.Tensor): density in p's shape and dtype, gamma in p's shape without dim and its dtype. Both
+        are differentiable, twice, in p, the weights and the entropy; at p = 0 and at a weight of 0 the gradient is 0. On
+        another device than the CPU gamma is found on the CPU.
+    Raises: If the entropy cannot be met, it names the row.
     >>> t = torch.linspace(-40, 40, 2001, dtype=torch.float64)
     >>> density, gamma = isentropic.torch.normalize_density(
     ...     torch.exp(-t * t / 2), torch.full((2001,), 0.04), entropy=0.5 * math.log(2 * math.pi * math.e * 4)
@@ -331,39 +218,12 @@ def normalize_density(p, weights, *, entropy, dim=None, axis=None):
     return density.movedim(-1, dim).contiguous(), gamma.to(p.dtype)
 
 
+@documented
 def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
-    """A joint table p(x, y), x in rows, with a chosen entropy H(X, Y), H(X) or H(Y|X).
-
-        joint: p(x,y)^gamma / Z; marginal: p(x)^gamma / Z p(y|x); conditional: p(x) p(y|x)^gamma / Z(x), one gamma
-
-    See isentropic.normalize_joint.
-
-    Parameters
-    ----------
-    pxy : torch.Tensor
-        Tables of float32, float64, float16 or bfloat16, x along the last axis but one and y along the last.
-    joint : float, tensor or None, at least 0 and finite, default None
-        H(X, Y) in nats, by a power of the whole table.
-    marginal : float, tensor or None, at least 0 and finite, default None
-        H(X) in nats, by a power of the row sums p(x); every p(y|x) is kept.
-    conditional : float, tensor or None, at least 0 and finite, default None
-        H(Y|X) in nats, by one power of all p(y|x); p(x) is kept.
-
-    Give exactly one of them, as a number or as a tensor that broadcasts to the axes that count tables.
-
-    Returns
-    -------
-    torch.Tensor
-        Of pxy's shape and dtype. Differentiable, twice, in pxy and the target; at an entry of 0 the gradient is 0. On another
-        device than the CPU gamma is found on the CPU.
-
-    Raises
-    ------
-    ValueError, TypeError, IndexError
-        The message names the argument and, if the target cannot be met, the table.
-
-    Examples
-    --------
+    """
+    Returns: Of pxy's shape and dtype. Differentiable, twice, in pxy and the target; at an entry of 0 the gradient is 0. On
+        another device than the CPU gamma is found on the CPU.
+    Raises: If the target cannot be met, it names the table.
     >>> isentropic.torch.normalize_joint(torch.tensor([[3.0, 1.0], [1.0, 3.0]]), conditional=math.log(2))
     tensor([[0.2500, 0.2500],
             [0.2500, 0.2500]])
@@ -388,8 +248,3 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
     if not torch.compiler.is_compiling():
         numbers = DESCRIPTIONS[name]["in_their_types"](numbers)
     return _normalize_joint(pxy, *tables, *numbers)[0]
-
-
-PUBLIC = (gamma_for_entropy, mean_field_entropy, normalize_density, normalize_joint, power_transform)
-for _one in PUBLIC:
-    _one.__module__ = "isentropic.torch"

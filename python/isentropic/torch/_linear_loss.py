@@ -4,7 +4,7 @@ import torch
 
 from isentropic import _descriptions
 from isentropic._checks import index_or_none
-from isentropic._descriptions import takes_classes
+from isentropic._descriptions import documented, takes_classes
 from isentropic._maps import map_and_params
 from isentropic.torch._arguments import (
     Tensor,
@@ -77,56 +77,34 @@ def _run(hidden, weight, target, bias, rows, *rest):
     return _OPERATOR(hidden, weight, target, bias, rows, *rest)
 
 
+@documented
 def linear_loss(
     hidden, weight, target, *, loss="softmax_loss", bias=None, reduction="mean", sample_weight=None, z_loss=0.0, **params
 ):
-    """A loss of scores = hidden @ weight.T + bias, computed for some rows at a time, so that never all scores are stored.
+    """
+    A loss of scores = hidden @ weight.T + bias, computed for some rows at a time, so that never all scores are stored.
 
-    Parameters
-    ----------
-    hidden : torch.Tensor
-        (..., features), of float32, float64, float16 or bfloat16.
-    weight : torch.Tensor
-        (classes, features), of the same dtype. As a DTensor that is sharded by classes, no rank has a whole row of scores; then
-        the loss is one that isentropic.torch.distributed has, hidden and target are the same on all ranks, and bias is whole or
-        sharded like weight.
-    target : torch.Tensor
-        As the loss takes it for scores (..., classes): integers of shape (...), or floating-point numbers of shape (...,
+    hidden: (..., features).
+    weight: (classes, features), of the same dtype. As a DTensor that is sharded by classes, no rank has a whole row of scores;
+        then the loss is one that isentropic.torch.distributed has, hidden and target are the same on all ranks, and bias is
+        whole or sharded like weight.
+    target: As the loss takes it for scores (..., classes): integers of shape (...), or floating-point numbers of shape (...,
         classes).
-    loss : str, default "softmax_loss"
-        A loss by its name.
-    bias : torch.Tensor, optional
-        (classes,).
-    reduction : str, default "mean"
-        "mean" over the rows, "sum" or "none".
-    sample_weight : torch.Tensor, optional
-        A factor for each row's loss, of shape (...); the mean divides by their sum. It gets no gradient.
-    z_loss : float, at least 0, default 0.0
-        Adds z_loss times the square of the logsumexp of a row's scores, which keeps the scores from drifting.
-    **params
-        Parameters of the loss. One is ignore_index, by default -100: rows with this target do not count in the mean.
+    loss (str): A loss by its name.
+    bias (torch.Tensor or None): (classes,).
+    reduction (str): "mean" over the rows, "sum" or "none".
+    sample_weight (torch.Tensor or None): A factor for each row's loss, of shape (...); the mean divides by their sum. It gets
+        no gradient.
+    z_loss (float, at least 0): Adds z_loss times the square of the logsumexp of a row's scores, which keeps the scores from
+        drifting.
+    **params: Parameters of the loss. One is ignore_index, by default -100: rows with this target do not count in the mean.
         Parameters that may differ per row may be tensors that broadcast with (..., 1); they get gradients. map and its
         parameters are numbers.
-
-    Returns
-    -------
-    torch.Tensor
-        A number, or one for each row; float32 for halves. Twice differentiable in hidden, weight, bias and parameters.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The message names the argument.
-
-    Notes
-    -----
-    Value and gradients are those of the loss of torch.nn.functional.linear, up to rounding. The scores are computed once,
-    together with the gradients if these may be asked for. With reduction="none", under torch.compile and under torch.func,
-    backward computes the scores again. Double backward stores all scores. Gradients of halves are summed in float32. Under
-    autocast the product has its type.
-
-    Examples
-    --------
+    Returns: A number, or one for each row; float32 for halves. Twice differentiable in hidden, weight, bias and parameters.
+    Notes: Value and gradients are those of the loss of torch.nn.functional.linear, up to rounding. The scores are computed
+        once, together with the gradients if these may be asked for. With reduction="none", under torch.compile and under
+        torch.func, backward computes the scores again. Double backward stores all scores. Gradients of halves are summed in
+        float32. Under autocast the product has its type.
     >>> hidden, weight = torch.randn(6, 8, requires_grad=True), torch.randn(1000, 8, requires_grad=True)
     >>> isentropic.torch.linear_loss(hidden, weight, torch.arange(6), loss="sparsemax_loss").backward()
     """
@@ -216,6 +194,3 @@ def _values(description, params, scores, target):
     names = [name for name, row in zip(_descriptions.per_row(description), rows, strict=True) if row is not None]
     given = [row.reshape(-1, 1) for row in rows if row is not None]
     return [*numbers, *ignored], torch.cat(given, 1) if given else None, names
-
-
-linear_loss.__module__ = "isentropic.torch"

@@ -4,6 +4,7 @@ classes."""
 import torch
 
 import isentropic.torch._generated as _generated
+from isentropic._descriptions import documented
 from isentropic._maps import map_and_params
 from isentropic.torch._compat import without_autocast
 from isentropic.torch._modules import Loss, weight_of_classes
@@ -27,6 +28,7 @@ map : str, or (str, dict), default "softmax"
 """
 
 
+@documented
 class SurrogateLoss(Loss):
     __doc__ = f"""The gradient p - q for any map: the module of isentropic.torch.surrogate_loss. Its value means nothing.
 
@@ -47,6 +49,7 @@ class SurrogateLoss(Loss):
         return f"map={self.map!r}, {super().extra_repr()}"
 
 
+@documented
 class SmoothAccuracyLoss(SurrogateLoss):
     __doc__ = f"""Minus the probability that a map gives to the target: the module of isentropic.torch.smooth_accuracy_loss.
 
@@ -160,21 +163,19 @@ Examples
 """
 
 
+@documented
 class AMSoftmaxLoss(_MarginLoss):
     __doc__ = _margin_doc("AMSoftmaxLoss", "am", 0.35, "the target's lowered by a margin")
     _kind, _usual_margin = "am", 0.35
 
 
+@documented
 class ArcFaceLoss(_MarginLoss):
     __doc__ = _margin_doc("ArcFaceLoss", "arc", 0.5, "a margin added to the target's angle, in radians")
     _kind, _usual_margin = "arc", 0.5
 
 
+@documented
 class SphereFaceLoss(_MarginLoss):
     __doc__ = _margin_doc("SphereFaceLoss", "sphere", 4, "the target's angle multiplied by an integer margin")
     _kind, _usual_margin = "sphere", 4
-
-
-PUBLIC = (SurrogateLoss, SmoothAccuracyLoss, AMSoftmaxLoss, ArcFaceLoss, SphereFaceLoss)
-for _one in PUBLIC:
-    _one.__module__ = "isentropic.torch"

@@ -1,5 +1,6 @@
 """Losses on tensors: their operators, and helpers for the functions in _generated.py."""
 
+import functools
 import math
 
 import numpy as np
@@ -45,22 +46,30 @@ _OF_CLASSES = {name for name, one in DESCRIPTIONS.items() if one["target"].start
 _ARRAYS = Tensor, np.ndarray
 
 
+@functools.lru_cache(maxsize=256, typed=True)
+def _in_their_types(name, *values):
+    return DESCRIPTIONS[name]["in_their_types"](values)
+
+
 def mean_of_rows(name, x, target, values, dim):
     """The mean of a loss over the rows that are not ignored, or None if there is no direct call for it."""
     *numbers, ignore_index = values.values()
     if dim != -1 or not _are_plain(name, x, target, numbers) or (ignore_index is not None and type(ignore_index) is not int):
         return None
-    numbers = (*DESCRIPTIONS[name]["in_their_types"](tuple(numbers)), ignore_index)
+    numbers = (*_in_their_types(name, *numbers), ignore_index)
     count = target.numel()
-    if ignore_index is not None:
-        count -= np.count_nonzero(target.numpy() == ignore_index)  # which takes a quarter of torch's time for few
+    if ignore_index is not None:  # a list takes less time for few, an array a quarter of torch's
+        ignored = target.tolist().count(ignore_index) if count <= 64 and target.dim() == 1 else None
+        count -= np.count_nonzero(target.numpy() == ignore_index) if ignored is None else ignored
     if x.requires_grad and torch.is_grad_enabled():
         return tracked(_MEANS[name], (numbers, x.dim() - 1, count), x, target)
     return _mean(RULES[name].run((x, target), numbers, x.dim() - 1, False)[0], count)
 
 
 def _mean(value, count):
-    return value.mean() if count == value.numel() else value.sum() / count
+    if count != value.numel():
+        return value.sum() / count
+    return value.mean() if count != 1 else value.reshape(())
 
 
 class _MeanRule(Rule):
@@ -90,8 +99,7 @@ _MEANS = {name: _MeanRule(name, RULES[name].run) for name in _OF_CLASSES}
 def call(name, x, target, values, ignore_index, dim, axis, dtype):
     description = DESCRIPTIONS[name]
     if dtype is None and axis is None and (dim is None or dim == -1) and _are_plain(name, x, target, values):
-        values = (*description["in_their_types"](values), ignore_index)
-        return of_plain(RULES[name], (x, target), values, x.dim() - 1)
+        return of_plain(RULES[name], (x, target), (*_in_their_types(name, *values), ignore_index), x.dim() - 1)
     params = {param["name"]: value for param, value in zip(description["params"], values, strict=True)}
     scores = description["arguments"][0]
     if is_dtensor(x):

@@ -1,16 +1,19 @@
 """Maps, log_softmax and logsumexp: their operators, and helpers for the functions in _generated.py."""
 
 import functools
+import math
 
 import torch
 
+import isentropic._core as _core
 from isentropic import _descriptions, _threads
+from isentropic.formulas.maps import LOGARITHMS
 from isentropic.torch import _schemas
 from isentropic.torch._arguments import checked_dim, numbers_and_rows, one_dim
-from isentropic.torch._builder import LARGE, Operator, is_alone
+from isentropic.torch._builder import Operator, is_alone
 from isentropic.torch._compat import is_dtensor
 from isentropic.torch._direct import is_plain, tracked
-from isentropic.torch._spec import CODES, HALVES, OpSpec
+from isentropic.torch._spec import CODES, OpSpec
 from isentropic.torch.backends.cpu import CONTIGUOUS, torch_threads
 from isentropic.torch.backends.reference.maps import symmetric
 
@@ -18,22 +21,6 @@ Tensor = torch.Tensor
 _grad_enabled = torch.is_grad_enabled
 _empty_like = torch.empty_like
 _code = CODES.get
-
-
-# Whether J^T g needs no x: that of a map that is `of_result`, except for scores of +inf.
-def _suffices(logarithm, tensors, params, y):
-    (x, *rows), dim = tensors, params[-1]
-    if x.dtype in HALVES:  # y was rounded to a half
-        return False
-    if any(row is not None for row in rows):  # their gradient needs x
-        return False
-    # In a row with +inf every score with mass is +inf. log p = -inf may also belong to a finite score, and NaN to -inf.
-    with torch.no_grad():
-        if logarithm:
-            return bool(y.amin() > -torch.inf) and not bool((x.select(dim, 0) == torch.inf).any())
-        if bool((y.select(dim, 0) > 0).all()):
-            return not bool((x.select(dim, 0) == torch.inf).any())
-        return not bool((x.amax(dim) == torch.inf).any())
 
 
 def _spec(description):
@@ -54,7 +41,7 @@ def _spec(description):
         keeps=(*names, "y"),
         derivative="operator",
         symmetric=functools.partial(symmetric, description),
-        suffices=functools.partial(_suffices, name == "log_softmax") if description["of_result"] else None,
+        nothing=(-math.inf if name in LOGARITHMS else 0.0) if description["of_result"] else None,
     )
 
 
@@ -63,8 +50,10 @@ OPERATORS = {name: Operator(_spec(description)) for name, description in _descri
 
 def call(name, x, values, dim, axis, numbers=True):
     """A map of x; `numbers` says that no parameter is a tensor of one for each row."""
-    if axis is not None or dim is None:
+    if axis is not None:
         dim = one_dim(name, dim, axis)
+    elif dim is None:
+        dim = -1
     if is_plain(x):
         if not numbers:
             values = tuple(_number(value, x) for value in values)
@@ -74,8 +63,7 @@ def call(name, x, values, dim, axis, numbers=True):
             try:
                 if not (x.requires_grad and _grad_enabled()):
                     return _mapped(name, x, code, dim, values)
-                if x.numel() < LARGE:
-                    return tracked(_RULES[name], (code, dim, values), x)
+                return tracked(_RULES[name], (code, dim, values), x)
             except (IndexError, TypeError):
                 pass  # the checks below report errors of dim and of tensors
     return call_operator(name, x, values, dim)
@@ -102,31 +90,43 @@ def _mapped(name, x, code, dim, values):
 
 
 class _Rule:
-    """A map in _direct."""
+    """A map in _direct. It keeps as little as it can: the result where that says all, and of halves, whose result is rounded,
+    the scores, from which the kernel calculates it again."""
 
     def __init__(self, name, description):
         self.name, self.vjp = name, description["vjp"]
+        self.of_result, self.logarithm = description["of_result"], name in LOGARITHMS
 
     def forward(self, call, tensors):
-        (x,) = tensors
-        y = _mapped(self.name, x, *call)
+        (x,), (code, dim, values) = tensors, call
+        y = _mapped(self.name, x, code, dim, values)
+        if code > 1:
+            return y, (x,)
+        if self.of_result and not _needs_scores(_place(x, code), _place(y, code), dim, self.logarithm):
+            return y, (y,)
         return y, (x, y)
 
     def backward(self, call, kept, grad):
-        (x, y), (code, dim, values), shape = kept, call, grad.shape
+        (code, dim, values), x, y = call, kept[0], kept[-1]
         dx = _empty_like(y, memory_format=CONTIGUOUS)
         _threads.follow(torch_threads())
-        places = ((one.data_ptr(), shape, one.stride(), code) for one in (x, y, grad, dx))
-        self.vjp(*places, dim, values)
+        self.vjp(*(_place(one, code) for one in (x, y, grad, dx)), dim, values)
         return (dx,)
 
     def again(self, call, kept, grad):
-        (x, y), (_, dim, values) = kept, call
+        (code, dim, values), x, y = call, kept[0], kept[-1]
         numbers, rows = numbers_and_rows(_descriptions.MAPS[self.name], values, "x", x, dim)
-        found = OPERATORS[self.name].vjp(x, *rows, y, grad, *numbers, dim % x.dim())
+        further = *numbers, dim % x.dim()
+        y = OPERATORS[self.name](x, *rows, *further) if code > 1 else y
+        found = OPERATORS[self.name].vjp(x, *rows, y, grad, *further)
         return found[:1] if isinstance(found, tuple) else (found,)
 
 
+def _place(x, code):
+    return x.data_ptr(), x.shape, x.stride(), code
+
+
+_needs_scores = _core.needs_scores
 _KERNELS = {name: description["forward"] for name, description in _descriptions.MAPS.items()}
 _RULES = {name: _Rule(name, description) for name, description in _descriptions.MAPS.items() if not description["reduces"]}
 

@@ -240,8 +240,8 @@ class Loss(_OfFunction, Configured):
         if self._takes_classes:
             values["ignore_index"] = self.ignore_index
         names = type(self).__name__, type(self)._function.__name__
-        further = self.weight, sample_weight, self.z_loss, self.reduction, self.dim, self.dtype
-        return _reduced(*names, x, target, values, *further)
+        weight = self._buffers["weight"]  # torch.nn.Module's own lookup takes longer than a small loss
+        return _reduced(*names, x, target, values, weight, sample_weight, self.z_loss, self.reduction, self.dim, self.dtype)
 
     def extra_repr(self):
         usual = {"weight": None, "ignore_index": -100 if self._takes_classes else None, "dtype": None, "z_loss": 0}

@@ -5,6 +5,7 @@ from math import inf
 import torch
 
 import isentropic
+from isentropic._descriptions import documented
 from isentropic.formulas.rows import has_none, or_nan
 from isentropic.torch._arguments import checked_dim, one_dim, readable
 from isentropic.torch._rows import ROWS
@@ -13,38 +14,14 @@ from isentropic.torch._spec import working
 Tensor = torch.Tensor
 
 
+@documented
 def ratio_map(x, f, *, dim=None, axis=None):
-    """Any non-negative function as a map: f of each score divided by the sum over the row.
-
-        p_i = f(x_i) / sum_j f(x_j)
-
-    See isentropic.ratio_map.
-
-    Parameters
-    ----------
-    x : torch.Tensor
-        Scores of float32, float64, float16 or bfloat16 (halves are computed in float32), of any shape with at least one axis.
-    f : callable
-        Takes a tensor of floats, of any shape, and gives as many numbers, at least 0, in a way that torch can differentiate:
-        torch.square, or one's own.
-    dim : int, default -1
-        The axis along which scores compete; axis is another name for it.
-
-    Returns
-    -------
-    torch.Tensor
-        Of x's shape and dtype, differentiable as often as f is; in a row that is NaN the gradient is NaN.
-
-    Raises
-    ------
-    ValueError
-        f returns a negative number, NaN or inf for a finite score, only 0 for a row, or another shape. Its values are not
-        looked at on other devices than the CPU, under a compiler or a transform.
-    TypeError, IndexError
-        The message names the argument.
-
-    Examples
-    --------
+    """
+    f (callable): Takes a tensor of floats, of any shape, and gives as many numbers, at least 0, in a way that torch can
+        differentiate: torch.square, or one's own.
+    Returns: Of x's shape and dtype, differentiable as often as f is; in a row that is NaN the gradient is NaN.
+    Raises: f must not return a negative number, NaN or inf for a finite score, only 0 for a row, or another shape. Its values
+        are not looked at on other devices than the CPU, under a compiler or a transform.
     >>> isentropic.torch.ratio_map(torch.tensor([1.0, 2.0, -1.0]), torch.square)
     tensor([0.1667, 0.6667, 0.1667])
     """
@@ -80,6 +57,3 @@ def _refuse_weights(scores, weights):
     if bool(((weights >= 0) & (weights < inf)).all()) and bool((weights > 0).any(-1).all()):
         return
     isentropic.ratio_map(scores, lambda _: weights.reshape(-1, weights.shape[-1]).numpy(), axis=-1)
-
-
-ratio_map.__module__ = "isentropic.torch"

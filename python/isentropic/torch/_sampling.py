@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from isentropic import _checks
+from isentropic._descriptions import documented
 from isentropic._numpy._sampling import integers, natural, signed
 from isentropic.torch._arguments import checked_dim, one_dim, readable, spread
 from isentropic.torch._builder import Operator
@@ -48,44 +49,16 @@ def with_gradient_of(value, differentiated):
     return _StraightThrough.apply(value, differentiated.to(value.dtype))
 
 
+@documented
 def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, axis=None):
-    """A relaxed (soft) draw from softmax(x): a distribution that approaches a one-hot draw as the temperature falls.
-
-        p = softmax((x + G) / T), G the noise of isentropic.sample at position 0
-
-    Parameters
-    ----------
-    x : torch.Tensor
-        Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis and any strides.
-    temperature : float or tensor, above 0 and finite, default 1.0
-        T, divides the noisy scores. A tensor broadcasts with x's shape with 1 for dim, and gets a gradient.
-    hard : bool, default False
-        Give 1 at the index that isentropic.sample(x, seed=seed, stream=stream) draws and 0 elsewhere, with the gradient of the
-        relaxed draw (straight through).
-    seed : int in [0, 2**64), required
-        The same seed and stream give the same noise.
-    stream : int, or tensor, array or list of integers, default 0
-        Row r, counted with dim last, has stream + r. Anything but an int gives each row its own: one for each row, or any that
-        broadcasts to x's shape without dim.
-    dim : int, default -1
-        The axis along which scores compete; axis is another name for it.
-
-    Returns
-    -------
-    torch.Tensor
-        Of x's shape and dtype. Differentiable, twice. On another device than the CPU the noise is made on the CPU.
-
-    Raises
-    ------
-    ValueError, TypeError, IndexError
-        The message names the argument.
-
-    Notes
-    -----
-    Source: Jang, Gu, Poole, ICLR 2017; Maddison, Mnih, Teh, ICLR 2017.
-
-    Examples
-    --------
+    """
+    temperature (float or tensor, above 0 and finite): T, divides the noisy scores. A tensor broadcasts with x's shape with 1
+        for dim, and gets a gradient.
+    hard: Give 1 at the index that isentropic.sample(x, seed=seed, stream=stream) draws and 0 elsewhere, with the gradient of
+        the relaxed draw (straight through).
+    stream (int, or tensor, array or list of integers): Row r, counted with dim last, has stream + r. Anything but an int gives
+        each row its own: one for each row, or any that broadcasts to x's shape without dim.
+    Returns: Of x's shape and dtype. Differentiable, twice. On another device than the CPU the noise is made on the CPU.
     >>> y = isentropic.torch.gumbel_softmax(torch.tensor([0.0, 1.0, 2.0]), hard=True, seed=1)
     """
     name = "gumbel_softmax"
@@ -133,6 +106,3 @@ def streams_of(name, stream, x, dim):
     except RuntimeError:
         which = f"x's shape without dim {dim}"
         raise _checks.misfit(name, "stream", lead, which, stream, "an integer or a tensor") from None
-
-
-gumbel_softmax.__module__ = "isentropic.torch"

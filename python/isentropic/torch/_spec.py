@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from isentropic._descriptions import documented
+
 Tensor = torch.Tensor
 
 # The types that operators take, with _core's numbers for them.
@@ -58,9 +60,9 @@ class OpSpec:
         The outputs that have a derivative; by default all.
     once : bool
         Whether that derivative has none.
-    suffices : callable
-        ``suffices(tensors, params, output)``: whether the derivative may read the first output where it would read the first
-        tensor, which then need not be kept.
+    nothing : float
+        Of a map whose derivative in the first tensor is a function of the result, what an entry without mass has there, 0 or
+        -inf; other maps have None. Then the result is kept for backward, and of the first tensor only the largest of each row.
     """
 
     name: str
@@ -75,7 +77,7 @@ class OpSpec:
     nearby: Callable[[Call], Any] | None = None
     moving: tuple[int, ...] | None = None
     once: bool = False
-    suffices: Callable[..., bool] | None = None
+    nothing: float | None = None
 
     @property
     def names(self):
@@ -105,6 +107,7 @@ def absent(x):
     return x.new_empty(0)
 
 
+@documented
 class TokenStatistics(NamedTuple):
     """The result of token_statistics: one number for each row, and the indices of the largest logits or None."""
 

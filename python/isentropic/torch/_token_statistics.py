@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from isentropic._descriptions import documented
 from isentropic.torch._arguments import Tensor, checked_dim, checked_target, from_array, one_dim, readable, spread
 from isentropic.torch._builder import Operator
 from isentropic.torch._compat import is_dtensor
@@ -27,43 +28,23 @@ _OPERATOR = Operator(
 )
 
 
+@documented
 def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=None):
-    """Log-probability of a token, entropy and largest probability of its distribution, from one pass over the logits.
+    """
+    Log-probability of a token, entropy and largest probability of its distribution, from one pass over the logits.
 
         p = softmax(logits / T): (log p_target, -sum p log p, max p, the `top` indices of largest p)
 
-    Parameters
-    ----------
-    logits : torch.Tensor
-        Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis; -inf counts as absent.
-    target : torch.Tensor
-        The token of each row, integers in the shape of logits without dim.
-    temperature : float or tensor, above 0 and finite, default 1.0
-        T. A tensor gives each row its own, broadcasts with logits with size 1 along dim, and has a gradient.
-    top : int, default 0
-        The number of indices to return: those of the largest logits, in falling order, of equal ones the lowest first. NaN
-        counts as +inf.
-    dim : int, default -1
-        The axis of the tokens; axis is another name for it.
-
-    Returns
-    -------
-    TokenStatistics
-        (logprob, entropy, max_probability, top_indices), one number for each row, float32 of halves; top_indices have `top` in
-        the place of dim, and are None without. logprob and entropy are differentiable, twice.
-
-    Raises
-    ------
-    ValueError, TypeError, IndexError
-        The message names the argument.
-
-    Notes
-    -----
-    Gradients: (onehot - p) / T of logprob, -p (log p + H) / T of the entropy H. Intermediate values are computed for some rows
-    at a time; the only array of the logits' size is the gradient.
-
-    Examples
-    --------
+    logits: Scores, of any shape with at least one axis; -inf counts as absent.
+    target (torch.Tensor of integers): The token of each row, in the shape of logits without dim.
+    temperature (float or tensor, above 0 and finite): T. A tensor gives each row its own, broadcasts with logits with size 1
+        along dim, and has a gradient.
+    top (int): The number of indices to return: those of the largest logits, in falling order, of equal ones the lowest first.
+        NaN counts as +inf.
+    Returns (TokenStatistics): (logprob, entropy, max_probability, top_indices), one number for each row, float32 of halves;
+        top_indices have `top` in the place of dim, and are None without. logprob and entropy are differentiable, twice.
+    Notes: Gradients: (onehot - p) / T of logprob, -p (log p + H) / T of the entropy H. Intermediate values are computed for
+        some rows at a time; the only array of the logits' size is the gradient.
     >>> found = isentropic.torch.token_statistics(torch.tensor([[0.0, 0.0, 0.0, 0.0]]), torch.tensor([2]))
     >>> found.logprob, found.entropy, found.max_probability
     (tensor([-1.3863]), tensor([1.3863]), tensor([0.2500]))
@@ -94,7 +75,3 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
     statistics, indices = _OPERATOR(logits, target, rows, float(number), top, dim)
     logprob, entropy, largest, _ = statistics.unbind(-1)
     return TokenStatistics(logprob, entropy, largest.detach(), indices.movedim(-1, dim) if top else None)
-
-
-for _public in (TokenStatistics, token_statistics):
-    _public.__module__ = "isentropic.torch"

@@ -7,6 +7,7 @@ import torch
 
 import isentropic
 from isentropic import _checks
+from isentropic._descriptions import documented
 from isentropic.torch._arguments import no_gradient, one_device, readable
 from isentropic.torch._builder import Operator
 from isentropic.torch._spec import CODES, HALVES, OpSpec, Tensor, result_type
@@ -134,6 +135,7 @@ def solve(operator, a, b, cost, *params):
     return operator(a, b, cost, *params)
 
 
+@documented
 def optimal_transport(a, b, cost, *, mass_tolerance=None):
     """``isentropic.optimal_transport``, the cheapest plan, with a cost that is differentiable in a, b and cost.
 
@@ -155,6 +157,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
     return isentropic.TransportResult(value, *(x.detach() for x in (plan, f, g, gap)), status)
 
 
+@documented
 def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
     """``isentropic.sinkhorn`` with a cost <P, C> and a plan that are differentiable in a, b and cost.
 
@@ -181,6 +184,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     return isentropic.SinkhornResult(value, plan, *(x.detach() for x in found[2:]))
 
 
+@documented
 def partial_transport(a, b, cost, *, mass):
     """``isentropic.partial_transport``, whose cost is differentiable in a, b and cost.
 
@@ -198,6 +202,7 @@ def partial_transport(a, b, cost, *, mass):
     return isentropic.PartialResult(cost, *(x.detach() for x in others))
 
 
+@documented
 def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_iterations=10000):
     """``isentropic.unbalanced_sinkhorn``, whose value is differentiable in a, b and cost.
 
@@ -218,6 +223,7 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
     return isentropic.UnbalancedResult(*solve(_unbalanced, a, b, cost, *params, max_iterations))
 
 
+@documented
 def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_iterations=10000):
     """``isentropic.sinkhorn_barycenter``, differentiable in p, cost and weights.
 
@@ -257,14 +263,3 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
     p, cost, weights = (x.reshape(*[1] * (lead - own - x.dim()), *x.shape) for x, own in ((p, 0), (cost, 0), (weights, 1)))
     q, _, error, iterations, converged = _barycenter(p, cost, weights, epsilon, tolerance, max_iterations)
     return isentropic.BarycenterResult(q.to(dtype), error.detach().to(dtype), iterations, converged)
-
-
-PUBLIC = (
-    optimal_transport,
-    partial_transport,
-    sinkhorn,
-    sinkhorn_barycenter,
-    unbalanced_sinkhorn,
-)
-for _one in PUBLIC:
-    _one.__module__ = "isentropic.torch"

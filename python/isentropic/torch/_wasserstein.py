@@ -5,6 +5,7 @@ import torch
 
 import isentropic
 from isentropic import _checks
+from isentropic._descriptions import documented
 from isentropic._numpy import _further_transport
 from isentropic.torch._arguments import checked_dim, has_numbers, one_dim, readable
 from isentropic.torch._builder import Operator
@@ -43,6 +44,7 @@ def _broadcast_beside(x, y, dim):
     return torch.broadcast_shapes(*(one.movedim(dim, -1).shape[:-1] for one in (x, y)))
 
 
+@documented
 def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None, axis=None):
     """The Wasserstein distance of samples along dim, differentiable in the samples and, where given, in the weights.
 
@@ -73,6 +75,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
     return _line_distance(*(x if x is None else x.expand(*lead, x.shape[-1]) for x in rows), order)
 
 
+@documented
 def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None):
     """The Wasserstein distance of distributions over one support, differentiable in p, q and the support.
 
@@ -233,6 +236,7 @@ def _constant_directions(*given):
     return torch.from_numpy(_further_transport.directions(*given))
 
 
+@documented
 def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed=0):
     """``isentropic.sliced_wasserstein``, its distance differentiable in the points.
 
@@ -300,6 +304,7 @@ _of_points = Operator(
 )
 
 
+@documented
 def wasserstein(x, y, *, order=1.0, a=None, b=None):
     """The Wasserstein distance of weighted points, differentiable in the points: see ``isentropic.wasserstein``.
 
@@ -317,6 +322,7 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
     return _of_points(*(one.to(torch.float64) for one in given), order, of_weights)[0].to(dtype)
 
 
+@documented
 def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
     """``isentropic.sinkhorn_divergence``, differentiable in the points and, where given, the weights and an epsilon
     that is a tensor of one number.
@@ -359,14 +365,3 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     if order <= 2:  # only rounding can make it negative
         value = value + (value.clamp(min=0) - value).detach()
     return value.to(dtype)
-
-
-PUBLIC = (
-    sinkhorn_divergence,
-    sliced_wasserstein,
-    wasserstein,
-    wasserstein_1d,
-    wasserstein_histogram,
-)
-for _one in PUBLIC:
-    _one.__module__ = "isentropic.torch"

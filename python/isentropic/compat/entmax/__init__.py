@@ -32,27 +32,7 @@ from isentropic.compat.entmax.root_finding import (
 # The version of the package that this one replaces.
 __version__ = "1.3"
 
-__all__ = [
-    "BudgetBisect",
-    "Entmax15",
-    "Entmax15Loss",
-    "EntmaxBisect",
-    "EntmaxBisectLoss",
-    "NormmaxBisect",
-    "NormmaxBisectLoss",
-    "Sparsemax",
-    "SparsemaxBisect",
-    "SparsemaxBisectLoss",
-    "SparsemaxLoss",
-    "budget_bisect",
-    "entmax15",
-    "entmax15_loss",
-    "entmax_bisect",
-    "entmax_bisect_loss",
-    "normmax_bisect",
-    "normmax_bisect_loss",
-    "sparsemax",
-    "sparsemax_bisect",
-    "sparsemax_bisect_loss",
-    "sparsemax_loss",
-]
+__all__ = ["BudgetBisect", "Entmax15", "Entmax15Loss", "EntmaxBisect", "EntmaxBisectLoss", "NormmaxBisect"]
+__all__ += ["NormmaxBisectLoss", "Sparsemax", "SparsemaxBisect", "SparsemaxBisectLoss", "SparsemaxLoss"]
+__all__ += ["budget_bisect", "entmax15", "entmax15_loss", "entmax_bisect", "entmax_bisect_loss", "normmax_bisect"]
+__all__ += ["normmax_bisect_loss", "sparsemax", "sparsemax_bisect", "sparsemax_bisect_loss", "sparsemax_loss"]

@@ -8,7 +8,7 @@ all the mass; p is the maximiser. The derivative in a parameter of H is that of 
 import torch
 
 import isentropic.torch as losses
-from isentropic.compat.entmax._maps import entmax15, floating, normmax_bisect, per_row, sparsemax, support_size
+from isentropic.compat.entmax._maps import Module, entmax15, floating, normmax_bisect, per_row, sparsemax, support_size
 
 
 class _KnownDerivatives(torch.autograd.Function):
@@ -182,17 +182,27 @@ def normmax_bisect_loss(X, target, alpha=2, n_iter=50):
     return value.to(X.dtype) if X.is_floating_point() else value
 
 
-class _GenericLoss(torch.nn.Module):
+_USUAL = {"ignore_index": -100, "reduction": "elementwise_mean"}
+
+
+class _GenericLoss(Module, of=None, **_USUAL, return_support_size=False):
     """loss(X, target), reduced. Ignored rows give 0 and no gradient for any content, and the mean is over the other rows (NaN
     if there are none)."""
 
-    def __init__(self, ignore_index=-100, reduction="elementwise_mean", return_support_size=False):
-        super().__init__()
-        if reduction not in ("elementwise_mean", "mean", "sum", "none"):
-            raise ValueError(f"reduction must be 'elementwise_mean' (or 'mean'), 'sum' or 'none', got {reduction!r}")
-        self.ignore_index = ignore_index
-        self.reduction = reduction
-        self.return_support_size = return_support_size
+    def __init_subclass__(cls, of=None, **usual):
+        super().__init_subclass__(of, **usual)
+        if of is not None:
+            cls.__doc__ = f"The module of {of.__name__}, with its parameters and these:{_REDUCED}"
+
+    def __init__(self, *values, **named):
+        super().__init__(*values, **named)
+        if self.reduction not in ("elementwise_mean", "mean", "sum", "none"):
+            raise ValueError(f"reduction must be 'elementwise_mean' (or 'mean'), 'sum' or 'none', got {self.reduction!r}")
+
+    def loss(self, X, target):
+        given = self._given()
+        del given["ignore_index"], given["reduction"]
+        return self._function(X, target, **given)
 
     def forward(self, X, target):
         _checked(X, target)
@@ -216,59 +226,24 @@ _REDUCED = """
         "elementwise_mean" or "mean", "sum" or "none"."""
 
 
-class SparsemaxLoss(_GenericLoss):
-    def __init__(self, k=None, ignore_index=-100, reduction="elementwise_mean", return_support_size=False):
-        super().__init__(ignore_index, reduction, return_support_size)
-        self.k = k
-
-    def loss(self, X, target):
-        return sparsemax_loss(X, target, self.k, self.return_support_size)
+class SparsemaxLoss(_GenericLoss, of=sparsemax_loss, k=None, **_USUAL, return_support_size=False):
+    pass
 
 
-class Entmax15Loss(_GenericLoss):
-    def __init__(self, k=100, ignore_index=-100, reduction="elementwise_mean", return_support_size=False):
-        super().__init__(ignore_index, reduction, return_support_size)
-        self.k = k
-
-    def loss(self, X, target):
-        return entmax15_loss(X, target, self.k, self.return_support_size)
+class Entmax15Loss(_GenericLoss, of=entmax15_loss, k=100, **_USUAL, return_support_size=False):
+    pass
 
 
-class SparsemaxBisectLoss(_GenericLoss):
-    def __init__(self, n_iter=50, ignore_index=-100, reduction="elementwise_mean"):
-        super().__init__(ignore_index, reduction)
-        self.n_iter = n_iter
-
-    def loss(self, X, target):
-        return sparsemax_bisect_loss(X, target, self.n_iter)
+class SparsemaxBisectLoss(_GenericLoss, of=sparsemax_bisect_loss, n_iter=50, **_USUAL):
+    pass
 
 
-class EntmaxBisectLoss(_GenericLoss):
-    def __init__(self, alpha=1.5, n_iter=50, ignore_index=-100, reduction="elementwise_mean"):
-        super().__init__(ignore_index, reduction)
-        self.alpha, self.n_iter = alpha, n_iter
-
-    def loss(self, X, target):
-        return entmax_bisect_loss(X, target, self.alpha, self.n_iter)
+class EntmaxBisectLoss(_GenericLoss, of=entmax_bisect_loss, alpha=1.5, n_iter=50, **_USUAL):
+    pass
 
 
-class NormmaxBisectLoss(_GenericLoss):
-    def __init__(self, alpha=2, n_iter=50, ignore_index=-100, reduction="elementwise_mean"):
-        super().__init__(ignore_index, reduction)
-        self.alpha, self.n_iter = alpha, n_iter
-
-    def loss(self, X, target):
-        return normmax_bisect_loss(X, target, self.alpha, self.n_iter)
-
-
-for _module, _function in (
-    (SparsemaxLoss, sparsemax_loss),
-    (Entmax15Loss, entmax15_loss),
-    (SparsemaxBisectLoss, sparsemax_bisect_loss),
-    (EntmaxBisectLoss, entmax_bisect_loss),
-    (NormmaxBisectLoss, normmax_bisect_loss),
-):
-    _module.__doc__ = f"The module of {_function.__name__}, with its parameters and these:{_REDUCED}"
+class NormmaxBisectLoss(_GenericLoss, of=normmax_bisect_loss, alpha=2, n_iter=50, **_USUAL):
+    pass
 
 
 # For code that uses the classes behind the functions: their `apply`.
@@ -292,3 +267,9 @@ class EntmaxBisectLossFunction:
 
 class NormmaxBisectLossFunction:
     apply = staticmethod(normmax_bisect_loss)
+
+
+__all__ = ["Entmax15Loss", "EntmaxBisectLoss", "NormmaxBisectLoss", "SparsemaxBisectLoss", "SparsemaxLoss"]
+__all__ += ["entmax15_loss", "entmax_bisect_loss", "normmax_bisect_loss", "sparsemax_bisect_loss", "sparsemax_loss"]
+__all__ += ["Entmax15LossFunction", "SparsemaxBisectLossFunction", "SparsemaxLossFunction"]
+__all__ += ["EntmaxBisectLossFunction", "NormmaxBisectLossFunction"]

@@ -1,5 +1,6 @@
 """The maps of ``entmax``: sparsemax and entmax are isentropic's, normmax is entmax of other scores, budget one threshold."""
 
+import inspect
 import math
 
 import torch
@@ -248,75 +249,54 @@ def _entmax_threshold_and_support(X, dim=-1, k=None):
     return X.amax(dim, keepdim=True) - p.amax(dim, keepdim=True).sqrt(), support_size(p, dim)
 
 
-class _Map(torch.nn.Module):
+class Module(torch.nn.Module):
+    """The module of a function, with the usual values of its parameters: ``class NAME(Module, of=function, dim=-1)``."""
+
+    def __init_subclass__(cls, of=None, **usual):
+        super().__init_subclass__()
+        if usual:
+            parameters = [inspect.Parameter(k, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=v) for k, v in usual.items()]
+            cls._function, cls.__signature__ = staticmethod(of), inspect.Signature(parameters)
+
+    def __init__(self, *values, **named):
+        super().__init__()
+        given = self.__signature__.bind(*values, **named)
+        given.apply_defaults()
+        for name, value in given.arguments.items():
+            setattr(self, name, value)
+
+    def _given(self):
+        return {name: getattr(self, name) for name in self.__signature__.parameters}
+
+    def forward(self, X):
+        return self._function(X, **self._given())
+
     def extra_repr(self):
         return ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name in ("dim", "alpha", "budget"))
 
 
-class Sparsemax(_Map):
+class Sparsemax(Module, of=sparsemax, dim=-1, k=None, return_support_size=False):
     """The module of sparsemax, with its parameters."""
 
-    def __init__(self, dim=-1, k=None, return_support_size=False):
-        super().__init__()
-        self.dim, self.k, self.return_support_size = dim, k, return_support_size
 
-    def forward(self, X):
-        return sparsemax(X, self.dim, self.k, self.return_support_size)
-
-
-class Entmax15(_Map):
+class Entmax15(Module, of=entmax15, dim=-1, k=None, return_support_size=False):
     """The module of entmax15, with its parameters."""
 
-    def __init__(self, dim=-1, k=None, return_support_size=False):
-        super().__init__()
-        self.dim, self.k, self.return_support_size = dim, k, return_support_size
 
-    def forward(self, X):
-        return entmax15(X, self.dim, self.k, self.return_support_size)
-
-
-class SparsemaxBisect(_Map):
+class SparsemaxBisect(Module, of=sparsemax_bisect, dim=-1, n_iter=None):
     """The module of sparsemax_bisect, with its parameters."""
 
-    def __init__(self, dim=-1, n_iter=None):
-        super().__init__()
-        self.dim, self.n_iter = dim, n_iter
 
-    def forward(self, X):
-        return sparsemax_bisect(X, self.dim, self.n_iter)
-
-
-class EntmaxBisect(_Map):
+class EntmaxBisect(Module, of=entmax_bisect, alpha=1.5, dim=-1, n_iter=50):
     """The module of entmax_bisect, with its parameters. An nn.Parameter as alpha is learned."""
 
-    def __init__(self, alpha=1.5, dim=-1, n_iter=50):
-        super().__init__()
-        self.alpha, self.dim, self.n_iter = alpha, dim, n_iter
 
-    def forward(self, X):
-        return entmax_bisect(X, self.alpha, self.dim, self.n_iter)
-
-
-class NormmaxBisect(_Map):
+class NormmaxBisect(Module, of=normmax_bisect, alpha=2, dim=-1, n_iter=50):
     """The module of normmax_bisect, with its parameters. An nn.Parameter as alpha is learned."""
 
-    def __init__(self, alpha=2, dim=-1, n_iter=50):
-        super().__init__()
-        self.alpha, self.dim, self.n_iter = alpha, dim, n_iter
 
-    def forward(self, X):
-        return normmax_bisect(X, self.alpha, self.dim, self.n_iter)
-
-
-class BudgetBisect(_Map):
+class BudgetBisect(Module, of=budget_bisect, budget=2, dim=-1, n_iter=50):
     """The module of budget_bisect, with its parameters. An nn.Parameter as budget is learned."""
-
-    def __init__(self, budget=2, dim=-1, n_iter=50):
-        super().__init__()
-        self.budget, self.dim, self.n_iter = budget, dim, n_iter
-
-    def forward(self, X):
-        return budget_bisect(X, self.budget, self.dim, self.n_iter)
 
 
 # For code that uses the classes behind the functions: their `apply`.

@@ -16,17 +16,6 @@ from isentropic.compat.entmax._maps import (
     sparsemax_bisect,
 )
 
-__all__ = [
-    "BudgetBisect",
-    "BudgetBisectFunction",
-    "EntmaxBisect",
-    "EntmaxBisectFunction",
-    "NormmaxBisect",
-    "NormmaxBisectFunction",
-    "SparsemaxBisect",
-    "SparsemaxBisectFunction",
-    "budget_bisect",
-    "entmax_bisect",
-    "normmax_bisect",
-    "sparsemax_bisect",
-]
+__all__ = ["BudgetBisect", "EntmaxBisect", "NormmaxBisect", "SparsemaxBisect"]
+__all__ += ["BudgetBisectFunction", "EntmaxBisectFunction", "NormmaxBisectFunction", "SparsemaxBisectFunction"]
+__all__ += ["budget_bisect", "entmax_bisect", "normmax_bisect", "sparsemax_bisect"]

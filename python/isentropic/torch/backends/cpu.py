@@ -117,10 +117,18 @@ class Direct:
 
 
 class _DirectLoss(Direct):
-    def run(self, tensors, value, gradients, values, dim):
+    def __call__(self, tensors, values, dim, wanted):
+        _threads.follow(torch_threads())
         x, target = tensors
-        ignored = values[self.params] if len(values) > self.params else None
-        self.kernel(place(x), place(target), value, gradients[0], dim, values[: self.params], ignored, ())
+        dtype = torch.float32 if x.dtype in HALVES else x.dtype
+        if target.dtype is torch.int64:  # of its shape is the value; torch.empty takes 1 us longer
+            value = torch.empty_like(target, dtype=dtype, memory_format=CONTIGUOUS)
+        else:
+            value = torch.empty(x.shape[:dim] + x.shape[dim + 1 :], dtype=dtype)
+        dx = torch.empty_like(x, memory_format=CONTIGUOUS) if wanted and x.requires_grad else None
+        numbers, ignored = values[: self.params], values[self.params] if len(values) > self.params else None
+        self.kernel(place(x), place(target), place(value), _place(dx), dim, numbers, ignored, ())
+        return value, [dx]
 
 
 class _DirectMeasure(Direct):
@@ -312,40 +320,33 @@ def _linear_attention_vjp(q, k, v, grad, *arguments):
 
 # Transport, for problems whose leading axes broadcast.
 
+_OF_SINKHORN = ("epsilon", "tolerance", "max_iterations", "mass_tolerance")
+_PARAMETERS = {
+    "optimal_transport": ("mass_tolerance",),
+    "sinkhorn": _OF_SINKHORN,
+    "sinkhorn_minimum": _OF_SINKHORN,
+    "partial_transport": ("mass",),
+    "unbalanced_sinkhorn": ("epsilon", "penalty", "tolerance", "max_iterations"),
+}
 
-def _problems(run, dtypes, a, b, cost, *params):
-    given = [x.detach().resolve_neg() for x in (a, b, cost)]
+
+def _problems(name, a, b, cost, *params):
+    given, params = [x.detach().resolve_neg() for x in (a, b, cost)], dict(zip(_PARAMETERS[name], params, strict=True))
     if any(x.dtype is torch.bfloat16 for x in given):  # NumPy lacks it. Sums may differ as those of float16, which it has.
         given = [x.float() if x.dtype is torch.bfloat16 else x for x in given]
-        *others, last = params
-        params = *others, _core.sum_tolerance[2] if last is None else last  # only mass_tolerance may be None
-    total = 2.0 * params[0] if run is _partial_transport else 1.0  # of its mass
-    found = with_nan_alone(lambda *arrays: run(*arrays, *params), *(x.numpy() for x in given), total)
+        if params.get("mass_tolerance", 0) is None:
+            params["mass_tolerance"] = _core.sum_tolerance[2]
+
+    def run(*arrays):
+        if name == "sinkhorn_minimum":
+            found = isentropic.sinkhorn(*arrays, **params)
+            return isentropic.dual_value(found.f, found.g, *arrays[:2]), found.plan, found.f, found.g
+        found = getattr(isentropic, name)(*arrays, **params)
+        return found[:5] if name == "optimal_transport" else found  # but for its status, which is words
+
+    found = map(torch.as_tensor, with_nan_alone(run, *(x.numpy() for x in given), 2.0 * params.get("mass", 0.5)))
     dtype = functools.reduce(torch.promote_types, map(result_type, (a, b, cost)))
-    return tuple(torch.as_tensor(x).to(own or dtype) for x, own in zip(found, dtypes, strict=True))
-
-
-def _optimal_transport(a, b, cost, mass_tolerance):
-    return isentropic.optimal_transport(a, b, cost, mass_tolerance=mass_tolerance)[:5]
-
-
-def _sinkhorn(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance):
-    limits = {"tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
-    return isentropic.sinkhorn(a, b, cost, epsilon=epsilon, **limits)
-
-
-def _sinkhorn_minimum(a, b, cost, *params):
-    found = _sinkhorn(a, b, cost, *params)
-    return isentropic.dual_value(found.f, found.g, a, b), found.plan, found.f, found.g
-
-
-def _partial_transport(a, b, cost, mass):
-    return isentropic.partial_transport(a, b, cost, mass=mass)
-
-
-def _unbalanced_sinkhorn(a, b, cost, epsilon, penalty, tolerance, max_iterations):
-    limits = {"tolerance": tolerance, "max_iterations": max_iterations}
-    return isentropic.unbalanced_sinkhorn(a, b, cost, epsilon=epsilon, penalty=penalty, **limits)
+    return tuple(x.to(dtype) if x.is_floating_point() else x for x in found)
 
 
 def _sinkhorn_barycenter(p, cost, weights, *params):
@@ -417,6 +418,7 @@ DIRECT |= {
     for name, one in _descriptions.MEASURES.items()
     if one["family"] in ("measure", "divergence")
 }
+IMPLEMENTATIONS |= {name: functools.partial(_problems, name) for name in _PARAMETERS}
 IMPLEMENTATIONS |= {
     "attention": _attend,
     "attention_vjp": _attention_vjp,
@@ -430,15 +432,10 @@ IMPLEMENTATIONS |= {
     "mean_field_entropy": _mean_field_entropy,
     "normalize_density": _normalize_density,
     "normalize_joint": _normalize_joint,
-    "optimal_transport": functools.partial(_problems, _optimal_transport, (None,) * 5),
     "power_transform": _power_transform,
     "sampler_probs": _sampler_probs,
     "sampler_sample": _sampler_sample,
-    "partial_transport": functools.partial(_problems, _partial_transport, (None,) * 6),
-    "unbalanced_sinkhorn": functools.partial(_problems, _unbalanced_sinkhorn, (None,) * 5 + (torch.int64, torch.bool)),
     "sinkhorn_barycenter": _sinkhorn_barycenter,
-    "sinkhorn_minimum": functools.partial(_problems, _sinkhorn_minimum, (None,) * 4),
     "wasserstein": _points,
-    "sinkhorn": functools.partial(_problems, _sinkhorn, (None,) * 7 + (torch.int64, torch.bool)),
 }
 IMPLEMENTATIONS = {name: _with_threads(run) for name, run in IMPLEMENTATIONS.items()}

@@ -12,6 +12,7 @@ import torch
 
 from isentropic import _cuda, _descriptions
 from isentropic._cuda import VARIABLE, found  # noqa: F401
+from isentropic._numpy import _device
 from isentropic._numpy._sampling import Sampler
 from isentropic.torch._spec import absent, result_type
 from isentropic.torch.backends.reference.token_statistics import top_indices
@@ -30,20 +31,26 @@ def call(name, parameters, arrays, vjp=False):
         _cuda.call(name, parameters, arrays, empty, torch.Tensor.data_ptr, None, vjp)
 
 
-@functools.lru_cache(maxsize=4096)
-def _json(name, values):
-    return _cuda.as_json(_described(name), values)
+class _Rows(_device.Rows):
+    """Rows of a tensor, and tensors beside it."""
 
+    def __init__(self, description, argument, x, dim):
+        super().__init__(description["name"], argument, x.detach(), dim)
 
-def _described(name):
-    return _descriptions.MAPS.get(name) or _descriptions.LOSSES.get(name) or _descriptions.MEASURES[name]
+    @staticmethod
+    def holds(x):
+        return isinstance(x, torch.Tensor)
 
+    def run(self, operation, parameters, vjp=False, on_host=()):
+        call(operation, parameters, self.given, vjp)
 
-def _parameters(description, rows, values, **more):
-    """The parameters with one number for all rows, as JSON; and those with a number for each row, by name."""
-    by_name = _descriptions.named(description, rows, values)
-    numbers = {key: value for key, value in by_name.items() if not isinstance(value, torch.Tensor)} | more
-    return _json(description["name"], tuple(numbers.items()))
+    def result(self, name):
+        return self.back(name).contiguous()
+
+    def slopes(self, description, rows):
+        """The gradients in parameters per row, in the shapes of `rows`."""
+        pairs = zip(_descriptions.per_row(description), rows, strict=True)
+        return [absent(self.arrays.x) if row is None else self.given[f"d_{name}"].reshape(row.shape) for name, row in pairs]
 
 
 def _flat(x, dim):
@@ -57,72 +64,53 @@ def _back(flat, x, dim):
     return flat.reshape(*lead, flat.shape[-1]).movedim(-1, dim)
 
 
-def _columns(description, rows):
-    """Parameters with a number for each row, by name, in the order of rows."""
-    named = zip(_descriptions.per_row(description), rows, strict=True)
-    return {name: row.to(torch.float64).reshape(-1).contiguous() for name, row in named if row is not None}
-
-
-def _slopes(description, rows):
-    """Memory for their gradients."""
-    named = zip(_descriptions.per_row(description), rows, strict=True)
-    return {f"d_{name}": row.new_empty(row.numel(), dtype=torch.float64) for name, row in named if row is not None}
-
-
-def _given_back(slopes, description, rows, like):
+def _split(description, arguments):
+    """(rows, the parameters' values in their order, the names of those with rows)."""
     names = _descriptions.per_row(description)
-    return [
-        absent(like) if row is None else slopes[f"d_{name}"].reshape(row.shape) for name, row in zip(names, rows, strict=True)
-    ]
+    rows, numbers = arguments[: len(names)], arguments[len(names) :]
+    values = _descriptions.named(description, rows, numbers[: len(description["params"])])
+    return rows, tuple(values.values()), [name for name, row in zip(names, rows, strict=True) if row is not None]
 
 
 def _map(description, instead, x, *arguments):
-    count, dim = len(_descriptions.per_row(description)), arguments[-1]
-    rows, values = arguments[:count], arguments[count:-1]
     if x.numel() == 0:
         return instead(x, *arguments)
-    flat = _flat(x, dim)
-    y = flat.new_empty(flat.shape[0], 1) if description["reduces"] else torch.empty_like(flat)
-    parameters = _parameters(description, rows, values)
-    call(description["name"], parameters, {"x": flat, "y": y, **_columns(description, rows)})
-    return _back(y, x, dim).contiguous()
+    rows = _Rows(description, "x", x, arguments[-1])
+    _device.run_map(rows, description, _split(description, arguments[:-1])[1])
+    return rows.result("y")
 
 
 def _map_vjp(description, instead, x, *arguments):
-    count = len(_descriptions.per_row(description))
-    rows, (y, grad, *values, dim) = arguments[:count], arguments[count:]
     if x.numel() == 0:
         return instead(x, *arguments)
-    flat, slopes = _flat(x, dim), _slopes(description, rows)
-    dx = torch.empty_like(flat)
-    arrays = {"x": flat, "y": _flat(y, dim), "grad": _flat(grad.to(x.dtype), dim), "dx": dx}
-    parameters = _parameters(description, rows, tuple(values))
-    call(description["name"], parameters, arrays | _columns(description, rows) | slopes, vjp=True)
-    dx = _back(dx, x, dim).contiguous()
-    return (dx, *_given_back(slopes, description, rows, x)) if count else dx
+    count = len(_descriptions.per_row(description))
+    y, grad, *rest = arguments[count:]
+    per_row, values, asked = _split(description, (*arguments[:count], *rest[:-1]))
+    rows = _Rows(description, "x", x, rest[-1])
+    _device.run_vjp(rows, description, y, grad, values, asked)
+    return (rows.result("dx"), *rows.slopes(description, per_row)) if count else rows.result("dx")
 
 
 def _reduction(description, names, gradients, instead):
     """An operation that calculates one number for each row, with its gradients in the same call. It takes the names of its
     tensors and of the gradients; `instead` runs if rows are empty."""
-    count = len(_descriptions.per_row(description))
 
     def run(*arguments):
-        tensors, rows = arguments[: len(names)], arguments[len(names) : len(names) + count]
-        *values, dim, wanted = arguments[len(names) + count :]
-        x = tensors[0]
+        x, *others = arguments[: len(names)]
+        *given, dim, wanted = arguments[len(names) :]
         if x.numel() == 0:
             return instead(*arguments)
-        ignored = {"ignore_index": values.pop()} if len(values) > len(description["params"]) else {}
-        flat = [t.reshape(-1).contiguous() if t.dtype is torch.int64 else _flat(t, dim) for t in tensors]
-        value = torch.empty(flat[0].shape[0], dtype=torch.float64, device=x.device)
-        found = {name: torch.empty_like(flat[0]) for name in gradients if wanted}
-        slopes = _slopes(description, rows) if wanted else {}
-        arrays = dict(zip(names, flat, strict=True)) | {"value": value} | found | _columns(description, rows) | slopes
-        call(description["name"], _parameters(description, rows, tuple(values), **ignored), arrays)
-        value = value.reshape(*x.shape[:dim], *x.shape[dim + 1 :]).to(result_type(x))
-        results = [_back(found[name], x, dim).contiguous() if wanted else absent(x) for name in gradients]
-        return value, *results, *(_given_back(slopes, description, rows, x) if wanted else [absent(x)] * count)
+        count = len(description["params"]) + len(_descriptions.per_row(description))
+        per_row, values, asked = _split(description, given)
+        ignored = {} if given[count:] in ([], [None]) else {"ignore_index": given[count]}
+        rows = _Rows(description, names[0], x, dim)
+        for name, other in zip(names[1:], others, strict=True):
+            rows.numbers(name, other, "int64") if other.dtype is torch.int64 else rows.alike(name, other)
+        _device.run_reduction(rows, description, values, gradients if wanted else (), asked if wanted else (), **ignored)
+        value = rows.given["value"].reshape(rows.lead).to(result_type(x))
+        if not wanted:
+            return value, *[absent(x)] * (len(gradients) + len(per_row))
+        return value, *map(rows.result, gradients), *rows.slopes(description, per_row)
 
     return run
 
