@@ -113,10 +113,11 @@ def linear_loss(
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"{_NAME}: reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
     if is_dtensor(weight):
+        import isentropic.torch._generated as _generated
         from isentropic.torch.distributed._dtensor import linear_loss_of_dtensors
 
-        z_loss = checked_z_loss(_NAME, z_loss)
-        return linear_loss_of_dtensors(hidden, weight, target, loss, bias, reduction, sample_weight, z_loss, params)
+        functions, z_loss = (getattr(_generated, loss), _generated.logsumexp), checked_z_loss(_NAME, z_loss)
+        return linear_loss_of_dtensors(hidden, weight, target, functions, bias, reduction, sample_weight, z_loss, params)
     hidden, weight, bias = _checked(hidden, weight, bias)
     description, lead = DESCRIPTIONS[loss], hidden.shape[:-1]
     scores = hidden.new_empty(1).expand(*lead, len(weight))  # only its shape

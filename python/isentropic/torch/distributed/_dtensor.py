@@ -151,15 +151,14 @@ def rows_of_dtensors(name, tensors, dim, given, defaults, on_local):
 _PART = 1 << 23  # scores of a rank at a time
 
 
-def linear_loss_of_dtensors(hidden, weight, target, loss, bias, reduction, sample_weight, z_loss, params):
+def linear_loss_of_dtensors(hidden, weight, target, functions, bias, reduction, sample_weight, z_loss, params):
     """linear_loss whose classes are split: weight, and bias, are sharded by classes, and every rank has hidden and target.
 
-    A rank has the scores of its classes, for some rows at a time if they are many; then backward computes them again. Gradients
-    in hidden are summed over the ranks, the others stay where the classes are.
+    `functions` are the loss and logsumexp, of DTensors. A rank has the scores of its classes, for some rows at a time if they
+    are many; then backward computes them again. Gradients in hidden are summed over the ranks, the others stay where the classes
+    are.
     """
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
-
-    import isentropic.torch as functions
 
     name, mesh = "linear_loss", weight.device_mesh
     sharded = [i for i, one in enumerate(weight.placements) if one.is_shard(0)]
@@ -184,8 +183,8 @@ def linear_loss_of_dtensors(hidden, weight, target, loss, bias, reduction, sampl
     def of_rows(hidden, part, bias, target):
         scores = torch.nn.functional.linear(hidden, part, bias)
         scores = _as_dtensor(scores, mesh, placements, (len(hidden), weight.shape[0]))
-        value = getattr(functions, loss)(scores, target, **params).to_local()
-        return value if z_loss == 0 else torch.stack([value, functions.logsumexp(scores).to_local()])
+        value = functions[0](scores, target, **params).to_local()
+        return value if z_loss == 0 else torch.stack([value, functions[1](scores).to_local()])
 
     classes = not target.is_floating_point()
     if classes:
