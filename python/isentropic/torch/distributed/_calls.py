@@ -18,6 +18,7 @@ from isentropic.torch.distributed._divergences import Given, given_entropy_forwa
 from isentropic.torch.distributed._entries import (
     INF,
     Fixed,
+    anywhere,
     blocks,
     key_of,
     moments,
@@ -154,7 +155,7 @@ class Call:
             total = (total + joined[..., word : word + 1].double()) * inverse
         total = joined[..., :1].double() + total
         beyond = joined[..., 4:] > 0
-        if bool(beyond.any()):
+        if anywhere(beyond):
             more = torch.stack(self.sums(*stacked))
             total = torch.where(beyond, torch.where(more.isnan(), INF, more), total)
         return list(total)

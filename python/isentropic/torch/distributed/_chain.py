@@ -8,7 +8,7 @@ import torch
 
 from isentropic.torch.distributed import _searches
 from isentropic.torch.distributed._calls import statistics, without_distribution
-from isentropic.torch.distributed._entries import INF, key_of, moments, of_key, relative, signed, weighted
+from isentropic.torch.distributed._entries import INF, anywhere, key_of, moments, of_key, relative, signed, weighted
 
 
 class Chain:
@@ -44,7 +44,7 @@ class Chain:
         top, reached = numbers[:, 0:1], numbers[:, 4:5]
         goal = reached.clamp(low, high)
         outside = (goal != reached) & ~reached.isnan()
-        if bool(outside.any()):
+        if anywhere(outside):
             scores = relative(self.x, top, self.call.number(self.temperature))
             self._normalize(torch.where(outside, goal, 0.0), torch.where(top.isfinite(), scores, self.x), outside)
 
@@ -90,7 +90,7 @@ class Chain:
         if not keys or not call.rows:
             return torch.full((call.rows, len(keys)), -1, device=self.x.device)
         found, again = self._drawn(keys, call.number(0.0))
-        if bool(again.any()):  # where x / T swallows the noise
+        if anywhere(again):  # where x / T swallows the noise
             (top,) = call.largest(self.x)
             second, _ = self._drawn(keys, torch.where(top.isfinite(), top, 0.0))
             found = torch.where(again, second, found)
