@@ -424,9 +424,10 @@ def statistics(call, x, temperature, entropy=True):
         log_p = torch.where(call.wrong[:, None], math.nan, log_p)
     if entropy:
         spread = (log_sum - call.fixed.total(found[:, of_sum : 2 * of_sum]) / total).clamp(min=0)
-    numbers = torch.cat([total, whole, log_p, spread, 1 / total], 1)
-    numbers[:, [0, 2, 3, 4]] = torch.where(without_distribution(top), math.nan, numbers[:, [0, 2, 3, 4]])
-    return torch.cat([top, numbers], 1)
+    total, log_p, spread, most = (
+        torch.where(without_distribution(top), math.nan, one) for one in (total, log_p, spread, 1 / total)
+    )
+    return torch.cat([top, total, whole, log_p, spread, most], 1)
 
 
 def _statistics_forward(call):
