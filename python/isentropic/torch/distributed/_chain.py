@@ -7,8 +7,9 @@ import types
 import torch
 
 from isentropic.torch.distributed import _searches
-from isentropic.torch.distributed._calls import statistics, without_distribution
-from isentropic.torch.distributed._entries import INF, anywhere, key_of, moments, of_key, relative, signed, weighted
+from isentropic.torch.distributed._calls import statistics
+from isentropic.torch.distributed._entries import INF, anywhere, key_of, of_key, relative, signed
+from isentropic.torch.distributed._maps import softmax
 
 
 class Chain:
@@ -77,10 +78,7 @@ class Chain:
         return self
 
     def probs(self):
-        call, temperature = self.call, self._divisor()
-        (top,) = call.largest(self.x)
-        total = call.fixed.total(call.group.join(moments(self.x, top, temperature, call.fixed, 1)[:, 0], "sum"))
-        return weighted(self.x, top, temperature, torch.where(without_distribution(top), math.nan, 1 / total))
+        return softmax(self.call, self.x, self._divisor())[0]
 
     def draw(self):
         """Indices in the whole row, by the largest key x / T - log E, of which each part tells its best one; -1 without a

@@ -86,6 +86,10 @@ class Fixed:
         return upper.double() / self.scale + (rest + second.double() / self.scale / self.scale)
 
 
+def without_distribution(top):
+    return top.isnan() | (top == -INF)
+
+
 def relative(x, top, temperature=None, out=None):
     """(x - top) / temperature, 0 at the top: in x's type, or in float64 if there is a temperature. Halves, because the
     difference of finite scores may leave the range, and 1 / temperature too. Beside +inf, all others are as -inf."""
