@@ -315,6 +315,49 @@ def test_rounds_and_bytes(ranks):
     assert cost("js_divergence")[0] == (3, 216)
 
 
+# Functions whose number of rounds depends on the scores, and so the only ones that ask anything of a tensor's numbers.
+ASKS = {"sparsemax", "sparsemax_many", "entmax", "entmax_1.2", "entropy_normalize", "entropy_clip", "gamma_for_entropy"}
+ASKS |= {"sparsemax_loss", "entmax_loss", "kl_divergence", "js_divergence"}
+
+
+def without_reads(rank, size, name):
+    """Value and gradient as of tensors on another device; what asks for numbers."""
+    from isentropic.torch.distributed import _calls, _chain, _divergences, _entries, _functions, _searches
+
+    x = part_of(rows_of(torch.float32), rank, size).requires_grad_()
+    where, asked = {"group": _groups[size], "first": CUTS[size][rank], "n": N}, []
+    g = weights(ROWS) if name in REDUCES else part_of(weights((ROWS, N)), rank, size)
+    want = OPERATIONS[name][0](x, **where)  # the ranks agree on the arguments once
+    slope = torch.autograd.grad(want, x, g.to(want.dtype))[0]
+
+    def refuse(*given, **more):
+        raise AssertionError("a tensor's numbers were read")
+
+    with pytest.MonkeyPatch.context() as patch:
+        reads = ("item", "cpu", "numpy", "tolist", "__bool__", "__int__", "__float__", "__index__", "__array__", "nonzero")
+        kept = torch.Tensor.__bool__
+        for read in reads:
+            patch.setattr(torch.Tensor, read, refuse)
+
+        def anywhere(condition):
+            asked.append(name)
+            return kept(condition.any())
+
+        for module in (_calls, _chain, _divergences, _entries, _searches):
+            patch.setattr(module, "anywhere", anywhere, raising=False)
+        for module in (_calls, _functions):
+            patch.setattr(module, "can_be_read", lambda x: False)
+        y = OPERATIONS[name][0](x, **where)
+        dx = torch.autograd.grad(y, x, g.to(y.dtype))[0]
+    equal = [torch.equal(a.detach().nan_to_num(7), b.detach().nan_to_num(7)) for a, b in ((y, want), (dx, slope))]
+    return all(equal), bool(asked)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_numbers_are_read_only_where_rounds_depend_on_them(ranks, name):
+    assert all_of(ranks("without_reads", 3, name)) == [(True, name in ASKS)] * 3
+
+
 def draws(rank, size, steps):
     where = {"group": _groups[size]}
     x = part_of(rows_of(torch.float32), rank, size)

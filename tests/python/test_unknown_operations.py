@@ -68,9 +68,9 @@ def test_jax_second_derivatives(jax, kind):
 @pytest.fixture
 def ranks():
     torch_or_skip()
-    from isentropic.torch.distributed import _calls, _chain, _divergences
+    from isentropic.torch.distributed import _chain, _divergences, _maps
 
-    return types.SimpleNamespace(calls=_calls, chain=_chain, divergences=_divergences)
+    return types.SimpleNamespace(maps=_maps, chain=_chain, divergences=_divergences)
 
 
 def test_ranks_step(ranks):
@@ -82,9 +82,9 @@ def test_ranks_step(ranks):
 def test_ranks_map(ranks):
     call = types.SimpleNamespace(spec={"map": NEW})
     with pytest.raises(NotImplementedError, match=f"^{NEW}: there is no such map for rows over ranks$"):
-        ranks.calls._map_forward(call)
+        ranks.maps.map_forward(call)
     with pytest.raises(NotImplementedError, match=f"^{NEW}: there is no gradient for rows over ranks$"):
-        ranks.calls._map_vjp(call, None, None, None, None)
+        ranks.maps.map_vjp(call, None, None, None, None)
 
 
 def test_ranks_divergence(ranks):

@@ -7,8 +7,9 @@ import types
 import torch
 
 from isentropic.torch.distributed import _searches
-from isentropic.torch.distributed._calls import statistics, without_distribution
-from isentropic.torch.distributed._entries import INF, key_of, moments, of_key, relative, signed, weighted
+from isentropic.torch.distributed._calls import statistics
+from isentropic.torch.distributed._entries import INF, anywhere, key_of, of_key, relative, signed
+from isentropic.torch.distributed._maps import softmax
 
 
 class Chain:
@@ -44,7 +45,7 @@ class Chain:
         top, reached = numbers[:, 0:1], numbers[:, 4:5]
         goal = reached.clamp(low, high)
         outside = (goal != reached) & ~reached.isnan()
-        if bool(outside.any()):
+        if anywhere(outside):
             scores = relative(self.x, top, self.call.number(self.temperature))
             self._normalize(torch.where(outside, goal, 0.0), torch.where(top.isfinite(), scores, self.x), outside)
 
@@ -77,10 +78,7 @@ class Chain:
         return self
 
     def probs(self):
-        call, temperature = self.call, self._divisor()
-        (top,) = call.largest(self.x)
-        total = call.fixed.total(call.group.join(moments(self.x, top, temperature, call.fixed, 1)[:, 0], "sum"))
-        return weighted(self.x, top, temperature, torch.where(without_distribution(top), math.nan, 1 / total))
+        return softmax(self.call, self.x, self._divisor())[0]
 
     def draw(self):
         """Indices in the whole row, by the largest key x / T - log E, of which each part tells its best one; -1 without a
@@ -90,7 +88,7 @@ class Chain:
         if not keys or not call.rows:
             return torch.full((call.rows, len(keys)), -1, device=self.x.device)
         found, again = self._drawn(keys, call.number(0.0))
-        if bool(again.any()):  # where x / T swallows the noise
+        if anywhere(again):  # where x / T swallows the noise
             (top,) = call.largest(self.x)
             second, _ = self._drawn(keys, torch.where(top.isfinite(), top, 0.0))
             found = torch.where(again, second, found)
@@ -99,11 +97,10 @@ class Chain:
     def _drawn(self, keys, top):
         call, x = self.call, self.x
         own = x.amax(1, keepdim=True) if x.shape[1] else x.new_full((call.rows, 1), -INF)
-        x = torch.where(own == INF, torch.where(x == INF, 0.0, -INF), x)
         hot = self.call.number(self.temperature)
         told = []
         for key in keys:
-            best, index = _best(x, top, hot, call.first, key)
+            best, index = _best(x, own == INF, top, hot, call.first, key)
             # Flags beside the index: whether there is a NaN, or a +inf; `lost`: scores of which no key is a number.
             index = torch.where(own == -INF, _NONE, torch.where(best > -INF, index, _LOST))
             index = torch.where(own.isnan(), 2 * _INFINITE + _NONE, index + _INFINITE * (own == INF))
@@ -167,16 +164,16 @@ def _of_blocks(block, key):
     return _exponential(low, high) / 64, place >> 26
 
 
-def _of_indices(index, key):
-    smallest, place = _of_blocks(index >> 6, key)
+def _of_indices(index, smallest, place, key):
+    """The numbers of indices, of whose blocks the smallest is known."""
     a, b, c, d = _philox(((index >> 1) & _LOW, index >> 33, *key[1]), key[0])
     odd = (index & 1) == 1
     rest = _exponential(torch.where(odd, c, a), torch.where(odd, d, b))
     return torch.where(place == (index & 63), smallest, smallest + rest)
 
 
-def _best(x, top, temperature, first, key):
-    """(the best key of each row, its index in the whole row)."""
+def _best(x, flat, top, temperature, first, key):
+    """(the best key of each row, its index in the whole row). In `flat` rows only scores of +inf count, equally."""
     rows, cols = x.shape
     best, index = torch.full_like(top, -INF), torch.full_like(top, _NONE, dtype=torch.int64)
     if cols == 0:
@@ -185,23 +182,28 @@ def _best(x, top, temperature, first, key):
     padded = torch.nn.functional.pad(x, (offset, -(offset + cols) % 64), value=-INF).view(rows, -1, 64)
     block = first // 64 + torch.arange(padded.shape[1], device=x.device)
     # Rounded: a bound that is a little too low must not decide.
-    bounds = _scaled(padded.amax(-1), top, temperature) - _of_blocks(block, key)[0].log()
+    of_blocks = _of_blocks(block, key)
+    bounds = _scaled(padded.amax(-1), flat, top, temperature) - of_blocks[0].log()
     order = bounds.sort(dim=-1, descending=True)
-    for begin in range(0, padded.shape[1], 16):
-        bound, those = order.values[:, begin : begin + 16], order.indices[:, begin : begin + 16]
-        if begin and not bool((bound[:, :1] >= best - 1e-12 * (1 + best.abs())).any()):
+    for begin in range(0, padded.shape[1], 8):
+        # The rows in which one of the next blocks may win.
+        some = (order.values[:, begin] >= (best - 1e-12 * (1 + best.abs()))[:, 0]).nonzero()[:, 0]
+        if not len(some):
             break
-        own = padded.gather(1, those[:, :, None].expand(-1, -1, 64)).flatten(1)
+        those = order.indices[some, begin : begin + 8]
         at = ((first // 64 + those)[:, :, None] * 64 + torch.arange(64, device=x.device)).flatten(1)
-        keys = _scaled(own, top, temperature) - _of_indices(at, key).log()
+        smallest, place = (one[some].gather(1, those).repeat_interleave(64, 1) for one in of_blocks)
+        own, own_key = padded[some[:, None], those].flatten(1), [tuple(one[some] for one in words) for words in key]
+        keys = _scaled(own, flat[some], top[some], temperature[some]) - _of_indices(at, smallest, place, own_key).log()
         keys = torch.where(keys.isnan(), -INF, keys)
-        most = torch.maximum(keys.amax(1, keepdim=True), best)
+        most = torch.maximum(keys.amax(1, keepdim=True), best[some])
         again = torch.where((keys == most) & (own > -INF), at, _NONE).amin(1, keepdim=True)
-        index, best = torch.where(most > best, again, torch.minimum(index, again)), most
+        index[some] = torch.where(most > best[some], again, torch.minimum(index[some], again))
+        best[some] = most
     return best, index
 
 
-def _scaled(x, top, temperature):
-    """(x - top) / T, 0 at the top for any T, and top 0 for the scores themselves."""
-    below = x.double() - top
+def _scaled(x, flat, top, temperature):
+    """(x - top) / T, 0 at the top for any T."""
+    below = torch.where(flat, torch.where(x == INF, 0.0, -INF), x.double()) - top
     return torch.where(below == 0, 0.0, below * (1 / temperature))

@@ -8,7 +8,7 @@ import torch
 
 from isentropic.formulas.rows import second_rest
 from isentropic.torch._rows import ROWS
-from isentropic.torch.distributed._entries import INF, relative
+from isentropic.torch.distributed._entries import INF, anywhere, relative
 
 
 def masked(condition, values):
@@ -211,7 +211,7 @@ def two_vjp(call, y, values, gy, gvalues):
         return tuple(masked(g != 0, masked(both, one) * g) for one in (of_p, of_q))
     # Logarithms of probabilities are independent entries; for scores softmax subtracts the mean.
     means = [torch.zeros_like(g) if given else values[:, i : i + 1] for i in range(3)]
-    if kl and not given and bool(means[0].isinf().any()):
+    if kl and not given and anywhere(means[0].isinf()):
         # An entry whose mass is too small for a number makes the divergence infinite, but not the mean.
         (mean,) = call.sums(masked(p > 0, p * of_p))
         means[0] = torch.where(means[0].isinf(), torch.where(mean.isnan(), INF, mean), means[0])

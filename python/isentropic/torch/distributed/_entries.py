@@ -34,6 +34,12 @@ def signed(number):
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
+def anywhere(condition):
+    """Whether it is true anywhere. The number of rounds, or of steps between them, depends on it, so the host must know it. It
+    reads no other numbers of tensors that are not in its own memory."""
+    return bool(condition.any())
+
+
 def times_power(x, exponent):
     """x 2^exponent, where that is a number, also if the power is none."""
     return torch.ldexp(torch.ldexp(x, exponent // 2), exponent - exponent // 2)
@@ -78,6 +84,10 @@ class Fixed:
         upper = first & ~0x3FF
         rest = (first - upper).double() / self.scale
         return upper.double() / self.scale + (rest + second.double() / self.scale / self.scale)
+
+
+def without_distribution(top):
+    return top.isnan() | (top == -INF)
 
 
 def relative(x, top, temperature=None, out=None):

@@ -273,7 +273,7 @@ def gamma_for_entropy(x, *, entropy=None, perplexity=None, gamma_range=(0.0, mat
     part = Part(name, x, where)
     _, values = part.run("gamma", entropy=goal, low=low, high=high, iterations=max_iterations)
     status = values.detach()[:, 2].to(torch.int64).reshape(part.lead)
-    status = np.array(STATUSES)[status.numpy()] if status.is_cpu else status  # words would wait for the device
+    status = np.array(STATUSES)[status.numpy()] if can_be_read(status) else status  # words would wait for the device
     return GammaResult(part.numbers(values[:, 0]), part.numbers(values[:, 1]), status)
 
 

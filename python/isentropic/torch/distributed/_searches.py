@@ -6,7 +6,18 @@ from typing import Any, NamedTuple
 import torch
 
 from isentropic._descriptions import STATUSES
-from isentropic.torch.distributed._entries import INF, blocks, key_of, leading, moments, of_key, relative, scratch, times_power
+from isentropic.torch.distributed._entries import (
+    INF,
+    anywhere,
+    blocks,
+    key_of,
+    leading,
+    moments,
+    of_key,
+    relative,
+    scratch,
+    times_power,
+)
 
 OK, LOW, HIGH, CONSTANT, INVALID = map(STATUSES.index, ("ok", "clamped_low", "clamped_high", "constant", "invalid"))
 
@@ -152,7 +163,7 @@ def _newton(b, start, sums, most, goes_on):
         moved = torch.where((moved >= low) & (moved <= high), moved, middle)
         at = torch.where(done, at, moved)
         done = done | (step.abs() <= 2.0**-30 * at.abs().clamp(min=1))
-        if goes_on and bool((done | at.isnan()).all()):
+        if goes_on and not anywhere(~(done | at.isnan())):
             break
     return at
 
@@ -231,8 +242,8 @@ def threshold(call, x, alpha, temperature):
         return [call.fixed.total(one)[..., 0] for one in call.group.join(words, "sum").unbind(1)]
 
     sparse, above = rows_b.clamp(max=1), rows_b > 1
-    some_above = bool(above.any()) if isinstance(b, torch.Tensor) else b > 1
-    some_below = bool((~above).any()) if isinstance(b, torch.Tensor) else b <= 1
+    some_above = anywhere(above) if isinstance(b, torch.Tensor) else b > 1
+    some_below = anywhere(~above) if isinstance(b, torch.Tensor) else b <= 1
 
     def search(start, sums, most, goes_on):
         at = _newton(sparse, start, sums, most, goes_on) if some_below else start
@@ -243,9 +254,9 @@ def threshold(call, x, alpha, temperature):
     least = relative(joined[..., -1].T.contiguous(), top, hot)
     # Whether a score that was not sent may have mass.
     more = _exp_b(rows_b, start + least)[0] > 0
-    if bool(more.any()):
+    if anywhere(more):
         return Threshold(top, b, search(start, of_all, 100, True), temperature)
-    return Threshold(top, b, search(start, of_few(z), 100, True), temperature, few)
+    return Threshold(top, b, search(start, of_few(z), 24, False), temperature, few)
 
 
 # gamma for an entropy. The first round joins the range of the scores, the second a sketch of them: the number and the mean of
@@ -320,8 +331,8 @@ class Gamma(NamedTuple):
 
 def gamma(call, x, low, high, limits=(0.0, INF), iterations=100):
     """gamma with an entropy in [low, high]: 1 if low < high and that has such an entropy, otherwise at the nearer end."""
+    clips = low is not high
     low, high = (one if isinstance(one, torch.Tensor) else call.number(one) for one in (low, high))
-    clips = low is not high and bool((low < high).any())
     top, least = call.extent(x)
     invalid, flat = top.isnan() | (top == -INF), top == INF
     distances = _Distances(x, top, least)
@@ -393,7 +404,7 @@ def gamma(call, x, low, high, limits=(0.0, INF), iterations=100):
     at = torch.where(done, 1.0, at)
     left, right = torch.zeros_like(top), torch.full_like(top, INF)
     for evaluation in range(1, min(iterations, 100) + 1):
-        if bool(done.all()):
+        if not anywhere(~done):
             break
         log_e, entropy, mean, variance = _cumulants(call, call.group.join(_moments(call, distances, at), "sum"))
         error, high_ = entropy - goal, entropy > goal
