@@ -16,6 +16,8 @@ except ImportError:
         raise
     pytest.skip("torch is not installed: pip install torch==2.13.0", allow_module_level=True)
 
+from torch._dynamo.testing import CompileCounterWithBackend
+
 import isentropic.torch as et
 from isentropic import _descriptions
 from isentropic.torch import _schemas
@@ -380,3 +382,14 @@ def test_a_compiled_function_may_get_other_scales(function):
     compiled = torch.compile(lambda q, s: function(q, q, q, scale=s), fullgraph=True, backend="aot_eager")
     for scale in (0.3, 0.4, 0.5):
         torch.testing.assert_close(compiled(q, scale), function(q, q, q, scale=scale))
+
+
+@pytest.mark.parametrize("function", [et.attention, et.linear_attention])
+def test_one_graph_for_all_scales(function):
+    """The first scale is taken for a constant, as by torch.compile of anything; then it is a symbol."""
+    counted = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(lambda q, scale: function(q, q, q, scale=scale), fullgraph=True, backend=counted)
+    q = torch.randn(2, 5, 8, dtype=torch.float64)
+    for scale in (0.3, 0.4, 0.5, 0.6):
+        torch.testing.assert_close(compiled(q, scale), function(q, q, q, scale=scale), rtol=1e-13, atol=1e-13)
+    assert counted.frame_count == 2

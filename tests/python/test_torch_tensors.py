@@ -192,3 +192,36 @@ def test_gradients_in_a_batch():
         (got,) = torch.autograd.grad(y, x, back, is_grads_batched=True, retain_graph=True)
         want = torch.stack([torch.autograd.grad(y, x, one, retain_graph=True)[0] for one in back])
         close(got, want)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: et.softmax(x, dim=-1),
+        lambda x: et.softmax_loss(x, torch.tensor([1, 1])),
+        lambda x: et.entropy(x),
+        lambda x: et.attention(x, x, x),
+        lambda x: et.sinkhorn(x, x, x, epsilon=1.0),
+        lambda x: et.Entmax()(x),
+    ],
+)
+def test_nested_tensors_are_refused_in_words(call):
+    parts = [torch.randn(3, 4), torch.randn(2, 4)]
+    for layout, advice in ((torch.strided, r"layout=torch\.jagged and pass "), (torch.jagged, "pass ")):
+        with pytest.raises(
+            TypeError, match=rf"must be a dense tensor, got a nested one of .* layout; .*{advice}\w\.values\(\)"
+        ):
+            call(torch.nested.nested_tensor(parts, layout=layout))
+
+
+@pytest.mark.parametrize("dynamo", [True, False])
+def test_torch_onnx_export_names_ours(dynamo, tmp_path):
+    with pytest.raises(Exception) as error:
+        torch.onnx.export(et.Entmax(1.3).eval(), (torch.randn(2, 3),), tmp_path / "map.onnx", dynamo=dynamo, verbose=False)
+    assert "entmax: torch.onnx.export cannot write it; use isentropic.onnx.export" in str(error.value)
+
+
+def test_torch_jit_trace_says_what_it_needs(monkeypatch):
+    monkeypatch.setattr("isentropic.torch._builder._said", set())
+    with pytest.warns(UserWarning, match=r"torch\.export\.export keeps a program, isentropic\.onnx\.export writes"):
+        torch.jit.trace(lambda x: et.softmax(x), torch.zeros(2, 3))

@@ -37,6 +37,14 @@ def integer_dim(name, dim):
     raise TypeError(f"{name}: dim must be one integer, got {dim!r}")
 
 
+def refuse_nested(name, argument, x):
+    """Refuses nested tensors, whose strided layout has no shape that could be checked."""
+    if x.is_nested:
+        layout = "strided" if x.layout is torch.strided else "jagged"
+        advice = f"make it with layout=torch.jagged and pass {argument}" if layout == "strided" else f"pass {argument}"
+        raise TypeError(f"{name}: {argument} must be a dense tensor, got a nested one of {layout} layout; {advice}.values()")
+
+
 def checked_dim(name, argument, x, dim):
     """dim counted from 0, after checking that the operators take this tensor."""
     if not isinstance(x, Tensor):
@@ -46,6 +54,7 @@ def checked_dim(name, argument, x, dim):
         raise TypeError(
             f"{name}: {argument} must be of float16, bfloat16, float32 or float64, got dtype {x.dtype}; pass {argument}.float()"
         )
+    refuse_nested(name, argument, x)
     if x.layout is not torch.strided:
         raise TypeError(f"{name}: {argument} must be a dense tensor, got layout {x.layout}; pass {argument}.to_dense()")
     dim = integer_dim(name, dim)

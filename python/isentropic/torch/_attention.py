@@ -9,7 +9,7 @@ from isentropic._attention import linear_values, scale_values, shape_of
 from isentropic._descriptions import documented
 from isentropic._maps import MAPS, map_and_params
 from isentropic.torch import _schemas
-from isentropic.torch._arguments import autocast, from_array, misfit, no_gradient, numbers_near, one_device
+from isentropic.torch._arguments import autocast, from_array, misfit, no_gradient, numbers_near, one_device, refuse_nested
 from isentropic.torch._builder import Operator, is_alone, wants_gradient
 from isentropic.torch._compat import (
     in_forward_mode,
@@ -72,6 +72,7 @@ def _check(function, **tensors):
     for name, x in tensors.items():
         if not isinstance(x, Tensor):
             raise TypeError(f"{function}: {name} must be a torch.Tensor, got {type(x).__name__}")
+        refuse_nested(function, name, x)
         if x.dtype not in (torch.float32, torch.float64, *_HALVES):
             raise TypeError(f"{function}: {name} must be of float32, float64, float16 or bfloat16, got {x.dtype}")
     one_device(function, tensors)
@@ -367,9 +368,12 @@ def _scaled(function, q, scale, shape):
     """(q, scale); a scale that is a tensor is multiplied into q, so that it gets its gradient."""
     if isinstance(scale, Tensor) and scale.is_complex():
         raise TypeError(f"{function}: scale must be a tensor of real numbers, got dtype {scale.dtype}")
-    if not isinstance(scale, Tensor):
-        return q, scale
     compiling = torch.compiler.is_compiling()
+    if not isinstance(scale, Tensor):
+        # As a number of the operator each scale would be compiled anew. Products of halves would be rounded.
+        if compiling and type(scale) is float and q.dtype not in _HALVES and abs(scale) < math.inf:
+            return q * scale, 1.0
+        return q, scale
     if scale.dim() == 0 and not is_differentiated(scale) and (compiling or not stands_for_several(scale)):
         return q, scale
     _for_queries(function, "scale", scale, shape)

@@ -2,6 +2,8 @@
 twice backward and forward."""
 
 import functools
+import sys
+import warnings
 from dataclasses import replace
 
 import torch
@@ -47,7 +49,7 @@ class Operator:
         self.op = getattr(torch.ops.isentropic, spec.name).default
         self._kernel = implementations["CPU"]
         qualified = f"isentropic::{spec.name}"
-        torch.library.register_fake(qualified, spec.shapes, lib=_library)
+        torch.library.register_fake(qualified, functools.partial(_shapes, spec), lib=_library)
         torch.library.register_vmap(qualified, functools.partial(self._batched, self.op), lib=_library)
         if not spec.differentiable:
             return
@@ -69,7 +71,10 @@ class Operator:
             return self.op(*(x.detach() if isinstance(x, Tensor) else x for x in arguments))
         if in_transform():
             return self._function.apply(*arguments)
-        if torch.compiler.is_compiling() or tracing() is not None:
+        if torch.compiler.is_compiling():
+            return self.op(*arguments)
+        if tracing() is not None:
+            _say_how_to_export(self.spec)
             return self.op(*arguments)
         if in_forward_mode() or wants_gradient(*arguments[: self.count]):
             return self._eager.apply(*arguments)
@@ -239,6 +244,31 @@ class Operator:
         if self._single:
             return results, 0
         return results, tuple(0 if out.shape[0] == info.batch_size else None for out in results)
+
+
+_said: set[str] = set()
+
+
+def _refuse_onnx(spec):
+    if getattr(sys.modules.get("torch.onnx"), "is_in_onnx_export", bool)():
+        raise RuntimeError(f"{spec.name}: torch.onnx.export cannot write it; use isentropic.onnx.export(module, args, path)")
+
+
+def _shapes(spec, *arguments):
+    """Empty results, for compilers and exporters."""
+    _refuse_onnx(spec)
+    return spec.shapes(*arguments)
+
+
+def _say_how_to_export(spec):
+    """Of torch.jit.trace, whose result needs our operators, once; torch.onnx.export may have called it."""
+    _refuse_onnx(spec)
+    if "trace" not in _said:
+        _said.add("trace")
+        instead = "torch.export.export keeps a program, isentropic.onnx.export writes a file that needs no isentropic"
+        warnings.warn(
+            f"isentropic.torch: what torch.jit.trace makes runs only after import isentropic.torch; {instead}", stacklevel=4
+        )
 
 
 def _is_plain(x):

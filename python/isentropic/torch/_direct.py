@@ -36,7 +36,9 @@ def is_plain(*tensors):
     ):
         return False
     for one in tensors:
-        if type(one) is not Tensor or not one.is_cpu or one.layout is not _STRIDED or one.is_neg() or is_nowhere(one):
+        if type(one) is not Tensor or not one.is_cpu or one.layout is not _STRIDED or one.is_nested or one.is_neg():
+            return False
+        if is_nowhere(one):
             return False
     return True
 

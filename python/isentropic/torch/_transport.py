@@ -8,7 +8,7 @@ import torch
 import isentropic
 from isentropic import _checks
 from isentropic._descriptions import documented
-from isentropic.torch._arguments import no_gradient, one_device, readable
+from isentropic.torch._arguments import no_gradient, one_device, readable, refuse_nested
 from isentropic.torch._builder import Operator
 from isentropic.torch._spec import CODES, HALVES, OpSpec, Tensor, result_type
 from isentropic.torch.backends.reference.transport import MOVING, barycenter_vjp, vjp
@@ -22,6 +22,7 @@ def floats(name, **given):
             raise TypeError(
                 f"{name}: {argument} must be a torch.Tensor, got {type(x).__name__}; isentropic.{name} takes other arrays"
             )
+        refuse_nested(name, argument, x)
         if x.is_complex() or (x.is_floating_point() and x.dtype not in CODES):
             raise TypeError(
                 f"{name}: {argument} must be of float16, bfloat16, float32, float64 or integers, got dtype {x.dtype}"
