@@ -155,8 +155,8 @@ def linear_loss_of_dtensors(hidden, weight, target, functions, bias, reduction, 
     """linear_loss whose classes are split: weight, and bias, are sharded by classes, and every rank has hidden and target.
 
     `functions` are the loss and logsumexp, of DTensors. A rank has the scores of its classes, for some rows at a time if they
-    are many; then backward computes them again. Gradients in hidden are summed over the ranks, the others stay where the classes
-    are.
+    are many; then backward computes them again. Gradients in hidden are summed over the ranks, the others stay with the
+    classes.
     """
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
