@@ -106,7 +106,7 @@ def test_shared_library_asks_for_nothing_else(tmp_path):
     run("cmake", "-S", ROOT, "-B", tmp_path, "-G", "Ninja", *options)
     libs = re.search(r"^Libs: (.*)", (tmp_path / "isentropic.pc").read_text(), flags=re.MULTILINE)[1]
     assert libs.split() == ["-L${libdir}", "-lisentropic"]
-    assert 'if(NOT "ON")\n  find_dependency(' in (tmp_path / "isentropic-config.cmake").read_text()
+    assert 'if(NOT "ON")\n  if(NOT "OFF")\n    find_dependency(' in (tmp_path / "isentropic-config.cmake").read_text()
     assert f"SONAME = libisentropic.so.{'.'.join(VERSION[:2])}\n" in (tmp_path / "build.ninja").read_text()
 
 
