@@ -8,6 +8,8 @@ import torch
 from isentropic._descriptions import STATUSES
 from isentropic.torch.distributed._entries import (
     INF,
+    MAGIC,
+    MAGIC_BITS,
     anywhere,
     blocks,
     key_of,
@@ -346,7 +348,9 @@ def gamma(call, x, low, high, limits=(0.0, INF), iterations=100):
     for some, d in distances.blocks():
         at = (d.view(torch.int64) >> 49).sub_(_FIRST).clamp_(0, _BINS)
         ties[some] = d.shape[1] - torch.count_nonzero(d, dim=1)[:, None]
-        words[some] = words[some].scatter_add(1, at, d.mul_(2.0**lower).round_().clamp_(max=2.0**lower).long().add_(1 << upper))
+        words[some] = words[some].scatter_add(
+            1, at, d.mul_(2.0**lower).add_(MAGIC).view(torch.int64).add_((1 << upper) - MAGIC_BITS)
+        )
     words[:, _BINS:] = ties
     one = (1 / unit).clamp(max=_MOST)
     if clips:
