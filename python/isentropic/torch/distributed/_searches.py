@@ -286,7 +286,11 @@ class _Distances:
     def blocks(self):
         memory = scratch(self.x)
         for some in blocks(self.x):
-            d = memory[: len(self.x[some])].copy_(self.x[some]).mul_(0.5).sub_(0.5 * self.top[some]).mul_(-self.scale[some])
+            d, x, top, scale = memory[: len(self.x[some])], self.x[some], self.top[some], -self.scale[some]
+            if x.dtype is torch.float64:  # halves, because a difference may leave the range
+                torch.mul(x, 0.5, out=d).sub_(0.5 * top).mul_(scale)
+            else:
+                d.copy_(x).sub_(top).mul_(0.5 * scale)
             yield some, torch.nan_to_num(d, nan=0.0, posinf=INF, neginf=INF, out=d)
 
 
@@ -299,7 +303,7 @@ def _moments(call, distances, rate):
         torch.exp(a.mul_(-rate[some]), out=e)
         a.clamp_(min=-1e4)
         for k in range(3):
-            found[some, k] = call.fixed.of(terms.copy_(e))
+            found[some, k] = call.fixed.of(terms.copy_(e) if k < 2 else e)
             if k < 2:
                 e.mul_(a)
     return found.flatten(1)
