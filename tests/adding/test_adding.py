@@ -430,8 +430,10 @@ def test_python_and_torch(tree):
 
 
 REFUSALS = """
+import types
 import numpy as np, torch, jax
 import isentropic, isentropic.jax as ej, isentropic.onnx, isentropic.torch as et
+from isentropic.torch.distributed import _maps
 
 def refused(error, words, call):
     try:
@@ -448,6 +450,8 @@ refused(NotImplementedError, "sharp_softmax has no derivative", lambda: jax.grad
 loss = lambda x: ej.twice_softmax_loss(x, np.array([0]))[0]
 np.testing.assert_allclose(jax.grad(loss)(x), isentropic.twice_softmax_loss(x, [0], return_grad=True)[1])
 refused(NotImplementedError, "twice_softmax_loss has no second derivative", lambda: jax.hessian(loss)(x))
+ranks = types.SimpleNamespace(spec={"map": "sharp_softmax"})
+refused(NotImplementedError, "sharp_softmax: there is no such map for rows over ranks", lambda: _maps.map_forward(ranks))
 refused(Exception, "sharp_softmax cannot be exported",
         lambda: isentropic.onnx.export(et.SharpSoftmax(), (torch.from_numpy(x),), "x.onnx"))
 print("refused by name")

@@ -9,9 +9,9 @@ import math
 import torch
 
 INF = math.inf
-_MAGIC = 1.5 * 2.0**52  # added to a number below 2^51 in size, the last bits of the sum are the number, rounded to an integer
-_MAGIC_BITS = 0x4338 << 48
-_LARGEST = 0x7FFF_FFFF_FFFF_FFFF
+MAGIC = 1.5 * 2.0**52  # added to a number below 2^51 in size, the last bits of the sum are the number, rounded to an integer
+MAGIC_BITS = 0x4338 << 48
+_LARGEST, _WORD = 0x7FFF_FFFF_FFFF_FFFF, 0xFFFF_FFFF
 
 
 def _folded(bits, dtype):
@@ -69,10 +69,10 @@ class Fixed:
         found = []
         for word in range(self.words):
             terms.mul_(self.scale if word else unit * self.scale)
-            whole = terms.add(_MAGIC) if word + 1 < self.words else terms.add_(_MAGIC)
-            found.append(whole.view(torch.int64).sum(-1) - signed(whole.shape[-1] * _MAGIC_BITS))
+            whole = terms.add(MAGIC) if word + 1 < self.words else terms.add_(MAGIC)
+            found.append(whole.view(torch.int64).sum(-1) - signed(whole.shape[-1] * MAGIC_BITS))
             if word + 1 < self.words:
-                terms.sub_(whole.sub_(_MAGIC))
+                terms.sub_(whole.sub_(MAGIC))
         return torch.stack(found, -1)
 
     def total(self, words):
@@ -144,10 +144,15 @@ def leading(x, k, ordered=True):
     size, columns = 32, None
 
     def largest(x, k):
-        if ordered:
-            values, at = x.sort(dim=-1, descending=True, stable=True)
-            return values[:, :k], at[:, :k]
-        return x.topk(min(k, x.shape[1]))
+        k = min(k, x.shape[1])
+        if not ordered:
+            return x.topk(k)
+        if x.dtype is torch.float32:  # a number with its place is an integer, and no two are equal
+            keys = (key_of(x) << 32) + (_WORD - torch.arange(x.shape[1], device=x.device))
+            at = _WORD - (keys.topk(k).values & _WORD)
+            return x.gather(1, at), at
+        values, at = x.sort(dim=-1, descending=True, stable=True)
+        return values[:, :k], at[:, :k]
 
     if cols > 2 * size * k:  # they are in the k blocks with the largest maxima, of equal ones the first
         padded = torch.nn.functional.pad(x, (0, -cols % size), value=-INF) if cols % size else x

@@ -99,6 +99,17 @@ def _slopes(call, p, rows, memory):
     return maps.entmax_slopes(call.in_rows, p, alpha[rows] if isinstance(alpha, torch.Tensor) else alpha)
 
 
+def _few_with_mass(p):
+    """The places of entries that are not 0, if they are few: they are looked for in the blocks that have some."""
+    flat, size = p.view(-1), 64
+    tail = len(flat) // size * size
+    some = flat[:tail].view(-1, size).amax(1).nonzero()
+    if 8 * size * len(some) > tail:
+        return None
+    at = torch.cat([(some * size + torch.arange(size)).view(-1), torch.arange(tail, len(flat))])
+    return at[flat[at] != 0]
+
+
 def _centred(call, p, g, top):
     """s (g - <s, g> / sum s) / T. An entry without mass has no part, and is not read; nor are those beside +inf."""
     alpha = _alpha(call)
@@ -106,10 +117,10 @@ def _centred(call, p, g, top):
     softmax = small and alpha == 1  # and they sum to 1
     least = torch.where(top == INF, INF, 0.0).to(p.dtype)
     # On a CPU it pays to look at the few entries with mass alone. These are then rows of one entry.
-    at = None
-    if small and call.reads and 16 * int(p.count_nonzero()) < p.numel():
-        at, column = p.nonzero(as_tuple=True)
-        p, g, least, dx = p[at, column][:, None], g[at, column][:, None], least[at], torch.zeros_like(p)
+    at = few = _few_with_mass(p) if small and call.reads else None
+    if few is not None:
+        at, dx = few // max(p.shape[1], 1), torch.zeros_like(p)
+        p, g, least = p.view(-1)[few, None], g.view(-1)[few, None], least[at]
     kept, zero, most = torch.empty_like(p), p.new_zeros(()), top.new_zeros((len(p), 1))
     memory, own_slopes = scratch(p, p.dtype), scratch(p, p.dtype)
     for some in blocks(p) if p.shape[1] else ():
@@ -136,7 +147,10 @@ def _centred(call, p, g, top):
         own = kept[some].sub_(mean[some]).mul_(_slopes(call, p[some], some, own_slopes))
         own = own if temperature is None else own.div_(temperature[some].to(p.dtype))
         own.add_(0.0)  # no -0
-    return kept if at is None else dx.index_put_((at, column), kept[:, 0])
+    if few is None:
+        return kept
+    dx.view(-1)[few] = kept[:, 0]
+    return dx
 
 
 _OF_PARTS = ("softmax", "top_k_softmax", "top_p_softmax", "min_p_softmax", "sparsemax", "entmax")

@@ -8,6 +8,8 @@ import torch
 from isentropic._descriptions import STATUSES
 from isentropic.torch.distributed._entries import (
     INF,
+    MAGIC,
+    MAGIC_BITS,
     anywhere,
     blocks,
     key_of,
@@ -284,7 +286,11 @@ class _Distances:
     def blocks(self):
         memory = scratch(self.x)
         for some in blocks(self.x):
-            d = memory[: len(self.x[some])].copy_(self.x[some]).mul_(0.5).sub_(0.5 * self.top[some]).mul_(-self.scale[some])
+            d, x, top, scale = memory[: len(self.x[some])], self.x[some], self.top[some], -self.scale[some]
+            if x.dtype is torch.float64:  # halves, because a difference may leave the range
+                torch.mul(x, 0.5, out=d).sub_(0.5 * top).mul_(scale)
+            else:
+                d.copy_(x).sub_(top).mul_(0.5 * scale)
             yield some, torch.nan_to_num(d, nan=0.0, posinf=INF, neginf=INF, out=d)
 
 
@@ -297,7 +303,7 @@ def _moments(call, distances, rate):
         torch.exp(a.mul_(-rate[some]), out=e)
         a.clamp_(min=-1e4)
         for k in range(3):
-            found[some, k] = call.fixed.of(terms.copy_(e))
+            found[some, k] = call.fixed.of(terms.copy_(e) if k < 2 else e)
             if k < 2:
                 e.mul_(a)
     return found.flatten(1)
@@ -346,7 +352,9 @@ def gamma(call, x, low, high, limits=(0.0, INF), iterations=100):
     for some, d in distances.blocks():
         at = (d.view(torch.int64) >> 49).sub_(_FIRST).clamp_(0, _BINS)
         ties[some] = d.shape[1] - torch.count_nonzero(d, dim=1)[:, None]
-        words[some] = words[some].scatter_add(1, at, d.mul_(2.0**lower).round_().clamp_(max=2.0**lower).long().add_(1 << upper))
+        words[some] = words[some].scatter_add(
+            1, at, d.mul_(2.0**lower).add_(MAGIC).view(torch.int64).add_((1 << upper) - MAGIC_BITS)
+        )
     words[:, _BINS:] = ties
     one = (1 / unit).clamp(max=_MOST)
     if clips:
