@@ -9,6 +9,5 @@ void bind_calls(nanobind::module_& m);
 void bind_files(nanobind::module_& m);
 void bind_functions(nanobind::module_& m);
 void bind_jax(nanobind::module_& m);
-void bind_parts(nanobind::module_& m);
 
 }  // namespace isentropic

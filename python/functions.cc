@@ -5,6 +5,7 @@
 #include <isentropic/strided_rows.h>
 #include <nanobind/stl/pair.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -35,8 +36,32 @@ StridedArray strided(const Array& a) {
   return {a.data, {a.shape, axes}, {a.strides, axes}, static_cast<std::size_t>(a.item_size())};
 }
 
+// Whether a logarithm in a row is -inf though its score is not: the difference of scores may overflow.
+template <class T>
+bool overflows(const char* x, std::ptrdiff_t x_step, const char* y, std::ptrdiff_t y_step, std::ptrdiff_t n) {
+  constexpr T kNothing = -std::numeric_limits<T>::infinity();
+  const auto at = [](const char* a, std::ptrdiff_t step, std::ptrdiff_t j) {
+    return *reinterpret_cast<const T*>(a + j * step);
+  };
+  constexpr std::ptrdiff_t kBlock = 128;
+  for (std::ptrdiff_t begin = 0; begin < n; begin += kBlock) {
+    const std::ptrdiff_t end = std::min(n, begin + kBlock);
+    if (y_step == sizeof(T) && end - begin == kBlock) {  // few blocks have such a logarithm
+      T block[kBlock];
+      std::memcpy(block, y + begin * y_step, sizeof block);
+      int some = 0;
+      for (const T one : block) some |= one == kNothing;
+      if (some == 0) continue;
+    }
+    for (std::ptrdiff_t j = begin; j < end; ++j) {
+      if (at(y, y_step, j) == kNothing && at(x, x_step, j) != kNothing) return true;
+    }
+  }
+  return false;
+}
+
 // Whether an entry with mass, where y is above `nothing`, has a score of +inf: of two in a row the result does not tell. Of a
-// logarithm, also whether a row is NaN, whose absent entries it does not tell.
+// logarithm, also whether a row is NaN, whose absent entries it does not tell, or has entries that only seem absent.
 template <class T>
 bool needs_scores(const Array& x, const Array& y, std::size_t axis, bool logarithm) {
   const T nothing = logarithm ? -std::numeric_limits<T>::infinity() : T(0);
@@ -58,6 +83,7 @@ bool needs_scores(const Array& x, const Array& y, std::size_t axis, bool logarit
     }
     while (j < n && !(at(y, of_y + j * y_step) > nothing)) ++j;
     if (j == n ? logarithm : at(x, of_x + j * x_step) == std::numeric_limits<T>::infinity()) return true;
+    if (logarithm && overflows<T>(x.data + of_x, x_step, y.data + of_y, y_step, n)) return true;
     for (int d = x.ndim - 1; d >= 0; --d) {  // the next row
       if (d == static_cast<int>(axis)) continue;
       of_x += x.strides[d], of_y += y.strides[d];

@@ -12,7 +12,6 @@ NB_MODULE(_core, m) {
   isentropic::bind_files(m);
   isentropic::bind_functions(m);
   isentropic::bind_jax(m);
-  isentropic::bind_parts(m);
   // The largest distance from 1 of the sum of a distribution, by the size of its numbers in bytes.
   nb::dict tolerance;
   tolerance[nb::int_(sizeof(isentropic::float16))] = isentropic::kSumTolerance<isentropic::float16>;

@@ -1,4 +1,5 @@
-// Threads by oneTBB, which handles nested calls and fork and coexists with another library's OpenMP.
+// Threads by oneTBB, which handles nested calls and fork and coexists with another library's OpenMP. Without it each call
+// starts its own.
 
 #include "src/parallel.h"
 
@@ -17,7 +18,7 @@
 
 // Debian's TBB is not built for the thread sanitizer, which then reports races that do not exist; suppressing these would hide
 // real ones. Under the sanitizer the same pieces run on plain threads.
-#if defined(__SANITIZE_THREAD__)
+#if defined(ISENTROPIC_WITHOUT_TBB) || defined(__SANITIZE_THREAD__)
 #define ISENTROPIC_PLAIN_THREADS 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -36,8 +37,13 @@
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
-// Below this many elements for each thread, waking it costs more than it saves (about 5 us against 0.3 ns an element).
+// Below this many elements for each thread, waking it costs more than it saves (about 5 us against 0.3 ns an element), or
+// starting it.
+#ifdef ISENTROPIC_WITHOUT_TBB
+constexpr std::size_t kLeastWork = 131072;
+#else
 constexpr std::size_t kLeastWork = 16384;
+#endif
 
 std::atomic<std::size_t> requested_threads{0};
 

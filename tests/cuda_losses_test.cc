@@ -189,7 +189,7 @@ TYPED_TEST(CudaLosses, RowsInRegistersHaveTheBitsOfTheCpu) {
   }
 }
 
-// jsd_loss: rows that stay in shared memory. Those of scores(); nearly equal ones; equal ones; rows whose student, teacher or
+// jsd_loss. The rows of scores(); nearly equal ones; equal ones; rows whose student, teacher or
 // both are sure of a class, with and without absent scores; and one whose differences need more than 53 bits.
 template <class T>
 struct JsdRows {
@@ -220,7 +220,7 @@ struct JsdRows {
   Grid<T> x, target;
 };
 
-TYPED_TEST(CudaLosses, JsdRowsInSharedMemoryHaveTheBitsOfTheCpu) {
+TYPED_TEST(CudaLosses, JsdRowsHaveTheBitsOfTheCpu) {
   using T = TypeParam;
   if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
   if constexpr (sizeof(T) < 8) {
@@ -246,11 +246,6 @@ TYPED_TEST(CudaLosses, JsdRowsInSharedMemoryHaveTheBitsOfTheCpu) {
       cuda::loss<T>(op, rows.x, rows.target, value_device, device, memory, {}, per_row);
       expect_same(value_device, value_host, what);
       expect_same(device.numbers, host.numbers, what + ", gradient");
-      // The workspace begins with what the kernel has done; the others are rows without a finite maximum, NaN, and beta.
-      for (std::size_t r = 0; r < rows.x.rows; ++r) {
-        const bool left = (r >= 1 && r <= 3) || (r == 5 && !per_row.empty());
-        EXPECT_EQ(static_cast<int>(memory.data.get()[r]), left ? 0 : 1) << what << ", row " << r;
-      }
       if (n < 3000) {
         cuda::loss<T>(op, rows.x, rows.target, value_device, rows.x, memory, {}, per_row);
         for (std::size_t r = 0; r < rows.x.rows; ++r) std::copy_n(rows.x.row(r), n, device.row(r));

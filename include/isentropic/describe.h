@@ -58,7 +58,7 @@ enum class Door {
   c,             // isentropic/c.h, and so JAX
   command_line,  // a command of its own
   device,        // kernels for a GPU, isentropic/cuda.h
-  ranks,         // rows that are split, isentropic/parts.h
+  ranks,         // rows that are split over processes
   web,           // the library in WebAssembly, which each page loads
 };
 

@@ -66,7 +66,7 @@ from isentropic.calibration import (
 
 
 def simd_targets():
-    """The SIMD targets that this machine can run, best first, for example ["AVX3", "AVX2", "SSE4", "SCALAR"]."""
+    """The SIMD targets that this machine can run, best first, for example ["AVX3", "AVX2", "SCALAR"]."""
     return _core.simd_targets()
 
 

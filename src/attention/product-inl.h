@@ -118,7 +118,7 @@ HWY_INLINE bool AreFinite(const T* x, ptrdiff_t stride, size_t rows, size_t cols
   auto nothing = hn::Zero(d);
   for (size_t r = 0; r < rows; ++r) {
     const T* const row = x + static_cast<ptrdiff_t>(r) * stride;
-    ForEachVector(d, cols, [&](size_t i, size_t count) HWY_ATTR {
+    QuickForEachVector(d, cols, [&](size_t i, size_t count) HWY_ATTR {
       const auto xi = LoadUpTo(d, row + i, count, T(0));
       nothing = hn::Or(nothing, hn::Sub(xi, xi));  // the bits of 0, or of a NaN
     });
@@ -135,7 +135,7 @@ HWY_NOINLINE void ProductOfSeen(bool add, Factor<T> a, size_t rows, const T* b, 
   for (size_t i = 0; i < rows; ++i) {
     T* const to = c + static_cast<ptrdiff_t>(i) * c_row;
     if (terms == 0 && !add) FillRow(d, T(0), cols, to);
-    ForEachVector(d, cols, [&](size_t j, size_t count) HWY_ATTR {
+    QuickForEachVector(d, cols, [&](size_t j, size_t count) HWY_ATTR {
       for (size_t begin = 0; begin < terms; begin += kTermsAtOnce) {
         auto sum = hn::Zero(d);
         for (size_t k = begin; k < HWY_MIN(begin + kTermsAtOnce, terms); ++k) {

@@ -124,7 +124,6 @@ __global__ void __launch_bounds__(kShort ? 128 : 512, 1) LossKernel(const __grid
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Op& op, bool good, Arena memory) HWY_ATTR {
     if constexpr (std::is_same_v<Op, JsdLoss> && sizeof(T) == 4) {
-      if (call.done != nullptr && call.done[r]) return;
     }
     const CheckedTarget<T> target = CheckedTargetOf<Op, T>(call, r, memory);
     if (target.ignored) return SettleRow<Op, T>(call, r, 0, memory);

@@ -1,7 +1,6 @@
 // Kernels of the losses, each with its gradient in the same pass.
 
 #include "src/cuda/losses-inl.h"
-#include "src/cuda/resident_jsd.h"
 #include "src/cuda/streamed-inl.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
@@ -207,8 +206,7 @@ namespace cuda {
 template <class Op, class T>
 std::size_t LossKernels<Op, T>::memory(std::size_t rows, std::size_t n) {
   const std::size_t team = HWY_NAMESPACE::TeamMemoryOfLosses<T>(n);
-  const std::size_t of_teams = std::max(memory_of_grid(rows, n, team, false), memory_of_grid(rows, n, team, true));
-  return of_teams + (std::is_same_v<Op, JsdLoss> && sizeof(T) == 4 ? memory_of_jsd(rows, n) : 0);
+  return std::max(memory_of_grid(rows, n, team, false), memory_of_grid(rows, n, team, true));
 }
 
 // One thread has each short row of softmax_loss against classes, because these sums have their own order.
@@ -232,7 +230,6 @@ void LossKernels<Op, T>::run(LossCall<Op> call, Stream stream) {
       }
     }
   }
-  if constexpr (std::is_same_v<Op, JsdLoss> && sizeof(T) == 4) launch_jsd(call, stream);
   launch(LossKernel<Op, T, false>, call, false, stream);
 }
 

@@ -208,8 +208,8 @@ struct JsdTerms {
     const V fallen = hn::Neg(Expm1(d, minus_a, e)), u = hn::Neg(hn::Mul(w_q, fallen)), e_v = hn::Mul(w_p, fallen);
     const V log_u = LogOfMean(d, hn::MulAdd(w_q, e, w_p)), log_v = hn::Add(log_u, a);
     const auto near_u = hn::Le(hn::Neg(u), half), near_v = hn::Le(e_v, hn::Mul(half, e));
-    const V r_u = hn::IfThenElseZero(near_u, DivInRange(u, hn::Add(two, u))), tail_u = ArtanhTail(d, r_u);
-    const V r_v = hn::IfThenElseZero(near_v, DivInRange(e_v, hn::MulAdd(two, e, e_v))), tail_v = ArtanhTail(d, r_v);
+    const V r_u = hn::IfThenElseZero(near_u, hn::Div(u, hn::Add(two, u))), tail_u = ArtanhTail(d, r_u);
+    const V r_v = hn::IfThenElseZero(near_v, hn::Div(e_v, hn::MulAdd(two, e, e_v))), tail_v = ArtanhTail(d, r_v);
     const V of_p = hn::Mul(p, hn::IfThenElse(near_u, hn::NegMulAdd(two, tail_u, hn::Mul(u, r_u)), hn::Sub(u, log_u)));
     const V of_q = hn::Mul(
         p, hn::IfThenElse(near_v, hn::NegMulAdd(hn::Mul(two, e), tail_v, hn::Mul(e_v, r_v)), hn::NegMulAdd(e, log_v, e_v)));

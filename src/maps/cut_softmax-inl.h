@@ -80,7 +80,7 @@ HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, s
   const ExpScaled<D> exp(d, temperature);
   const auto shift = hn::Set(d, max), least = hn::Set(d, cut.least);
   const bool ties = cut.end < n;
-  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  const auto term = [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
     auto e = hn::Zero(d);
     if (!kFew || !hn::AllTrue(d, hn::Lt(xi, least))) {
@@ -89,10 +89,11 @@ HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, s
     }
     StoreUpTo(e, d, count, p + i);
     return e;
-  });
+  };
+  const double sum = kFew ? QuickSum(d, n, term) : Sum(d, n, term);
   if (sum != sum) return FillRow(d, kNaN<T>, n, p);
   const auto inverse = hn::Set(d, static_cast<T>(1 / sum));
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  QuickForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto e = LoadUpTo(d, p + i, count, T(0));
     if (!kFew || !hn::AllTrue(d, hn::Eq(e, hn::Zero(d)))) StoreUpTo(hn::Mul(e, inverse), d, count, p + i);
   });
@@ -108,7 +109,7 @@ HWY_NOINLINE void WriteFew(double temperature, const Survivors<T>& kept, size_t 
   for (size_t j = 0; j < m; j += hn::Lanes(d)) hn::StoreU(exp(d, hn::Sub(hn::LoadU(d, kept.z + j), shift)), d, kept.z + j);
   double sum;
   if (m < n / 64) {
-    WriteRow(d, stream, n, p, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
+    QuickWriteRow(d, stream, n, p, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
     sum = SumOfFew(d, kept.z, kept.places, m, n);
   } else {
     FillRow(d, T(0), n, p);
@@ -139,8 +140,8 @@ HWY_INLINE Cut<T> LargestOfEqualMass(D d, const T* x, const T* e, size_t n, Mass
 // different scores may be equal: if only some of those at the cut are kept, the scores decide. The rest of the work is one
 // product.
 template <class T>
-HWY_INLINE void TopPRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p, T* e, T* scratch, bool stream,
-                        const T* next) {
+HWY_NOINLINE HWY_FLATTEN void TopPRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p, T* e, T* scratch, bool stream,
+                                      const T* next) {
   const RowTag<T> d;
   const ExpScaled<RowTag<T>> exp(d, op.temperature);
   const auto shift = hn::Set(d, max);
@@ -157,13 +158,13 @@ HWY_INLINE void TopPRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p
   const auto inverse = hn::Set(d, static_cast<T>(1 / sum));
   if (found.kept == found.equal) {
     const auto least = hn::Set(d, found.least);
-    WriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
+    QuickWriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
       const auto ei = LoadUpTo(d, e + i, count, T(0));
       return hn::IfThenElseZero(hn::Ge(ei, least), hn::Mul(ei, inverse));
     });
   } else {
     const Cut<T> cut = LargestOfEqualMass(d, x, e, n, found, scratch);
-    WriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
+    QuickWriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
       const auto kept = cut.Keeps(d, LoadUpTo(d, x + i, count, -kInfinity<T>), i);
       return hn::IfThenElseZero(kept, hn::Mul(LoadUpTo(d, e + i, count, T(0)), inverse));
     });

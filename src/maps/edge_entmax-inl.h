@@ -33,7 +33,7 @@ struct Bracket {
 // A narrow one, by sums in T. c/sum^b never falls, since as c rises more terms join: from any c it leads below the root.
 // Between the two, lines through sum^b, which is nearly straight, as in regula falsi; an end that stays twice counts half
 // (Illinois).
-template <template <class> class Root, class T>
+template <class T>
 HWY_NOINLINE HWY_FLATTEN Bracket EdgeBracket(double b, const T* u, size_t n) {
   const RowTag<T> d;
   // Above what the sum of T may be off: q = c + u is rounded once, its root by 90 eps at most.
@@ -45,7 +45,7 @@ HWY_NOINLINE HWY_FLATTEN Bracket EdgeBracket(double b, const T* u, size_t n) {
   double c = -static_cast<double>(MinLane(d, lowest)), below = -1, above = 0;
   bool was_below = true, first = true;
   if (!(c > 0 && c <= 1)) return bracket;
-  const Root<RowTag<T>> root(d, b);
+  const RootOf<RowTag<T>> root(d, b);
   for (int evaluations = 0; evaluations < 12; ++evaluations) {
     const T rounded = static_cast<T>(c);
     c = static_cast<double>(rounded);
@@ -77,11 +77,11 @@ HWY_NOINLINE HWY_FLATTEN Bracket EdgeBracket(double b, const T* u, size_t n) {
 }
 
 // sum_i (u_i - edge + p^b)^(1/b) = 1, for the u that may have mass.
-template <template <class> class Root, class T>
+template <class T>
 HWY_NOINLINE HWY_FLATTEN Edge EdgeThreshold(double b, Bracket bracket, const T* u, size_t n) {
   using Stage = EdgeSearch::Stage;
   const D64 d;
-  const Root<D64> root(d, b);
+  const RootOf<D64> root(d, b);
   EdgeSearch search;
   search.Begin(b);
   search.Between(bracket.low, bracket.high);
@@ -131,12 +131,12 @@ HWY_NOINLINE HWY_FLATTEN Edge EdgeThreshold(double b, Bracket bracket, const T* 
 // For b > 1, rows in the lanes of `largest`, sorted: where the support ends and what is there. The edge of the support is found
 // by bisection, then p there by Newton's iteration, see EdgeSearch. A row gets the same whatever the others are, and for every
 // kCount that holds its support.
-template <template <class> class Root, class D, size_t kCount>
+template <class D, size_t kCount>
 class EdgeOfSorted {
  public:
   using V = hn::Vec<D>;
 
-  HWY_INLINE EdgeOfSorted(const Root<D>& root, const V (&largest)[kCount]) {
+  HWY_INLINE EdgeOfSorted(const RootOf<D>& root, const V (&largest)[kCount]) {
     const D d;
     const V zero = hn::Zero(d), one = hn::Set(d, 1.0f), end = hn::Set(d, -1.0f);
     // Entries of at most -1 have no mass. In most groups they are nearly all.
@@ -195,10 +195,10 @@ class EdgeOfSorted {
 };
 
 // The mass of u, before it is divided by the sum.
-template <class D, class Root, class V = hn::Vec<D>>
-HWY_INLINE V MassAboveEdge(D d, const Root& root, V u, V edge, V lift, V least) {
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V MassAboveEdge(D d, const RootOf<D>& root, V u, V edge, V lift, V least) {
   const auto in = hn::Ge(u, edge);
-  if (Root::kIsSlow && hn::AllFalse(d, in)) return hn::Zero(d);
+  if (hn::AllFalse(d, in)) return hn::Zero(d);
   // The root of the lift is not quite `least`, and if the lift is subnormal far from it.
   const V above = hn::Max(root(d, hn::Add(hn::Sub(u, edge), lift)), least);
   return hn::IfThenElseZero(in, hn::IfThenElse(hn::Eq(u, edge), least, above));
@@ -239,14 +239,14 @@ HWY_INLINE T LeastThresholdOfEdge(D d, double b, const Relative& relative, const
 
 // For rows of at most kCount survivors: u becomes the mass, and their sum, 1 but for rounding, is left in `sums`. Four rows are
 // sorted side by side.
-template <template <class> class Root, size_t kCount>
+template <size_t kCount>
 HWY_NOINLINE HWY_FLATTEN void MassesByEdge(double b, const Filtered<float>* filtered, size_t rows, float* sums) {
   using D = RowTag<float>;
   using V = hn::Vec<D>;
   constexpr size_t kLanes = hn::MaxLanes(D()), kRows = HWY_MIN(kLanes, kSearches<float>);
   const D d;
   const size_t N = hn::Lanes(d);
-  const Root<D> root(d, b);
+  const RootOf<D> root(d, b);
   for (size_t first = 0; first < rows; first += kRows) {
     const size_t count = HWY_MIN(kRows, rows - first);
     HWY_ALIGN float lanes[kCount * kLanes];
@@ -261,7 +261,7 @@ HWY_NOINLINE HWY_FLATTEN void MassesByEdge(double b, const Filtered<float>* filt
       nan = hn::IfThenElse(hn::IsNaN(largest[i]), largest[i], nan);
     }
     SortLanes<kCount>(largest);
-    const EdgeOfSorted<Root, D, kCount> found(root, largest);
+    const EdgeOfSorted<D, kCount> found(root, largest);
     HWY_ALIGN float edges[kLanes], lifts[kLanes], leasts[kLanes], sum[kLanes];
     hn::Store(found.edge, d, edges);
     hn::Store(found.lift, d, lifts);
@@ -281,13 +281,13 @@ HWY_NOINLINE HWY_FLATTEN void MassesByEdge(double b, const Filtered<float>* filt
 }
 
 // The sum is taken once more: p^b may be so small a number that it has lost digits.
-template <template <class> class Root, class D, class T = hn::TFromD<D>>
+template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void WriteAboveEdge(D d, double b, const RelativeScores<D>& relative, Edge edge, const T* x, size_t n, T max, T* p) {
   if (edge.p != edge.p) return FillRow(d, kNaN<T>, n, p);
   // The edge is one of the u, exact in T.
   const auto at_edge = hn::Set(d, static_cast<T>(edge.edge)), p_edge = hn::Set(d, static_cast<T>(edge.p));
   const auto lift = hn::Set(d, static_cast<T>(edge.p > 0 ? Power(edge.p, b) : 0));
-  const Root<D> root(d, b);
+  const RootOf<D> root(d, b);
   const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto u = relative(LoadUpTo(d, x + i, count, max));
     const auto out = hn::Lt(u, at_edge);
@@ -302,7 +302,7 @@ HWY_INLINE void WriteAboveEdge(D d, double b, const RelativeScores<D>& relative,
   ScaleRow(d, static_cast<T>(1 / sum), n, p);
 }
 
-template <template <class> class Root, class D, class T = hn::TFromD<D>>
+template <class D, class T = hn::TFromD<D>>
 HWY_NOINLINE HWY_FLATTEN void MapRowByEdge(D d, double b, double temperature, const Filtered<T>& filtered, const T* x, size_t n,
                                            T max, T* p) {
   const RelativeScores<D> relative(hn::Set(d, max), temperature / b);
@@ -311,15 +311,16 @@ HWY_NOINLINE HWY_FLATTEN void MapRowByEdge(D d, double b, double temperature, co
   Bracket bracket = {0, 1};
   // If few are kept, the search takes less time without a bracket.
   if (kept > 24) {
-    bracket = EdgeBracket<Root>(b, survivors.z, kept);
+    bracket = EdgeBracket(b, survivors.z, kept);
     if (bracket.high < 1) kept = FilterAbove<false>(d, relative, x, n, static_cast<T>(-bracket.high), survivors);
   }
-  WriteAboveEdge<Root>(d, b, relative, EdgeThreshold<Root>(b, bracket, survivors.z, kept), x, n, max, p);
+  WriteAboveEdge(d, b, relative, EdgeThreshold(b, bracket, survivors.z, kept), x, n, max, p);
 }
 
-template <template <class> class Root, class T>
-HWY_INLINE void MapRowsByEdge(double b, double temperature, const T* const* x, size_t n, const T* max, T* const* p, size_t rows,
-                              Workspace workspace) {
+// alpha > 2.
+template <class T>
+HWY_NOINLINE HWY_FLATTEN void MapRowsByEdge(double b, double temperature, const T* const* x, size_t n, const T* max,
+                                            T* const* p, size_t rows, Workspace workspace) {
   const RowTag<T> d;
   Filtered<T> filtered[kSearches<T>] = {};
   FilterRows<sizeof(T) == 4>(b, temperature, x, n, max, rows, workspace.memory, filtered,
@@ -330,34 +331,23 @@ HWY_INLINE void MapRowsByEdge(double b, double temperature, const T* const* x, s
     float sums[kSearches<T>];
     if (most <= 32) {
       if (most <= 16) {
-        MassesByEdge<Root, 16>(b, filtered, rows, sums);
+        MassesByEdge<16>(b, filtered, rows, sums);
       } else {
-        MassesByEdge<Root, 32>(b, filtered, rows, sums);
+        MassesByEdge<32>(b, filtered, rows, sums);
       }
       for (size_t r = 0; r < rows; ++r) WriteFew(filtered[r], sums[r], n, p[r], workspace.stream);
       return;
     }
     for (size_t r = 0; r < rows; ++r) {
       if (filtered[r].kept <= 32) {
-        MassesByEdge<Root, 32>(b, filtered + r, 1, sums);
+        MassesByEdge<32>(b, filtered + r, 1, sums);
         WriteFew(filtered[r], sums[0], n, p[r], workspace.stream);
       } else {
-        MapRowByEdge<Root>(d, b, temperature, filtered[r], x[r], n, max[r], p[r]);
+        MapRowByEdge(d, b, temperature, filtered[r], x[r], n, max[r], p[r]);
       }
     }
   } else {
-    for (size_t r = 0; r < rows; ++r) MapRowByEdge<Root>(d, b, temperature, filtered[r], x[r], n, max[r], p[r]);
-  }
-}
-
-// alpha > 2.
-template <class T>
-HWY_NOINLINE HWY_FLATTEN void MapRowsByEdge(double b, double temperature, const T* const* x, size_t n, const T* max,
-                                            T* const* p, size_t rows, Workspace workspace) {
-  if (b == 2) {
-    MapRowsByEdge<SquareRootOf>(b, temperature, x, n, max, p, rows, workspace);
-  } else {
-    MapRowsByEdge<RootOf>(b, temperature, x, n, max, p, rows, workspace);
+    for (size_t r = 0; r < rows; ++r) MapRowByEdge(d, b, temperature, filtered[r], x[r], n, max[r], p[r]);
   }
 }
 

@@ -111,13 +111,15 @@ HWY_NOINLINE HWY_FLATTEN T StartByWholePowers(double b, T c, const T* u, size_t 
 template <class T>
 HWY_NOINLINE HWY_FLATTEN Threshold SquareThreshold(const Filtered<T>& row) {
   const RowTag<T> d;
+  const Square<RowTag<T>> square(d, 0.5);
   NormSearch<double, SquareNorm, UntilStep, T> search;
   search.Begin(0.5, -row.least, {SmallStep(0.5, static_cast<double>(row.kept), kSumError<T>)});
   while (search.asks()) {
     double sums[2];
-    PowerSums<Square>(
-        d, 0.5, search.c(), row.kept, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, row.survivors.z + i); },
-        sums);
+    const auto at = hn::Set(d, search.c());
+    MassSums<true>(d, row.kept, sums, [&](size_t i, size_t /*count*/, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
+      square.WithDerivative(d, hn::Add(hn::LoadU(d, row.survivors.z + i), at), terms);
+    });
     search.Take(sums[0], sums[1]);
   }
   return {static_cast<double>(search.c()), -search.step()};
@@ -196,8 +198,8 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBySquares(double temperature, const T* cons
     }
     const auto relative = Bent(0.5, temperature, max[r]);
     const SquareAbove<RowTag<T>> mass(d, c[r]);
-    WriteRow(d, workspace.stream, n, p[r],
-             [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x[r] + i, count, max[r]))); });
+    QuickWriteRow(d, workspace.stream, n, p[r],
+                  [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x[r] + i, count, max[r]))); });
   }
 }
 
@@ -655,11 +657,7 @@ HWY_INLINE void MapShortByEdge(const Entmax& op, const hn::Vec<RowTag<float>>* m
     KernelsOf<Entmax, float>::MapRow({.alpha = op.alpha, .temperature = b}, u, n, 0, p[g * kRows + r],
                                      {Arena(memory, sizeof(memory)), false});
   };
-  if (b == 2) {
-    ShortByEdge<SquareRootOf>(b, group, p, count, alone);
-  } else {
-    ShortByEdge<RootOf>(b, group, p, count, alone);
-  }
+  ShortByEdge(b, group, p, count, alone);
 }
 
 template <class T>
@@ -722,7 +720,7 @@ HWY_INLINE void WriteOnSupport(const Support<T>& support, size_t n, T* dx, bool 
   const RowTag<T> d;
   if (support.places == nullptr) return write(dx, stream);
   write(support.dx, false);
-  WriteRow(d, stream, n, dx, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
+  QuickWriteRow(d, stream, n, dx, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
   ForEachVector(d, support.n, [&](size_t i, size_t count) HWY_ATTR {
     for (size_t k = i; k < i + count; ++k) dx[support.places[k]] = support.dx[k];
   });
@@ -792,7 +790,7 @@ template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void WriteCentred(D d, double temperature, const T* s, const T* g, double mean_g, size_t n, T* dx, bool stream) {
   const auto mean = hn::Set(d, static_cast<T>(mean_g));
   const DividedBy<D> divided(temperature);
-  WriteRow(d, stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
+  QuickWriteRow(d, stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
     const auto si = LoadUpTo(d, s + i, count, T(0));
     const auto v = divided(hn::Mul(si, hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean)));
     return hn::IfThenZeroElse(hn::Eq(si, hn::Zero(d)), v);
@@ -800,12 +798,12 @@ HWY_INLINE void WriteCentred(D d, double temperature, const T* s, const T* g, do
 }
 
 // s (g - <s,g> / sum s) / T with s = slope(p) in [0, 1]: nothing is lost in the row's own type. 0 where p is.
-template <class D, class Slope, class T = hn::TFromD<D>>
+template <bool kQuick, class D, class Slope, class T = hn::TFromD<D>>
 HWY_INLINE void VjpRowBySlope(D d, double temperature, const T* p, const T* g, size_t n, T* dx, Workspace workspace,
                               const Slope& slope) {
   T* const s = workspace.memory.take<T>(n);
   double sums[2];
-  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+  const auto visit = [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     const auto out = hn::Eq(pi, hn::Zero(d));
     terms[0] = terms[1] = hn::Zero(d);
@@ -814,7 +812,8 @@ HWY_INLINE void VjpRowBySlope(D d, double temperature, const T* p, const T* g, s
       terms[1] = hn::IfThenZeroElse(out, hn::Mul(terms[0], LoadUpTo(d, g + i, count, T(0))));
     }
     StoreUpTo(terms[0], d, count, s + i);
-  });
+  };
+  kQuick ? QuickSums(d, n, sums, visit) : Sums(d, n, sums, visit);
   WriteCentred(d, temperature, s, g, sums[1] / sums[0], n, dx, workspace.stream);
 }
 
@@ -950,15 +949,15 @@ HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const
   if (b == 0) return KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
   if (b == 1) return KernelsOf<Sparsemax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
   if (b == 0.5) {
-    return VjpRowBySlope(d, op.temperature, p, g, n, dx, workspace, [](auto pi) HWY_ATTR { return hn::Sqrt(pi); });
+    return VjpRowBySlope<true>(d, op.temperature, p, g, n, dx, workspace, [](auto pi) HWY_ATTR { return hn::Sqrt(pi); });
   }
   WriteOnSupport(support, n, dx, workspace.stream, [&](T* to, bool stream) HWY_ATTR {
     const Workspace rest = {memory, stream};
     if (b > 1) return VjpRowByPowers(b, op.temperature, support.p, support.g, support.n, to, rest);
     const SlopeOfMass<T> slope(b);
     // 0 p carries a NaN row into the slope.
-    VjpRowBySlope(d, op.temperature, support.p, support.g, support.n, to, rest,
-                  [&](auto pi) HWY_ATTR { return hn::MulAdd(pi, hn::Zero(d), slope(pi)); });
+    VjpRowBySlope<false>(d, op.temperature, support.p, support.g, support.n, to, rest,
+                         [&](auto pi) HWY_ATTR { return hn::MulAdd(pi, hn::Zero(d), slope(pi)); });
   });
 }
 

@@ -62,7 +62,7 @@ HWY_INLINE size_t MostKept(const Filtered<T>* filtered, size_t rows) {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void Scatter(D d, const T* masses, const hwy::MakeSigned<T>* places, size_t kept, double sum, size_t n, T* p,
                         bool stream) {
-  WriteRow(d, stream, n, p, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
+  QuickWriteRow(d, stream, n, p, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
   const T factor = static_cast<T>(1 / sum);
   ForEachVector(d, kept, [&](size_t i, size_t count) HWY_ATTR {
     for (size_t k = i; k < i + count; ++k) p[places[k]] = masses[k] * factor;

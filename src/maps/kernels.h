@@ -26,8 +26,8 @@ struct MapKernels {
   using Out = MatrixView<T>;
   void (*map)(const Map&, In x, Out p, RowsOf<PerRow>, Share<T>);
   void (*vjp)(const Map&, In x, In p, In g, Out dx, RowsOf<PerRow>, RowsOf<ParamGradient>, Share<T>);
-  void (*perturb_max)(const CustomPerturbMax&, In x, Out p, Share<T>);
-  void (*perturb_max_vjp)(const CustomPerturbMax&, In x, In p, In g, Out dx, Share<T>);
+  void (*perturb_max)(const CustomPerturbMax&, In x, Out p, RowsOf<PerRow>, Share<T>);
+  void (*perturb_max_vjp)(const CustomPerturbMax&, In x, In p, In g, Out dx, RowsOf<PerRow>, RowsOf<ParamGradient>, Share<T>);
   void (*log_softmax)(const LogSoftmax&, In x, Out y, RowsOf<PerRow>, Share<T>);
   void (*log_softmax_vjp)(const LogSoftmax&, In x, In y, In g, Out dx, RowsOf<PerRow>, RowsOf<ParamGradient>, Share<T>);
   void (*logsumexp)(const LogSumExp&, In x, Out y, RowsOf<PerRow>, Share<T>);

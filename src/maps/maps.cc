@@ -131,7 +131,7 @@ void perturb_max(const NoiseFunctions& noise, double scale, MatrixView<const std
   check_map(op.kDescription.name, x, "p", p);
   const MapKernels kernel = map_kernels<T>();
   for_shares<T, 1>({x}, p, op.kDescription.cost, kernel.perturb_max_memory(x.cols),
-                   [&](const auto& in, auto out, std::size_t, auto share) { kernel.perturb_max(op, in[0], out, share); });
+                   [&](const auto& in, auto out, std::size_t, auto share) { kernel.perturb_max(op, in[0], out, {}, share); });
 }
 
 template <class T>
@@ -142,9 +142,10 @@ void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const
   check_params(op);
   check_vjp(op.kDescription.name, x, "p", p, g, dx);
   const MapKernels kernel = map_kernels<T>();
-  for_shares<T, 3>(
-      {x, p, g}, dx, op.kDescription.cost, kernel.perturb_max_memory(x.cols),
-      [&](const auto& in, auto out, std::size_t, auto share) { kernel.perturb_max_vjp(op, in[0], in[1], in[2], out, share); });
+  for_shares<T, 3>({x, p, g}, dx, op.kDescription.cost, kernel.perturb_max_memory(x.cols),
+                   [&](const auto& in, auto out, std::size_t, auto share) {
+                     kernel.perturb_max_vjp(op, in[0], in[1], in[2], out, {}, {}, share);
+                   });
 }
 
 template <class T>

@@ -31,21 +31,18 @@ namespace HWY_NAMESPACE {
 #ifdef ISENTROPIC_DEVICE
 // A device takes every score at every point of the line: the few points of panels would leave most of a team's threads without
 // work. Results differ in the last digits.
-template <class T, class LineOf>
-HWY_INLINE bool MassesByPanels(const double*, size_t, const LineOf&, double, double*, Arena) {
+template <class LineOf>
+HWY_INLINE bool MassesByPanels(bool, const double*, size_t, const LineOf&, double, double*, Arena) {
   return false;
 }
 
-template <class T>
-HWY_INLINE size_t PanelsMemory() {
-  return 0;
-}
+HWY_INLINE size_t PanelsMemory(bool) { return 0; }
 #else
 
-template <class T>
+// With 8 and 14 points the errors are 1e-9 and 1e-13.
+template <size_t kNodes>
 struct NormalPanels {
-  static constexpr size_t kNodes = sizeof(T) == 4 ? 8 : 14;  // errors of 1e-9 and 1e-13
-  static constexpr size_t kPanels = 48;                      // no mass in float64 beyond
+  static constexpr size_t kPanels = 48;  // no mass in float64 beyond
   static constexpr size_t kMost = (kPanels * kNodes + 15) / 16 * 16;
   static constexpr size_t kAtOnce = 4;
   // The sums of T_k in each panel, and later the coefficients of log P. The panel behind the last has no mass.
@@ -195,20 +192,27 @@ struct NormalPanels {
   static constexpr double kNothing = -1e4;  // the logarithm of 0
 };
 
-// The masses of n keys, a multiple of 16 of them, or false if panels are not faster. line_of() gives the points of the
-// trapezoidal rule: b, b - step and so on, until less than `cut` is left.
-template <class T, class LineOf>
-HWY_INLINE bool MassesByPanels(const double* keys, size_t n, const LineOf& line_of, double cut, double* mass, Arena memory) {
-  NormalPanels<T> panels(memory);
+template <size_t kNodes, class LineOf>
+HWY_NOINLINE bool MassesByPanelsOf(const double* keys, size_t n, const LineOf& line_of, double cut, double* mass,
+                                   Arena memory) {
+  NormalPanels<kNodes> panels(memory);
   if (!panels.Distribute(keys, n)) return false;
   panels.Integrate(line_of(), cut);
   panels.MassesOf(keys, n, mass);
   return true;
 }
 
-template <class T>
-HWY_INLINE size_t PanelsMemory() {
-  return room_of<NormalPanels<T>>();
+// The masses of n keys, a multiple of 16 of them, for float32 or float64, or false if panels are not faster. line_of() gives
+// the points of the trapezoidal rule: b, b - step and so on, until less than `cut` is left.
+template <class LineOf>
+HWY_INLINE bool MassesByPanels(bool of_float64, const double* keys, size_t n, const LineOf& line_of, double cut, double* mass,
+                               Arena memory) {
+  return of_float64 ? MassesByPanelsOf<14>(keys, n, line_of, cut, mass, memory)
+                    : MassesByPanelsOf<8>(keys, n, line_of, cut, mass, memory);
+}
+
+HWY_INLINE size_t PanelsMemory(bool of_float64) {
+  return of_float64 ? room_of<NormalPanels<14>>() : room_of<NormalPanels<8>>();
 }
 
 #endif  // ISENTROPIC_DEVICE

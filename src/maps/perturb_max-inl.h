@@ -37,7 +37,7 @@ HWY_INLINE size_t PaddedTo16(size_t n) { return (n + 15) / 16 * 16; }
 // The keys and two more rows, and what the panels of normal noise need.
 template <class T>
 HWY_INLINE size_t PerturbMemory(size_t n) {
-  return 3 * Arena::room<double>(PaddedTo16(n)) + PanelsMemory<T>();
+  return 3 * Arena::room<double>(PaddedTo16(n)) + PanelsMemory(sizeof(T) == 8);
 }
 
 template <class T>
@@ -96,7 +96,7 @@ struct Nodes {
   }
 };
 
-// The accuracy of a row.
+// The accuracy of a row: all is computed in float64, but float32 needs fewer points.
 struct Accuracy {
   double cut;      // mass that may be lost at either end of the line
   double log_cut;  // -log(cut)
@@ -107,18 +107,19 @@ struct Accuracy {
   // scores from which keys inside are allowed.
   double merged;
   double merged_from;
+  bool of_float64;
 };
 
 template <class T>
 HWY_INLINE Accuracy AccuracyOf(bool gradient) {
   const double merged = gradient ? 5e-5 : 4e-7;
-  if (sizeof(T) == 4) return {1e-8, 18.420680743952367, 4, 1, gradient, merged, 0};
-  return {1e-12, 27.631021115928547, 2, 0.3, gradient, merged, 1001};
+  if (sizeof(T) == 4) return {1e-8, 18.420680743952367, 4, 1, gradient, merged, 0, false};
+  return {1e-12, 27.631021115928547, 2, 0.3, gradient, merged, 1001, true};
 }
 
 // The products over the row of F at each node.
 template <class Noise>
-HWY_INLINE void CdfOfMaximum(const Noise& noise, const double* keys, size_t n, Nodes& nodes) {
+HWY_NOINLINE void CdfOfMaximum(const Noise& noise, const double* keys, size_t n, Nodes& nodes) {
   const D64 d;
   for (size_t q = 0; q < nodes.count; q += 4) {
     const V64 at[4] = {hn::Set(d, nodes.at[q]), hn::Set(d, nodes.at[q + 1]), hn::Set(d, nodes.at[q + 2]),
@@ -134,7 +135,7 @@ HWY_INLINE void CdfOfMaximum(const Noise& noise, const double* keys, size_t n, N
 
 // mass_i += sum over the nodes of factor h_i.
 template <class Noise>
-HWY_INLINE void AddHazards(const Noise& noise, const double* keys, size_t n, const Nodes& nodes, double* mass) {
+HWY_NOINLINE void AddHazards(const Noise& noise, const double* keys, size_t n, const Nodes& nodes, double* mass) {
   const D64 d;
   double factor[Nodes::kMost];
   for (size_t q = 0; q < nodes.count; ++q) factor[q] = nodes.weight[q] * nodes.cdf[q];
@@ -150,8 +151,8 @@ HWY_INLINE void AddHazards(const Noise& noise, const double* keys, size_t n, con
 
 // dx_j += sum over the nodes of weight e^G h_j (g_j R - S). Returns the nodes' part of the sum of p: weight e^G R.
 template <class Noise>
-HWY_INLINE double AddGradients(const Noise& noise, const double* keys, const double* g, size_t n, const Nodes& nodes,
-                               double* dx) {
+HWY_NOINLINE double AddGradients(const Noise& noise, const double* keys, const double* g, size_t n, const Nodes& nodes,
+                                 double* dx) {
   const D64 d;
   double times_g[Nodes::kMost], constant[Nodes::kMost], mass = 0;
   for (size_t q = 0; q < nodes.count; ++q) {
@@ -178,6 +179,22 @@ HWY_INLINE double AddGradients(const Noise& noise, const double* keys, const dou
   return mass;
 }
 
+// What is integrated over the line: the masses p, or with g the gradient and the sum of p.
+struct Integral {
+  double* sums;
+  const double* g = nullptr;
+  double mass = 0;
+
+  template <class Noise>
+  HWY_INLINE void Add(const Noise& noise, const double* keys, size_t n, const Nodes& nodes) {
+    if (g == nullptr) {
+      AddHazards(noise, keys, n, nodes, sums);
+    } else {
+      mass += AddGradients(noise, keys, g, n, nodes, sums);
+    }
+  }
+};
+
 // z to the nearest multiple of 2^-40, from -1024 on: adding 6144 leaves 40 bits behind the point. Below -1024 none of the
 // noises that use this rounding has mass in float64.
 HWY_INLINE V64 OnGrid(V64 z) {
@@ -187,20 +204,20 @@ HWY_INLINE V64 OnGrid(V64 z) {
 }
 HWY_INLINE double OnGrid(double z) { return (z + 6144.0) - 6144.0; }
 
-// The noises. The key of an entry is Key(z); it is -inf for an absent entry (F = 1, h = 0). ForEachInterval calls visit(nodes)
-// for each interval of the relevant part of the line, with the nodes' cdf set.
+// The noises. The key of an entry is Key(z); it is -inf for an absent entry (F = 1, h = 0). Integrate adds the nodes of each
+// interval of the relevant part of the line, with their cdf set, to the integral.
 
 // Equally spaced points converge geometrically where the integrand is analytic in a strip of half-width w and decays: the error
 // is exp(-2 pi w / step). They run from right to left: from the b where sum_j (1 - F(b - z_j)) equals the cut, to the point
 // where e^G does.
-template <class Noise, class Place, class Visit>
-HWY_INLINE void ForEachTrapezoid(const Noise& noise, const double* keys, size_t n, const Accuracy& accuracy, double b,
-                                 double step, Place&& place, Visit&& visit) {
+template <class Noise, class Place>
+HWY_INLINE void AddTrapezoids(const Noise& noise, const double* keys, size_t n, const Accuracy& accuracy, double b, double step,
+                              Place&& place, Integral& integral) {
   for (size_t k = 0;; k += 8) {
     Nodes nodes;
     for (size_t q = 0; q < 8; ++q) nodes.Add(place(b - static_cast<double>(k + q) * step), step);
     CdfOfMaximum(noise, keys, n, nodes);
-    visit(nodes);
+    integral.Add(noise, keys, n, nodes);
     if (!(nodes.cdf[7] > accuracy.cut)) return;
   }
 }
@@ -246,11 +263,10 @@ struct NormalNoise {
     return {OnGrid(b), OnGrid(step)};
   }
 
-  template <class Visit>
-  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
+  HWY_INLINE void Integrate(const double* keys, size_t n, const Accuracy& accuracy, Integral& integral) const {
     const Line line = LineOf(keys, n, accuracy);
-    ForEachTrapezoid(
-        *this, keys, n, accuracy, line.b, line.step, [](double u) HWY_ATTR { return u; }, visit);
+    AddTrapezoids(
+        *this, keys, n, accuracy, line.b, line.step, [](double u) HWY_ATTR { return u; }, integral);
   }
 };
 
@@ -271,15 +287,14 @@ struct LogisticNoise {
   }
 
   // Where |Im u| <= pi/2, |1 + e^-t| >= 1, so no product of F is above 1, for any n and any scores.
-  template <class Visit>
-  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
+  HWY_INLINE void Integrate(const double* keys, size_t n, const Accuracy& accuracy, Integral& integral) const {
     const D64 d;
     const double total =
         Sum(d, n, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::Div(hn::Set(d, 1.0), hn::Load(d, keys + i)); });
     // 1 - F(b - z) <= e^z e^-b.
     const double b = accuracy.log_cut + LogNumber(total), step = 9.8696044010893586 / accuracy.log_cut;
-    ForEachTrapezoid(
-        *this, keys, n, accuracy, b, step, [](double u) HWY_ATTR { return ExpNumber(u); }, visit);
+    AddTrapezoids(
+        *this, keys, n, accuracy, b, step, [](double u) HWY_ATTR { return ExpNumber(u); }, integral);
   }
 };
 
@@ -293,9 +308,9 @@ struct ExponentialTail {
   }
 
   // Integrates from u = -log(min(1, .)) to infinity. Returns whether this was the whole line.
-  template <class Noise, class Visit>
-  HWY_INLINE bool VisitTail(const Noise& noise, double c, const double* keys, size_t n, const Accuracy& accuracy,
-                            Visit&& visit) const {
+  template <class Noise>
+  HWY_INLINE bool IntegrateTail(const Noise& noise, double c, const double* keys, size_t n, const Accuracy& accuracy,
+                                Integral& integral) const {
     const D64 d;
     const double total = Sum(d, n, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::Load(d, keys + i); });
     const double end = accuracy.log_cut / (c * total);
@@ -303,7 +318,7 @@ struct ExponentialTail {
     // du = dv / v.
     nodes.AddGauss(16, 0, HWY_MIN(end, 1.0), [&](double v, double weight) HWY_ATTR { nodes.Add(v, weight / v); });
     CdfOfMaximum(noise, keys, n, nodes);
-    visit(nodes);
+    integral.Add(noise, keys, n, nodes);
     return end < 1;
   }
 };
@@ -321,9 +336,8 @@ struct ExponentialNoise : ExponentialTail {
   }
 
   // Left of the largest score e^G is 0.
-  template <class Visit>
-  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
-    VisitTail(*this, 1.0, keys, n, accuracy, visit);
+  HWY_INLINE void Integrate(const double* keys, size_t n, const Accuracy& accuracy, Integral& integral) const {
+    IntegrateTail(*this, 1.0, keys, n, accuracy, integral);
   }
 };
 
@@ -342,9 +356,8 @@ struct LaplaceNoise : ExponentialTail {
 
   // Right of the largest score there are no kinks. To its left there is one at each score, but few matter: each score that u
   // has passed at least halves e^G, so that the cut comes before the 40th. Between kinks the integrand is entire.
-  template <class Visit>
-  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
-    if (VisitTail(*this, 0.5, keys, n, accuracy, visit)) return;
+  HWY_INLINE void Integrate(const double* keys, size_t n, const Accuracy& accuracy, Integral& integral) const {
+    if (IntegrateTail(*this, 0.5, keys, n, accuracy, integral)) return;
     double upper = 0, kink_key = 1;
     while (upper > -accuracy.log_cut) {
       kink_key = LargestBelow(keys, n, kink_key);
@@ -356,7 +369,7 @@ struct LaplaceNoise : ExponentialTail {
         nodes.AddGauss(upper - lower < 0.01 ? 4 : 16, upper, lower,
                        [&](double u, double weight) HWY_ATTR { nodes.Add(ExpNumber(-u), -weight); });
         CdfOfMaximum(*this, keys, n, nodes);
-        visit(nodes);
+        integral.Add(*this, keys, n, nodes);
         if (!(nodes.cdf[nodes.count - 1] > accuracy.cut)) return;
         upper = lower;
       }
@@ -401,8 +414,7 @@ struct UniformNoise {
     return hn::Mul(hn::IfThenElse(active, one, share), rate);
   }
 
-  template <class Visit>
-  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) {
+  HWY_INLINE void Integrate(const double* keys, size_t n, const Accuracy& accuracy, Integral& integral) {
     const bool merges = Look(keys, n, 1.0, 1.0).up_to >= accuracy.merged_from;
     for (begin_ = 0; begin_ < 1; begin_ = end_) {
       const Near near = Look(keys, n, begin_, begin_);
@@ -435,7 +447,7 @@ struct UniformNoise {
         slope_ = (at_begin - at_end) / width / whole;
         nodes.count = count;
       }
-      visit(nodes);
+      integral.Add(*this, keys, n, nodes);
       if (!(nodes.cdf[count - 1] > accuracy.cut)) return;
     }
   }
@@ -486,16 +498,13 @@ class CustomNoise {
   }
 
   // Finds the relevant part of the line.
-  void Fit(const double* keys, size_t n, const Accuracy& accuracy, double* /*row*/, double* /*other*/) {
-    FindEnds(keys, n, accuracy);
-  }
+  void Fit(const double* keys, size_t n, const Accuracy& accuracy) { FindEnds(keys, n, accuracy); }
 
   // Intervals end at kinks: there is one in u at each z + kink. If there are many, those close behind the last end do not
   // count. The integrals of all entries together are the change of e^G, which is known at the ends. So an interval is halved
   // until its points give that change, which finds peaks and tails of any width. The tolerance grows slowly with the number of
   // intervals, because the rounding errors of the caller's functions are not known.
-  template <class Visit>
-  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
+  HWY_INLINE void Integrate(const double* keys, size_t n, const Accuracy& accuracy, Integral& integral) const {
     const bool many = n * functions_.kinks.size() > kMostKinks;
     const double apart = many ? (last_ - first_) / static_cast<double>(kMostKinks) : 0;
     // The ends of the intervals to the right, the next one last, with e^G there.
@@ -525,7 +534,7 @@ class CustomNoise {
         tolerance *= kSlower;
         continue;
       }
-      visit(nodes);
+      integral.Add(*this, keys, n, nodes);
       begin = end, cdf = cdfs[open - 1];
       --open;
     }
@@ -615,53 +624,69 @@ class CustomNoise {
   double first_ = 0, last_ = 0;
 };
 
-// keys = Key((x - max)/scale), padded with absent entries to a multiple of 16. Returns whether there is no NaN.
+// z = (x - max)/scale, padded with absent entries to a multiple of 16. Returns whether there is no NaN.
 //
 // The difference in float64 loses no digits of the scores. A scale above 1 is halved together with the scores, so that the
 // difference of the largest and the smallest number does not overflow. Infinite quotients correctly become absent entries.
-template <class Noise, class T>
-HWY_INLINE bool Keys(const Noise& noise, double scale, const T* x, size_t n, T max, double* keys) {
+template <class T>
+HWY_INLINE bool Relative(double scale, const T* x, size_t n, T max, double* z) {
   const D64 d;
   const double half = scale > 1 ? 0.5 : 1, divisor = scale * half, shift = static_cast<double>(max) * half;
   size_t nan = 0;
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 xi = LoadWide(d, x + i, count, T(0));
     nan += hn::CountTrue(d, hn::IsNaN(xi));
-    const V64 z = hn::Div(hn::Sub(hn::Mul(xi, hn::Set(d, half)), hn::Set(d, shift)), hn::Set(d, divisor));
-    StoreUpTo(z, d, count, keys + i);
+    StoreUpTo(hn::Div(hn::Sub(hn::Mul(xi, hn::Set(d, half)), hn::Set(d, shift)), hn::Set(d, divisor)), d, count, z + i);
   });
-  const size_t padded = PaddedTo16(n);
-  FillRow(d, -kInfinity<double>, padded - n, keys + n);
-  ForEachVector(d, padded,
-                [&](size_t i, size_t /*count*/) HWY_ATTR { hn::Store(noise.Key(hn::Load(d, keys + i)), d, keys + i); });
+  FillRow(d, -kInfinity<double>, PaddedTo16(n) - n, z + n);
   return TotalCount(nan) == 0;
 }
 
-// For noises that have nothing to fit.
+// The integral for n keys, a multiple of 16, which are z before. It is one function for every type and for p and its gradient:
+// a second one would be of the same speed.
 template <class Noise>
-HWY_INLINE void Fit(Noise& noise, const double* keys, size_t n, const Accuracy& accuracy, double* row, double* other) {
-  if constexpr (requires { noise.Fit(keys, n, accuracy, row, other); }) noise.Fit(keys, n, accuracy, row, other);
+HWY_NOINLINE void IntegrateRow(Noise noise, double* keys, size_t n, const Accuracy& accuracy, Integral& integral,
+                               Arena memory) {
+  const D64 d;
+  ForEachVector(d, n, [&](size_t i, size_t /*count*/) HWY_ATTR { hn::Store(noise.Key(hn::Load(d, keys + i)), d, keys + i); });
+  if constexpr (requires { noise.Fit(keys, n, accuracy); }) noise.Fit(keys, n, accuracy);
+  FillRow(d, 0.0, n, integral.sums);
+  if constexpr (std::is_same_v<Noise, NormalNoise>) {
+    const auto line = [&]() HWY_ATTR { return noise.LineOf(keys, n, accuracy); };
+    if (!accuracy.gradient && MassesByPanels(accuracy.of_float64, keys, n, line, accuracy.cut, integral.sums, memory)) return;
+  }
+  noise.Integrate(keys, n, accuracy, integral);
 }
 
+// Gumbel noise has no type, because the largest of scores with it has softmax's law.
+HWY_INLINE void IntegrateRow(PerturbMax::Noise noise, double* keys, size_t n, const Accuracy& accuracy, Integral& integral,
+                             Arena memory) {
+  switch (noise) {
+    case PerturbMax::Noise::normal:
+      return IntegrateRow(NormalNoise(), keys, n, accuracy, integral, memory);
+    case PerturbMax::Noise::logistic:
+      return IntegrateRow(LogisticNoise(), keys, n, accuracy, integral, memory);
+    case PerturbMax::Noise::laplace:
+      return IntegrateRow(LaplaceNoise(), keys, n, accuracy, integral, memory);
+    case PerturbMax::Noise::exponential:
+      return IntegrateRow(ExponentialNoise(), keys, n, accuracy, integral, memory);
+    case PerturbMax::Noise::uniform:
+      return IntegrateRow(UniformNoise(), keys, n, accuracy, integral, memory);
+    case PerturbMax::Noise::gumbel:
+      HWY_DASSERT(false);
+  }
+}
+
+// `noise` is a type of noise or the name of one.
 template <class Noise, class T>
-HWY_NOINLINE void PerturbRow(Noise noise, double scale, const T* x, size_t n, T max, T* p, Arena memory) {
+HWY_NOINLINE void PerturbRow(const Noise& noise, double scale, const T* x, size_t n, T max, T* p, Arena memory) {
+  const D64 d;
   const size_t padded = PaddedTo16(n);
   double* const keys = memory.take<double>(padded);
   double* const mass = memory.take<double>(padded);
-  if (!Keys(noise, scale, x, n, max, keys)) return FillRow(RowTag<T>(), kNaN<T>, n, p);
-  const Accuracy accuracy = AccuracyOf<T>(false);
-  Fit(noise, keys, padded, accuracy, mass, memory.take<double>(padded));
-  FillRow(D64(), 0.0, padded, mass);
-  bool by_panels = false;
-  if constexpr (std::is_same_v<Noise, NormalNoise>) {
-    const auto line = [&]() HWY_ATTR { return noise.LineOf(keys, padded, accuracy); };
-    by_panels = MassesByPanels<T>(keys, padded, line, accuracy.cut, mass, memory);
-  }
-  if (!by_panels) {
-    noise.ForEachInterval(keys, padded, accuracy,
-                          [&](const Nodes& nodes) HWY_ATTR { AddHazards(noise, keys, padded, nodes, mass); });
-  }
-  const D64 d;
+  if (!Relative(scale, x, n, max, keys)) return FillRow(RowTag<T>(), kNaN<T>, n, p);
+  Integral integral = {mass};
+  IntegrateRow(noise, keys, padded, AccuracyOf<T>(false), integral, memory);
   const double sum = Sum(d, padded, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::Load(d, mass + i); });
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     StoreNarrow(hn::Div(LoadUpTo(d, mass + i, count, 0.0), hn::Set(d, sum)), d, count, p + i);
@@ -670,7 +695,8 @@ HWY_NOINLINE void PerturbRow(Noise noise, double scale, const T* x, size_t n, T 
 
 // g is taken relative to its mean under p: this does not change the gradient, and a large common part of g cannot swamp it.
 template <class Noise, class T>
-HWY_NOINLINE void PerturbVjpRow(Noise noise, double scale, const T* x, const T* p, const T* g, size_t n, T* dx, Arena memory) {
+HWY_NOINLINE void PerturbVjpRow(const Noise& noise, double scale, const T* x, const T* p, const T* g, size_t n, T* dx,
+                                Arena memory) {
   const RowTag<T> d;
   const D64 d64;
   const size_t padded = PaddedTo16(n);
@@ -678,45 +704,20 @@ HWY_NOINLINE void PerturbVjpRow(Noise noise, double scale, const T* x, const T* 
   double* const slopes = memory.take<double>(padded);
   double* const gradient = memory.take<double>(padded);
   const T max = RowMax(d, x, n);
-  if (!IsFinite(max) || !Keys(noise, scale, x, n, max, keys) || FindNonFinite(p, n).nan) return FillRow(d, kNaN<T>, n, dx);
-  const Accuracy accuracy = AccuracyOf<T>(true);
-  Fit(noise, keys, padded, accuracy, slopes, gradient);
+  if (!IsFinite(max) || !Relative(scale, x, n, max, keys) || FindNonFinite(p, n).nan) return FillRow(d, kNaN<T>, n, dx);
   const double mean = DotWithDistribution(d, p, g, n);
-  FillRow(d64, 0.0, padded, gradient);
   FillRow(d64, 0.0, padded, slopes);
   ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 pi = LoadWide(d64, p + i, count, T(0)), gi = LoadWide(d64, g + i, count, T(0));
     StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d64)), hn::Sub(gi, hn::Set(d64, mean))), d64, count, slopes + i);
   });
-  double sum = 0;
-  noise.ForEachInterval(keys, padded, accuracy, [&](const Nodes& nodes) HWY_ATTR {
-    sum += AddGradients(noise, keys, slopes, padded, nodes, gradient);
-  });
+  Integral integral = {gradient, slopes};
+  IntegrateRow(noise, keys, padded, AccuracyOf<T>(true), integral, memory);
   ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 pi = LoadWide(d64, p + i, count, T(0)), slope = LoadUpTo(d64, gradient + i, count, 0.0);
-    const V64 di = hn::Div(hn::Div(slope, hn::Set(d64, sum)), hn::Set(d64, scale));
+    const V64 di = hn::Div(hn::Div(slope, hn::Set(d64, integral.mass)), hn::Set(d64, scale));
     StoreNarrow(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d64)), di), d64, count, dx + i);
   });
-}
-
-// Calls visit(noise) with the type of the named noise. Gumbel noise has no type, because the largest of scores with it has
-// softmax's law.
-template <class Visit>
-HWY_INLINE void WithNoise(PerturbMax::Noise noise, Visit&& visit) {
-  switch (noise) {
-    case PerturbMax::Noise::normal:
-      return visit(NormalNoise());
-    case PerturbMax::Noise::logistic:
-      return visit(LogisticNoise());
-    case PerturbMax::Noise::laplace:
-      return visit(LaplaceNoise());
-    case PerturbMax::Noise::exponential:
-      return visit(ExponentialNoise());
-    case PerturbMax::Noise::uniform:
-      return visit(UniformNoise());
-    case PerturbMax::Noise::gumbel:
-      HWY_DASSERT(false);
-  }
 }
 
 template <class T>
@@ -724,7 +725,7 @@ HWY_INLINE void KernelsOf<PerturbMax, T>::MapRow(const PerturbMax& op, const T* 
   if (op.noise == PerturbMax::Noise::gumbel) {
     return KernelsOf<Softmax, T>::MapRow({.temperature = op.scale}, x, n, max, p, workspace);
   }
-  WithNoise(op.noise, [&](auto noise) HWY_ATTR { PerturbRow(noise, op.scale, x, n, max, p, workspace.memory); });
+  PerturbRow(op.noise, op.scale, x, n, max, p, workspace.memory);
 }
 
 template <class T>
@@ -739,7 +740,7 @@ HWY_INLINE void KernelsOf<PerturbMax, T>::VjpRow(const PerturbMax& op, const T* 
   if (op.noise == PerturbMax::Noise::gumbel) {
     return KernelsOf<Softmax, T>::VjpRow({.temperature = op.scale}, x, p, g, n, dx, nullptr, workspace);
   }
-  WithNoise(op.noise, [&](auto noise) HWY_ATTR { PerturbVjpRow(noise, op.scale, x, p, g, n, dx, workspace.memory); });
+  PerturbVjpRow(op.noise, op.scale, x, p, g, n, dx, workspace.memory);
 }
 
 template <class T>

@@ -1,4 +1,4 @@
-// The loops over rows that call the maps' kernels.
+// The loops over rows that call a map's kernels, for the file that compiles the map.
 
 #if defined(ISENTROPIC_MAPS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_MAPS_ROWS_INL_H_
@@ -8,10 +8,9 @@
 #endif
 
 #include "hwy/cache_control.h"
-#include "src/maps/all-inl.h"
-#include "src/maps/kernels.h"
+#include "src/maps/compiled-inl.h"
+#include "src/maps/contract-inl.h"
 #include "src/per_row.h"
-#include "src/rows/entropy-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
@@ -133,6 +132,13 @@ HWY_INLINE bool IsDivisor(std::string_view parameter) {
   return false;
 }
 
+// The map's gradient of one row: one copy of it for all that call it.
+template <class Op, class T>
+HWY_NOINLINE void VjpRowOf(const Op& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<Op>* slopes,
+                           Workspace workspace) {
+  KernelsOf<Op, T>::VjpRow(op, x, p, g, n, dx, slopes, workspace);
+}
+
 // The gradient in T of x/T for one row.
 template <class Op, class T>
 double DivisorGradientOfRow(const Op& op, const T* x, const T* p, const T* g, size_t n, Arena memory) {
@@ -142,7 +148,7 @@ double DivisorGradientOfRow(const Op& op, const T* x, const T* p, const T* g, si
     T* const prepared = memory.take<T>(n);
     T* const slopes_in_x = memory.take<T>(n);
     const auto row = PrepareRow(RowTag<T>(), Kernels::kScores, op, x, n, prepared);
-    Kernels::VjpRow(row.op, row.x, p, g, n, slopes_in_x, nullptr, {memory, false});
+    VjpRowOf(row.op, row.x, p, g, n, slopes_in_x, static_cast<ParamValues<Op>*>(nullptr), {memory, false});
     return SlopeInDivisor(row.x, row.max, slopes_in_x, n) / (op.*Kernels::kScores.divisor);
   }
   return 0;
@@ -163,7 +169,7 @@ void VjpRowWith(const Op& op, const T* x, const T* p, const T* g, size_t n, T* d
     }
   }
   if (dx != nullptr || wanted) {
-    KernelsOf<Op, T>::VjpRow(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {share.memory, share.stream});
+    VjpRowOf(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {share.memory, share.stream});
   }
   for (const ParamGradient& gradient : gradients) {
     if (!IsDivisor<Op, T>(gradient.parameter)) gradient.values[r] = value_of<Op>(slopes, gradient.parameter);
@@ -264,159 +270,27 @@ void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, Mat
   if (share.stream) hwy::FlushStream();
 }
 
-template <class T>
-void AnyMapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, RowsOf<PerRow> per_row, Share<T> share) {
-  std::visit([&](const auto& op) { MapRows(op, x, p, per_row, share); }, map);
+template <class Op, class T>
+void Compiled<Op, T>::Map(const Op& op, In x, Out p, RowsOf<PerRow> per_row, Share<T> share) {
+  MapRows(op, x, p, per_row, share);
 }
 
-template <class T>
-void AnyVjpRows(const Map& map, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
-                RowsOf<PerRow> per_row, RowsOf<ParamGradient> gradients, Share<T> share) {
-  std::visit([&](const auto& op) { VjpRows(op, x, p, g, dx, per_row, gradients, share); }, map);
-}
-
-template <class T>
-void CustomPerturbMaxRows(const CustomPerturbMax& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
-  MapRows(op, x, p, {}, share);
-}
-
-template <class T>
-void CustomPerturbMaxVjpRows(const CustomPerturbMax& op, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g,
-                             MatrixView<T> dx, Share<T> share) {
-  VjpRows(op, x, p, g, dx, {}, {}, share);
-}
-
-template <class T>
-void LogSoftmaxRows(const LogSoftmax& common, MatrixView<const T> x, MatrixView<T> y, RowsOf<PerRow> per_row, Share<T> share) {
-  const RowTag<T> d;
-  const size_t n = x.cols;
-  T* const prepared = share.memory.template take<T>(n);
-  for (size_t r = share.begin; r < share.end; ++r) {
-    const LogSoftmax op = at_row(common, per_row, r);
-    const auto row = PrepareRow(d, kLogSoftmaxScores, op, x.row(r), n, prepared);
-    if (IsFinite(row.max)) {
-      LogSoftmaxRow(d, row.op, row.x, n, row.max, y.row(r), share.stream, RowToFetch(x, r, share));
-    } else {
-      NonFiniteRow(d, x.row(r), n, n, y.row(r));
-      ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-        StoreUpTo(Log(d, LoadUpTo(d, y.row(r) + i, count, T(1))), d, count, y.row(r) + i);
-      });
-    }
-  }
-  if (share.stream) hwy::FlushStream();
-}
-
-template <class T>
-void LogSoftmaxVjpRows(const LogSoftmax& common, MatrixView<const T> x, MatrixView<const T> y, MatrixView<const T> g,
-                       MatrixView<T> dx, RowsOf<PerRow> per_row, RowsOf<ParamGradient> gradients, Share<T> share) {
-  const RowTag<T> d;
-  for (size_t r = share.begin; r < share.end; ++r) {
-    const LogSoftmax op = at_row(common, per_row, r);
-    if (HasInfiniteScore(x.row(r), y.row(r), x.cols, -kInfinity<T>)) {
-      for (const ParamGradient& gradient : gradients) gradient.values[r] = 0;
-      FillRow(d, T(0), x.cols, dx.row(r));
-    } else {
-      for (const ParamGradient& gradient : gradients) {  // T is the only parameter
-        // In units of 1/T, which may overflow.
-        Arena memory = share.memory;
-        T* const slopes_in_x = memory.take<T>(x.cols);
-        LogSoftmaxVjpRow(d, LogSoftmax{}, x.row(r), y.row(r), g.row(r), x.cols, slopes_in_x, false);
-        const T max = RowMax(d, x.row(r), x.cols);
-        gradient.values[r] = SlopeInDivisor(x.row(r), max, slopes_in_x, x.cols) / op.temperature / op.temperature;
-      }
-      LogSoftmaxVjpRow(d, op, x.row(r), y.row(r), g.row(r), x.cols, dx.row(r), share.stream);
-    }
-  }
-  if (share.stream) hwy::FlushStream();
-}
-
-template <class T>
-void LogSumExpRows(const LogSumExp& common, MatrixView<const T> x, MatrixView<T> y, RowsOf<PerRow> per_row, Share<T> share) {
-  const RowTag<T> d;
-  const size_t n = x.cols;
-  T* const prepared = share.memory.template take<T>(n);
-  for (size_t r = share.begin; r < share.end; ++r) {
-    const LogSumExp op = at_row(common, per_row, r);
-    const auto row = PrepareRow(d, kLogSumExpScores, op, x.row(r), n, prepared);
-    *y.row(r) = IsFinite(row.max)
-                    ? static_cast<T>(static_cast<double>(row.original_max) +
-                                     op.temperature * LogSumExpRow(d, row.op, row.x, n, row.max, RowToFetch(x, r, share)))
-                    : NonFiniteLogSumExp(x.row(r), n);
-  }
-}
-
-// dx = g softmax(x/T): the map itself, into dx, then the factor. The gradient in T is g times the entropy of that softmax.
-template <class T>
-void LogSumExpVjpRows(const LogSumExp& common, MatrixView<const T> x, MatrixView<const T> g, MatrixView<T> dx,
-                      RowsOf<PerRow> per_row, RowsOf<ParamGradient> gradients, Share<T> share) {
-  using Kernels = KernelsOf<Softmax, T>;
-  const RowTag<T> d;
-  const size_t n = x.cols;
-  T* const prepared = share.memory.template take<T>(n);
-  for (size_t r = share.begin; r < share.end; ++r) {
-    const LogSumExp op = at_row(common, per_row, r);
-    const auto row = PrepareRow(d, Kernels::kScores, {.temperature = op.temperature}, x.row(r), n, prepared);
-    if (IsFinite(row.max)) {
-      Kernels::MapRow(row.op, row.x, n, row.max, dx.row(r), {share.memory, false});
-      for (const ParamGradient& gradient : gradients) {
-        gradient.values[r] = static_cast<double>(*g.row(r)) * RowEntropy(D64(), dx.row(r), n);
-      }
-      ScaleRow(d, *g.row(r), n, dx.row(r));
-    } else {
-      // The gradient is 0 at -inf scores and in rows with +inf.
-      const T slope = NonFiniteLogSumExp(x.row(r), n) == row.max ? T(0) : kNaN<T>;
-      for (const ParamGradient& gradient : gradients) gradient.values[r] = slope;
-      FillRow(d, slope, n, dx.row(r));
-    }
-  }
+template <class Op, class T>
+void Compiled<Op, T>::Vjp(const Op& op, In x, In p, In g, Out dx, RowsOf<PerRow> per_row, RowsOf<ParamGradient> gradients,
+                          Share<T> share) {
+  VjpRows(op, x, p, g, dx, per_row, gradients, share);
 }
 
 // Memory for a prepared row, for the gradient in x from which the one in T follows, and for the map's kernels.
 template <class Op, class T>
-size_t MemoryOf(size_t n) {
+size_t Compiled<Op, T>::Memory(size_t n) {
   return 2 * Arena::room<T>(n) + MapContract<Op, T>::Memory(n);
 }
 
-template <class T>
-size_t AnyMemory(const Map& map, size_t n) {
-  return std::visit([&]<class Op>(const Op& /*op*/) { return MemoryOf<Op, T>(n); }, map);
-}
-
-template <class T>
-bool TakesSeveral(const Map& map, size_t n) {
-  return std::visit(
-      [&]<class Op>(const Op& op) HWY_ATTR {
-        if constexpr (MapContract<Op, T>::kHasSeveral) return KernelsOf<Op, T>::Several::Count(op, n) > 1;
-        return false;
-      },
-      map);
-}
-
-template <class T>
-MapKernels<T> MakeMaps() {
-#ifdef __wasm__
-  // A page loads every kernel that is named here. It has gradients of float64, and noise of its own nowhere.
-  if constexpr (sizeof(T) == 4) {
-    return {AnyMapRows<T>,    nullptr, nullptr,      nullptr, LogSoftmaxRows<T>,    nullptr,
-            LogSumExpRows<T>, nullptr, AnyMemory<T>, nullptr, MemoryOf<Softmax, T>, TakesSeveral<T>};
-  } else {
-    return {AnyMapRows<T>,    AnyVjpRows<T>,       nullptr,      nullptr, LogSoftmaxRows<T>,    LogSoftmaxVjpRows<T>,
-            LogSumExpRows<T>, LogSumExpVjpRows<T>, AnyMemory<T>, nullptr, MemoryOf<Softmax, T>, TakesSeveral<T>};
-  }
-#else
-  return {AnyMapRows<T>,
-          AnyVjpRows<T>,
-          CustomPerturbMaxRows<T>,
-          CustomPerturbMaxVjpRows<T>,
-          LogSoftmaxRows<T>,
-          LogSoftmaxVjpRows<T>,
-          LogSumExpRows<T>,
-          LogSumExpVjpRows<T>,
-          AnyMemory<T>,
-          MemoryOf<CustomPerturbMax, T>,
-          MemoryOf<Softmax, T>,
-          TakesSeveral<T>};
-#endif
+template <class Op, class T>
+bool Compiled<Op, T>::TakesSeveral(const Op& op, size_t n) {
+  if constexpr (MapContract<Op, T>::kHasSeveral) return KernelsOf<Op, T>::Several::Count(op, n) > 1;
+  return false;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Root(d, b)(d, q) is q^(1/b). The entries of the groups are u = b (x - max)/T. alone(g, r) maps row r of group g.
-template <template <class> class Root, class Alone>
+// The entries of the groups are u = b (x - max)/T. alone(g, r) maps row r of group g.
+template <class Alone>
 HWY_NOINLINE HWY_FLATTEN void ShortByEdge(double b, const ShortRows<float>* u, float* const* p, size_t count,
                                           const Alone& alone) {
   using D = RowTag<float>;
@@ -26,7 +26,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortByEdge(double b, const ShortRows<float>* u, f
   constexpr size_t kCount = LargestOfShort<>::kCount, kRows = ShortRows<float>::kRows;
   constexpr size_t kBlocks = ShortRows<float>::kLanes / kRows;
   const D d;
-  const Root<D> root(d, b);
+  const RootOf<D> root(d, b);
   // Each block of a vector has the rows of another group.
   for (size_t first = 0; first * kRows < count; first += kBlocks) {
     const size_t groups = HWY_MIN(kBlocks, (count + kRows - 1) / kRows - first);
@@ -49,7 +49,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortByEdge(double b, const ShortRows<float>* u, f
       for (size_t i = 0; i < kCount; ++i) largest[i] = of[i];
       nan = of.nan();
     }
-    const EdgeOfSorted<Root, D, kCount> found(root, largest);
+    const EdgeOfSorted<D, kCount> found(root, largest);
     HWY_ALIGN float edges[kBlocks * kRows], lifts[kBlocks * kRows], leasts[kBlocks * kRows], scales[kBlocks * kRows],
         last[kBlocks * kRows];
     hn::Store(found.edge, d, edges);

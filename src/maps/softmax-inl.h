@@ -51,7 +51,8 @@ HWY_INLINE double SoftmaxTerms(const Exp& exp, const T* x, size_t n, T max, T* e
 // during the second sweep, so it reads the next row. A result that is streamed has its terms elsewhere, because storing them in
 // p would read p's lines first; without the fetching this would gain nothing, because each sweep would wait for the memory.
 template <class T>
-HWY_INLINE void KernelsOf<Softmax, T>::MapRow(const Softmax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+HWY_NOINLINE HWY_FLATTEN void KernelsOf<Softmax, T>::MapRow(const Softmax& op, const T* x, size_t n, T max, T* p,
+                                                            Workspace workspace) {
   const RowTag<T> d;
   const ExpScaled<RowTag<T>> exp(d, op.temperature);
   const T* const next = static_cast<const T*>(workspace.next);
@@ -76,8 +77,8 @@ HWY_INLINE void StoreQuotients(const ShortRows<T>& rows, const double* sums, T* 
 
 // softmax of a group of rows of at most ShortRows::kLongest. A NaN score makes the sum NaN, and with it every product.
 template <class T>
-HWY_INLINE void KernelsOf<Softmax, T>::Short::Map(const Softmax& op, const hn::Vec<RowTag<T>>* group_max, ShortRows<T>* group,
-                                                  T* const* p, size_t count) {
+HWY_NOINLINE HWY_FLATTEN void KernelsOf<Softmax, T>::Short::Map(const Softmax& op, const hn::Vec<RowTag<T>>* group_max,
+                                                                ShortRows<T>* group, T* const* p, size_t count) {
   const RowTag<T> d;
   const auto max = *group_max;
   ShortRows<T>& rows = *group;
@@ -167,10 +168,10 @@ HWY_NOINLINE HWY_FLATTEN bool KernelsOf<Softmax, T>::VjpFour(const Softmax& op, 
   return SoftmaxVjpOfShortRows(op, p, g, n, dx);
 }
 
-// dx = p (g - <g, p>) / T.
+// dx = p (g - <g, p>) / T. It is also the gradient of the maps that keep some of the scores.
 template <class T>
-HWY_INLINE void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx,
-                                              ParamValues<Softmax>* /*slopes*/, Workspace workspace) {
+HWY_NOINLINE HWY_FLATTEN void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, const T* /*x*/, const T* p, const T* g, size_t n,
+                                                            T* dx, ParamValues<Softmax>* /*slopes*/, Workspace workspace) {
   if (SoftmaxVjpOfShortRows<1, T>(op, {p}, {g}, n, {dx})) return;
   const RowTag<T> d;
   const auto mean = hn::Set(d, static_cast<T>(DotWithDistribution(d, p, g, n)));

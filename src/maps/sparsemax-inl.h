@@ -52,7 +52,8 @@ class AboveThreshold {
 // Only scores within 1 of the maximum can have mass. One sweep packs these few, the threshold is solved for them, and one sweep
 // writes.
 template <class T>
-HWY_INLINE void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+HWY_NOINLINE HWY_FLATTEN void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x, size_t n, T max, T* p,
+                                                              Workspace workspace) {
   const RowTag<T> d;
   const RelativeScores<RowTag<T>> relative(hn::Set(d, max), op.temperature);
   const T least = LeastThreshold(d, 1, relative, x, n);
@@ -61,16 +62,16 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x,
   const Threshold tau = SimplexThreshold(survivors.z, kept, least);
   if (tau.low != tau.low) return FillRow(d, kNaN<T>, n, p);
   const AboveThreshold<RowTag<T>> mass(d, tau);
-  WriteRow(d, workspace.stream, n, p,
-           [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
+  QuickWriteRow(d, workspace.stream, n, p,
+                [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
 }
 
 // sparsemax of a group of rows of at most ShortRows::kLongest: all entries start as survivors, and it ends when no row's
 // support shrinks. So few terms can be summed in T: near the root they sum to 1, and the last step, a residual, corrects the
 // rounding of tau.
 template <class T>
-HWY_INLINE void KernelsOf<Sparsemax, T>::Short::Map(const Sparsemax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group,
-                                                    T* const* p, size_t count) {
+HWY_NOINLINE HWY_FLATTEN void KernelsOf<Sparsemax, T>::Short::Map(const Sparsemax& op, const hn::Vec<RowTag<T>>* max,
+                                                                  ShortRows<T>* group, T* const* p, size_t count) {
   using V = hn::Vec<RowTag<T>>;
   const RowTag<T> d;
   ShortRows<T>& rows = *group;
@@ -100,11 +101,12 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::Short::Map(const Sparsemax& op, const h
 
 // On the support dx = (g - mean of g there) / T, elsewhere 0: the Jacobian projects onto vectors of sum 0.
 template <class T>
-HWY_INLINE void KernelsOf<Sparsemax, T>::VjpRow(const Sparsemax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx,
-                                                ParamValues<Sparsemax>* /*slopes*/, Workspace workspace) {
+HWY_NOINLINE HWY_FLATTEN void KernelsOf<Sparsemax, T>::VjpRow(const Sparsemax& op, const T* /*x*/, const T* p, const T* g,
+                                                              size_t n, T* dx, ParamValues<Sparsemax>* /*slopes*/,
+                                                              Workspace workspace) {
   const RowTag<T> d;
   double sums[2];
-  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
+  QuickSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     const auto out = hn::Eq(pi, hn::Zero(d));
     terms[0] = terms[1] = hn::Zero(d);
@@ -115,7 +117,7 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::VjpRow(const Sparsemax& op, const T* /*
   });
   const auto mean = hn::Set(d, static_cast<T>(sums[0] / sums[1]));
   const DividedBy<RowTag<T>> divided(op.temperature);
-  WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
+  QuickWriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
     const auto out = hn::Eq(LoadUpTo(d, p + i, count, T(0)), hn::Zero(d));
     if (hn::AllTrue(d, out)) return hn::Zero(d);
     const auto v = divided(hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean));

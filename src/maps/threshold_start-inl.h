@@ -22,7 +22,6 @@ namespace HWY_NAMESPACE {
 template <class D>
 class RootOf {
  public:
-  static constexpr bool kIsSlow = true;
   HWY_INLINE RootOf(D d, double b)
       : exp_(d, b), exp_slope_(d, b < 1 ? b / (1 - b) : 1), b_(hn::Set(d, static_cast<hn::TFromD<D>>(b))) {}
   HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
@@ -63,16 +62,6 @@ template <>
 class UnitRootOf<D64> : public RootOf<D64> {
  public:
   HWY_INLINE UnitRootOf(D64 d, double b) : RootOf<D64>(d, b) {}
-};
-
-// b = 2.
-template <class D>
-class SquareRootOf {
- public:
-  static constexpr bool kIsSlow = false;
-  HWY_INLINE SquareRootOf(D /*d*/, double /*b*/) {}
-  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const { return hn::Sqrt(MaxKeepNaN(hn::Zero(d), q)); }
-  HWY_INLINE hn::Vec<D> Inverse(D /*d*/, hn::Vec<D> root) const { return hn::Mul(root, root); }
 };
 
 template <class D>
@@ -120,31 +109,22 @@ class Linear {
 // As Sums, where terms[0] are masses, whose sum is 1 at the root. In float64 each is cut at 2^-30: the upper parts have an
 // exact sum, the lower ones, of at most 2^-31, a small one. Otherwise each of many small masses might be rounded where it meets
 // a sum near 1. For float32 the sums are float64 already.
-template <size_t K, class D, class Visit, class T = hn::TFromD<D>>
+template <bool kQuick = false, size_t K, class D, class Visit, class T = hn::TFromD<D>>
 HWY_INLINE void MassSums(D d, size_t n, double (&sums)[K], const Visit& visit) {
   if constexpr (sizeof(T) == 4) {
-    Sums(d, n, sums, visit);
+    return kQuick ? QuickSums(d, n, sums, visit) : Sums(d, n, sums, visit);
   } else {
     double parts[K + 1];
     const auto cut = hn::Set(d, T(0x1.8p22));
-    Sums(d, n, parts, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+    const auto in_parts = [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
       visit(i, count, terms);
       terms[K] = hn::Sub(hn::Add(terms[0], cut), cut);
       terms[0] = hn::Sub(terms[0], terms[K]);
-    });
+    };
+    kQuick ? QuickSums(d, n, parts, in_parts) : Sums(d, n, parts, in_parts);
     for (size_t k = 0; k < K; ++k) sums[k] = parts[k];
     sums[0] += parts[K];
   }
-}
-
-// The sums of max(c + u, 0)^(1/b) and of max(c + u, 0)^(1/b - 1). load(i, count) gives u, -inf beyond.
-template <template <class> class Root, class D, class Load>
-HWY_INLINE void PowerSums(D d, double b, double c, size_t n, const Load& load, double (&sums)[2]) {
-  const Root<D> root(d, b);
-  const auto at = hn::Set(d, static_cast<hn::TFromD<D>>(c));
-  MassSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
-    root.WithDerivative(d, hn::Add(load(i, count), at), terms);
-  });
 }
 
 // The step by which c falls for 64 numbers u, which load(i) gives.

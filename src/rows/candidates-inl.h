@@ -99,7 +99,7 @@ HWY_INLINE size_t DropBelow(Cut<T> cut, const Survivors<T>& kept, size_t m, size
   const auto last = hn::Set(di, static_cast<TI>(HWY_MIN(cut.end, n)) - 1);
   T* const places = reinterpret_cast<T*>(kept.places);
   size_t left = 0;
-  ForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
+  QuickForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
     const auto z = LoadUpTo(d, kept.z + j, count, -kInfinity<T>), place = LoadUpTo(d, places + j, count, T(0));
     const auto late = hn::RebindMask(d, hn::Gt(hn::BitCast(di, place), last));
     const auto dropped = hn::Or(hn::Lt(z, least), hn::And(hn::Eq(z, least), late));

@@ -49,7 +49,7 @@ HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x,
   constexpr T kLowest = -kInfinity<T>;
   constexpr size_t kLanes = Survivors<T>::kLanes, kBits = Survivors<T>::kBits;
   const auto limit = hn::Set(d, bound);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  QuickForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto in = hn::Not(hn::Le(relative(LoadUpTo(d, x + i, count, kLowest)), limit));
     hn::StoreMaskBits(d, in, survivors.above + i / kBits);
   });
@@ -95,7 +95,7 @@ inline HWY_NOINLINE size_t PackAbove(const float* x, size_t n, float least, floa
   const auto limit = hn::Set(d, least), top = hn::Set(d, shift);
   auto min = top;
   size_t kept = 0;
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  QuickForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, shift);
     min = hn::Min(xi, min);
     auto in = hn::Ge(xi, limit);

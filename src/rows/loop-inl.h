@@ -74,12 +74,6 @@ HWY_INLINE V MaxKeepNaN(V low, V x) {
 #endif
 }
 
-// a / b for 2^-40 <= b <= 4 and |a| <= b, where b is 2 if |a| < 2^-100. For any other numbers it may be anything.
-template <class V>
-HWY_INLINE V DivInRange(V a, V b) {
-  return hn::Div(a, b);
-}
-
 // Loads x[0, count) and `fill` beyond; never touches memory beyond x[count - 1]. Kernels pass count = Lanes(d) for whole
 // vectors, and the compiler uses this.
 template <class D, class T = hn::TFromD<D>>
@@ -168,6 +162,16 @@ template <class D, class Visit>
 HWY_INLINE void ForEachVector(D d, size_t n, Visit&& visit) {
   const size_t N = hn::Lanes(d);
   size_t i = 0;
+  for (; i + N <= n; i += N) visit(i, N);
+  if (i < n) visit(i, n - i);
+}
+
+// The same for a visitor of a few operations, of which the loop would be a good part: four vectors a turn, and the visitor's
+// code three times as often.
+template <class D, class Visit>
+HWY_INLINE void QuickForEachVector(D d, size_t n, Visit&& visit) {
+  const size_t N = hn::Lanes(d);
+  size_t i = 0;
   for (; i + 4 * N <= n; i += 4 * N) {
     visit(i, N);
     visit(i + N, N);
@@ -184,21 +188,35 @@ HWY_INLINE void ForEachEntry(size_t n, Visit&& visit) {
   for (size_t i = 0; i < n; ++i) visit(i);
 }
 
-// p[i] = value(i, count) for each vector of a row of n; `stream` bypasses the caches.
+// p[i] = value(i, count) for each vector of a row of n, past the caches.
 //
 // An ordinary store first reads the line that it will overwrite. If the batch is too large for the cache, this read is a third
 // of the traffic. Streaming stores need aligned vectors, so the first vector is partial.
 template <class D, class T = hn::TFromD<D>, class Value>
-HWY_INLINE void WriteRow(D d, bool stream, size_t n, T* p, Value&& value) {
-  if (!stream) {
-    return ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { StoreUpTo(value(i, count), d, count, p + i); });
-  }
+HWY_INLINE void StreamRow(D d, size_t n, T* p, const Value& value) {
   const size_t N = hn::Lanes(d);
   const size_t past = reinterpret_cast<uintptr_t>(p) / sizeof(T) % N;
-  size_t i = past == 0 ? 0 : HWY_MIN(N - past, n);
-  if (i != 0) StoreUpTo(value(0, i), d, i, p);
-  for (; i + N <= n; i += N) hn::Stream(value(i, N), d, p + i);
-  if (i < n) StoreUpTo(value(i, n - i), d, n - i, p + i);
+  for (size_t i = 0, most = N - past, count; i < n; i += count, most = N) {
+    count = HWY_MIN(most, n - i);
+    const auto v = value(i, count);
+    if (count == N) {
+      hn::Stream(v, d, p + i);
+    } else {
+      StoreUpTo(v, d, count, p + i);
+    }
+  }
+}
+
+// p[i] = value(i, count) for each vector of a row of n; `stream` bypasses the caches.
+template <class D, class T = hn::TFromD<D>, class Value>
+HWY_INLINE void WriteRow(D d, bool stream, size_t n, T* p, const Value& value) {
+  if (stream) return StreamRow(d, n, p, value);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { StoreUpTo(value(i, count), d, count, p + i); });
+}
+template <class D, class T = hn::TFromD<D>, class Value>
+HWY_INLINE void QuickWriteRow(D d, bool stream, size_t n, T* p, const Value& value) {
+  if (stream) return StreamRow(d, n, p, value);
+  QuickForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { StoreUpTo(value(i, count), d, count, p + i); });
 }
 
 // Comes before a step that overwrites numbers which every warp of a device has read: one of them may still be reading. Here one
@@ -215,14 +233,14 @@ HWY_INLINE void FetchLine(const T* x, size_t i) {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void FillRow(D d, T value, size_t n, T* p) {
   const auto v = hn::Set(d, value);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { StoreUpTo(v, d, count, p + i); });
+  QuickForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { StoreUpTo(v, d, count, p + i); });
 }
 
 // p *= factor, but 0 stays 0 for any factor.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void ScaleRow(D d, T factor, size_t n, T* p) {
   const auto f = hn::Set(d, factor);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  QuickForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, f)), d, count, p + i);
   });

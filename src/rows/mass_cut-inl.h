@@ -20,7 +20,7 @@ namespace HWY_NAMESPACE {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double MassAbove(D d, const T* e, size_t n, T low) {
   const auto limit = hn::Set(d, low);
-  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  return QuickSum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto ei = LoadUpTo(d, e + i, count, T(0));
     return hn::IfThenElseZero(hn::Gt(ei, limit), ei);
   });
@@ -63,7 +63,7 @@ HWY_INLINE double HalveByMass(D d, const T* e, size_t n, double above, double ta
 // are nearly linear in the score, every step about halves the entries left. A sum is cheap and packing is not, so entries
 // outside the interval are only dropped after every third step. The bisection ends when all remaining entries are equal.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE MassCut<T> CutByMass(D d, const T* e, size_t n, T* room, double above, double target, T least = T(0)) {
+HWY_NOINLINE MassCut<T> CutByMass(D d, const T* e, size_t n, T* room, double above, double target, T least = T(0)) {
   using O = Ordered<T>;
   const auto lowest = O::From(least);
   for (; n > 0; e = room) {
@@ -95,13 +95,13 @@ struct MassBracket {
 // if a few large ones that it missed make most of the total. It gives the cut up to an eighth of the dropped mass; a sum over
 // the whole row, in the middle of that interval, corrects it; and a few hundred entries are left.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE MassBracket<T> GuessBracket(D d, const T* e, size_t n, double total, double p, T* scratch) {
+HWY_NOINLINE MassBracket<T> GuessBracket(D d, const T* e, size_t n, double total, double p, T* scratch) {
   using O = Ordered<T>;
   constexpr size_t kSampled = 16, kEvery = 1024;
   MassBracket<T> bracket = {0, O::From(T(1))};
   size_t m = 0;
   m = (n + kEvery - kSampled) / kEvery * kSampled;
-  ForEachVector(d, m, [&](size_t i, size_t count) HWY_ATTR {
+  QuickForEachVector(d, m, [&](size_t i, size_t count) HWY_ATTR {
     StoreUpTo(LoadUpTo(d, e + i / kSampled * kEvery + i % kSampled, count, T(0)), d, count, scratch + i);
   });
   m = Pack(d, scratch, m, T(0), T(1), scratch);
@@ -110,7 +110,7 @@ HWY_INLINE MassBracket<T> GuessBracket(D d, const T* e, size_t n, double total, 
   const double tail = (1 - p) * total * static_cast<double>(kSampled) / static_cast<double>(kEvery), margin = tail / 8;
   T* const copy = scratch + m + 16;
   if (sampled > tail - margin) {
-    ForEachVector(
+    QuickForEachVector(
         d, m, [&](size_t i, size_t count) HWY_ATTR { StoreUpTo(LoadUpTo(d, scratch + i, count, T(0)), d, count, copy + i); });
     bracket.low = O::From(CutByMass(d, copy, m, copy, 0, sampled - tail + margin).least) - 1;
   }

@@ -181,70 +181,94 @@ class GroupTotals {
   double lanes_[16];
 };
 
-// sums[k] = sum over the elements [begin, end) of term k, in the fixed order, for a whole row or one of its groups. visit(i,
-// count, terms) computes the K terms of the elements i .. i + count - 1; it sees each element once. Lanes beyond count are
-// ignored.
-template <size_t K, class D, class Visit>
-HWY_INLINE void SumsWithin(D d, size_t begin, size_t end, double (&sums)[K], Visit&& visit) {
-  using V = hn::Vec<D>;
+// Adds `count` terms, at most 256 and a multiple of 64, to the totals.
+template <class D>
+HWY_NOINLINE void AddTerms(D d, const hn::TFromD<D>* terms, size_t count, Totals& totals) {
   constexpr size_t N = hn::MaxLanes(D());
-  constexpr size_t kGroups = 16 / N;
-  Totals totals[K];
-
-  // Adds `terms` whole terms to each accumulator of the block at `base`, then the rest of the row, if this is its end.
-  const auto block = [&](size_t base, size_t terms, size_t rest) HWY_ATTR {
-    for (size_t g = 0; g < kGroups; ++g) {
-      V acc[4][K];
-      for (size_t a = 0; a < 4; ++a) {
-        for (size_t k = 0; k < K; ++k) acc[a][k] = hn::Zero(d);
-      }
-      size_t i = base + g * N;
-      for (size_t term = 0; term < terms; ++term, i += 64) {
-        for (size_t a = 0; a < 4; ++a) {
-          V t[K];
-          visit(i + a * 16, N, t);
-          for (size_t k = 0; k < K; ++k) acc[a][k] = hn::Add(acc[a][k], t[k]);
-        }
-      }
-      if (rest != 0) {
-        for (size_t a = 0; a < 4; ++a) {
-          const size_t offset = a * 16 + g * N;
-          if (offset >= rest) break;
-          V t[K];
-          const size_t count = HWY_MIN(N, rest - offset);
-          visit(i + a * 16, count, t);
-          const auto exists = hn::FirstN(d, count);
-          for (size_t k = 0; k < K; ++k) acc[a][k] = hn::Add(acc[a][k], hn::IfThenElseZero(exists, t[k]));
-        }
-      }
-      for (size_t k = 0; k < K; ++k) {
-        totals[k].Add(d, g, hn::Add(hn::Add(acc[0][k], acc[2][k]), hn::Add(acc[1][k], acc[3][k])));
-      }
+  for (size_t g = 0; g < 16 / N; ++g) {
+    hn::Vec<D> acc[4];
+    for (auto& one : acc) one = hn::Zero(d);
+    for (size_t i = g * N; i < count; i += 64) {
+      for (size_t a = 0; a < 4; ++a) acc[a] = hn::Add(acc[a], hn::Load(d, terms + i + a * 16));
     }
-  };
-
-  GroupTotals groups[K];
-  const bool grouped = end - begin > kGroup;
-  if (HWY_UNLIKELY(grouped)) {
-    for (GroupTotals& group : groups) group.Clear();
-  }
-  size_t base = begin;
-  for (; base + 256 <= end; base += 256) {
-    block(base, 4, 0);
-    if (HWY_UNLIKELY((base + 256) % kGroup == 0) && grouped) {
-      for (size_t k = 0; k < K; ++k) groups[k].Add(base / kGroup, totals[k].Fold()), totals[k].Clear();
-    }
-  }
-  if (base < end) block(base, (end - base) / 64, end % 64);
-  for (size_t k = 0; k < K; ++k) sums[k] = totals[k].Fold();
-  if (HWY_UNLIKELY(grouped)) {
-    for (size_t k = 0; k < K; ++k) groups[k].Add(base / kGroup, sums[k]), sums[k] = groups[k].Fold();
+    totals.Add(d, g, hn::Add(hn::Add(acc[0], acc[2]), hn::Add(acc[1], acc[3])));
   }
 }
 
+// Adds the terms of the `count` elements from `base` on, at most 256, to the totals. They are stored first: so the visitor's
+// code is there twice.
 template <size_t K, class D, class Visit>
-HWY_INLINE void Sums(D d, size_t n, double (&sums)[K], Visit&& visit) {
-  SumsWithin(d, 0, n, sums, visit);
+HWY_INLINE void AddBlock(D d, size_t base, size_t count, Totals (&totals)[K], const Visit& visit) {
+  constexpr size_t N = hn::MaxLanes(D());
+  HWY_ALIGN hn::TFromD<D> terms[K][256];
+  hn::Vec<D> t[K];
+  size_t i = 0;
+  for (; i + N <= count; i += N) {
+    visit(base + i, N, t);
+    for (size_t k = 0; k < K; ++k) hn::Store(t[k], d, terms[k] + i);
+  }
+  if (count % N != 0) {
+    visit(base + i, count - i, t);
+    const auto exists = hn::FirstN(d, count - i);
+    for (size_t k = 0; k < K; ++k) hn::Store(hn::IfThenElseZero(exists, t[k]), d, terms[k] + i);
+    i += N;
+  }
+  for (; i % 64 != 0; i += N) {
+    for (size_t k = 0; k < K; ++k) hn::Store(hn::Zero(d), d, terms[k] + i);
+  }
+  for (size_t k = 0; k < K; ++k) AddTerms(d, terms[k], i, totals[k]);
+}
+
+// sums[k] = sum over the row of term k, in the fixed order. visit(i, count, terms) computes the K terms of the elements
+// i .. i + count - 1; it sees each element once. Lanes beyond count are ignored.
+//
+// Terms of few operations would wait for being stored and loaded: with kQuick those of whole blocks stay in registers, and the
+// visitor's code is there up to 18 times.
+template <bool kQuick, size_t K, class D, class Visit>
+HWY_INLINE void SumsBy(D d, size_t n, double (&sums)[K], const Visit& visit) {
+  using V = hn::Vec<D>;
+  constexpr size_t N = hn::MaxLanes(D());
+  Totals totals[K];
+  GroupTotals groups[K];
+  const bool grouped = n > kGroup;
+  if (HWY_UNLIKELY(grouped)) {
+    for (GroupTotals& group : groups) group.Clear();
+  }
+  for (size_t base = 0; base < n; base += 256) {
+    if (!kQuick || n - base < 256) {
+      AddBlock(d, base, HWY_MIN(size_t{256}, n - base), totals, visit);
+    } else {
+      for (size_t g = 0; g < 16 / N; ++g) {
+        V acc[4][K];
+        for (auto& of_terms : acc) {
+          for (V& one : of_terms) one = hn::Zero(d);
+        }
+        for (size_t i = base + g * N; i < base + 256; i += 64) {
+          for (size_t a = 0; a < 4; ++a) {
+            V t[K];
+            visit(i + a * 16, N, t);
+            for (size_t k = 0; k < K; ++k) acc[a][k] = hn::Add(acc[a][k], t[k]);
+          }
+        }
+        for (size_t k = 0; k < K; ++k) {
+          totals[k].Add(d, g, hn::Add(hn::Add(acc[0][k], acc[2][k]), hn::Add(acc[1][k], acc[3][k])));
+        }
+      }
+    }
+    if (HWY_UNLIKELY(grouped) && ((base + 256) % kGroup == 0 || base + 256 >= n)) {
+      for (size_t k = 0; k < K; ++k) groups[k].Add(base / kGroup, totals[k].Fold()), totals[k].Clear();
+    }
+  }
+  for (size_t k = 0; k < K; ++k) sums[k] = grouped ? groups[k].Fold() : totals[k].Fold();
+}
+
+template <size_t K, class D, class Visit>
+HWY_INLINE void Sums(D d, size_t n, double (&sums)[K], const Visit& visit) {
+  SumsBy<false>(d, n, sums, visit);
+}
+template <size_t K, class D, class Visit>
+HWY_INLINE void QuickSums(D d, size_t n, double (&sums)[K], const Visit& visit) {
+  SumsBy<true>(d, n, sums, visit);
 }
 
 // As Sums, for terms of the numbers of x: visit(i, count, x_i, terms). Those beyond the end are `fill`.
@@ -256,15 +280,21 @@ HWY_INLINE void SumsOfRow(D d, const T* x, size_t n, T fill, double (&sums)[K], 
 
 // A single sum: term(i, count) returns the terms.
 template <class D, class Term>
-HWY_INLINE double Sum(D d, size_t n, Term&& term) {
+HWY_INLINE double Sum(D d, size_t n, const Term& term) {
   double sums[1];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* t) HWY_ATTR { t[0] = term(i, count); });
+  return sums[0];
+}
+template <class D, class Term>
+HWY_INLINE double QuickSum(D d, size_t n, const Term& term) {
+  double sums[1];
+  QuickSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* t) HWY_ATTR { t[0] = term(i, count); });
   return sums[0];
 }
 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double SumRow(D d, const T* x, size_t n) {
-  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d, x + i, count, T(0)); });
+  return QuickSum(d, n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d, x + i, count, T(0)); });
 }
 
 // The sum of a row of zeros and of m terms, not negative, at increasing places. Zeros change no sum.

@@ -48,7 +48,7 @@ HWY_INLINE Cut<T> Within(T max, double reach) {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void RowRange(D d, const T* x, size_t n, T& low, T& high) {
   auto least = hn::Set(d, low), most = hn::Set(d, high);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  QuickForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, x[i]);
     least = hn::Min(least, xi);
     most = hn::Max(most, xi);
@@ -76,7 +76,7 @@ HWY_INLINE size_t CountAtLeast(D d, const T* x, size_t n, T least) {
     sum0 = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
     count += static_cast<size_t>(hn::GetLane(hn::SumOfLanes(d, sum0)));
   }
-  ForEachVector(d, n - i, [&](size_t j, size_t m) HWY_ATTR {
+  QuickForEachVector(d, n - i, [&](size_t j, size_t m) HWY_ATTR {
     count += hn::CountTrue(d, hn::Ge(LoadUpTo(d, x + i + j, m, -kInfinity<T>), limit));
   });
   return count;
@@ -87,7 +87,7 @@ template <class D, class T = hn::TFromD<D>>
 HWY_INLINE T LowestFinite(D d, const T* x, size_t n, T max) {
   const auto none = hn::Set(d, -kInfinity<T>), most = hn::Set(d, max);
   auto least = most;
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  QuickForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, max);
     least = hn::Min(least, hn::IfThenElse(hn::Eq(xi, none), most, xi));
   });
@@ -148,7 +148,7 @@ HWY_INLINE size_t EndOfFirst(D d, const T* x, size_t n, T value, size_t count) {
 // interval. The middle is that of the values and of the bits in turn: halving values suits scores, and halving bits guarantees
 // an end. After every third step the remaining candidates are packed to `room`.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE Cut<T> CutThrough(D d, const T* candidates, size_t m, size_t k, T least, T max, T* room, const T* row, size_t n) {
+HWY_NOINLINE Cut<T> CutThrough(D d, const T* candidates, size_t m, size_t k, T least, T max, T* room, const T* row, size_t n) {
   using O = Ordered<T>;
   T low = least, high = O::To(O::From(max) + 1);
   size_t above = 0, packed_away = 0;
@@ -170,7 +170,7 @@ HWY_INLINE Cut<T> CutThrough(D d, const T* candidates, size_t m, size_t k, T lea
     if (step % 3 == 0 && m > 64) {
       const auto from = hn::Set(d, low), to = hn::Set(d, high);
       size_t left = 0;
-      ForEachVector(d, m, [&](size_t i, size_t count) HWY_ATTR {
+      QuickForEachVector(d, m, [&](size_t i, size_t count) HWY_ATTR {
         const auto xi = LoadUpTo(d, candidates + i, count, -kInfinity<T>);
         const auto in = hn::And(hn::Ge(xi, from), hn::Lt(xi, to));
         hn::StoreU(CompressLanes(d, xi, in), d, room + left);
@@ -262,7 +262,7 @@ HWY_NOINLINE bool CutByColumns(D d, const T* x, size_t n, size_t k, T* scratch, 
 // these maxima, so blocks whose maximum is below it have none of the k largest, and the other blocks have few candidates. For
 // larger k it uses the maxima of columns.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
+HWY_NOINLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
   constexpr T kLowest = -kInfinity<T>;
   if (k >= n) return {kLowest, 0};
   const size_t size = k <= n / 256 / 4 ? 256 : 64;
@@ -285,7 +285,7 @@ HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
     for (size_t b = 0; b < blocks && bound > kLowest; ++b) {
       if (scratch[b] < bound) continue;
       const T* const block = x + b * size;
-      ForEachVector(d, HWY_MIN(size, n - b * size), [&](size_t i, size_t count) HWY_ATTR {
+      QuickForEachVector(d, HWY_MIN(size, n - b * size), [&](size_t i, size_t count) HWY_ATTR {
         const auto xi = LoadUpTo(d, block + i, count, kLowest);
         const auto in = hn::Ge(xi, limit);
         if (hn::AllFalse(d, in)) return;
@@ -316,7 +316,7 @@ HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
 template <class D, class Chosen, class T = hn::TFromD<D>>
 HWY_INLINE size_t PackChosen(D d, const T* x, size_t n, T* packed, Chosen&& chosen) {
   size_t m = 0;
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  QuickForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, T(0));
     const auto in = chosen(i, count, xi);
     hn::StoreU(CompressLanes(d, xi, in), d, packed + m);
@@ -331,7 +331,7 @@ HWY_INLINE size_t PackChosen(D d, const T* x, size_t n, T* packed, Chosen&& chos
 template <class D, class E, class Entry>
 HWY_INLINE size_t PackPairs(D d, E e, size_t n, hn::TFromD<D>* firsts, hn::TFromD<E>* seconds, const Entry& entry) {
   size_t m = 0;
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  QuickForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     hn::Vec<D> first;
     hn::Vec<E> second;
     const auto in = entry(i, count, first, second);

@@ -117,45 +117,31 @@ class ShortRows {
   // entry = f(entry) for all.
   template <class F>
   HWY_INLINE void Transform(F&& f) {
-    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
-      for (size_t v = 0; v < kVectors; ++v) {
-        T* const at = entries_ + (chunk * kVectors + v) * kLanes;
-        hn::Store(f(hn::Load(d_, at)), d_, at);
-      }
+    for (size_t at = 0; at < chunks_ * kVectors * kLanes; at += kLanes) {
+      hn::Store(f(hn::Load(d_, entries_ + at)), d_, entries_ + at);
     }
   }
 
   // entry = f(entry) for all, and sums[r] = the sum of the results in row r.
   template <class F>
   HWY_INLINE void TransformAndSum(double* sums, F&& f) {
-    V acc[kVectors];
-    for (size_t v = 0; v < kVectors; ++v) acc[v] = hn::Zero(d_);
-    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
-      for (size_t v = 0; v < kVectors; ++v) {
-        T* const at = entries_ + (chunk * kVectors + v) * kLanes;
-        const V y = f(hn::Load(d_, at));
-        hn::Store(y, d_, at);
-        acc[v] = hn::Add(acc[v], y);
-      }
-    }
-    Fold(acc, sums);
+    V acc[1][kVectors];
+    AddColumns(acc, [&](size_t at, V(&sum)[1]) HWY_ATTR {
+      const V y = f(hn::Load(d_, entries_ + at));
+      hn::Store(y, d_, entries_ + at);
+      sum[0] = hn::Add(sum[0], y);
+    });
+    Fold(acc[0], sums);
   }
 
   // sums[k] = in every lane of a row the sum over the row of term k, in T: visit(entries, terms) gives K vectors of terms.
   template <size_t K, class Visit>
   HWY_INLINE void Sums(V (&sums)[K], Visit&& visit) const {
-    V acc[K][kVectors];
-    for (size_t k = 0; k < K; ++k) {
-      for (size_t v = 0; v < kVectors; ++v) acc[k][v] = hn::Zero(d_);
-    }
-    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
-      for (size_t v = 0; v < kVectors; ++v) {
-        V terms[K];
-        visit(hn::Load(d_, entries_ + (chunk * kVectors + v) * kLanes), terms);
-        for (size_t k = 0; k < K; ++k) acc[k][v] = hn::Add(acc[k][v], terms[k]);
-      }
-    }
-    for (size_t k = 0; k < K; ++k) sums[k] = FoldSpread(acc[k]);
+    FusedSums(sums, [&](V entry, V(&sum)[K]) HWY_ATTR {
+      V terms[K];
+      visit(entry, terms);
+      for (size_t k = 0; k < K; ++k) sum[k] = hn::Add(sum[k], terms[k]);
+    });
   }
 
   // The same sums, but add(entries, acc) adds the terms to the K accumulators itself, by fused operations if a term is a
@@ -242,6 +228,9 @@ class ShortRows {
   // accumulator for each term.
   template <size_t K, class Add>
   HWY_INLINE void AddColumns(V (&acc)[K][kVectors], Add&& add) const {
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC unroll 1
+#endif
     for (size_t v = 0; v < kVectors; ++v) {
       V sum[K];
       for (size_t k = 0; k < K; ++k) sum[k] = hn::Zero(d_);

@@ -1,25 +1,40 @@
-// Walks along a row. Threads share a long row by groups, whose sums may come in any order (reduce-inl.h), so that the number of
-// threads changes no bit. The visitor must not use the thread's own memory (scratch.h), and should capture by value: a variable
-// that other threads can see stays in memory, even for rows of one thread.
+// Walks along a row. On the host threads share a long row by groups, whose sums may come in any order (reduce-inl.h), so that the
+// number of threads changes no bit. The visitor must not use the thread's own memory (scratch.h), and should capture by value: a
+// variable that other threads can see stays in memory, even for rows of one thread.
 
-#ifdef ISENTROPIC_DEVICE
-#include "src/rows/device/split-inl.h"
-#elif defined(ISENTROPIC_ROWS_SPLIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(ISENTROPIC_ROWS_SPLIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ROWS_SPLIT_INL_H_
 #undef ISENTROPIC_ROWS_SPLIT_INL_H_
 #else
 #define ISENTROPIC_ROWS_SPLIT_INL_H_
 #endif
 
+#include "src/rows/reduce-inl.h"
+#if !defined(ISENTROPIC_DEVICE) && !defined(__wasm__)
 #include "hwy/cache_control.h"
 #include "src/parallel.h"
-#include "src/rows/reduce-inl.h"
 #include "src/scratch.h"
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+#if defined(ISENTROPIC_DEVICE) || defined(__wasm__)
+// A team of a device's threads has a row of any length, and a page has no threads.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE T SplitRowMax(D d, const T* x, size_t n) {
+  return RowMax(d, x, n);
+}
+template <class D, class Term>
+HWY_INLINE double SplitSum(D d, size_t n, const Term& term) {
+  return Sum(d, n, term);
+}
+template <class D, class T = hn::TFromD<D>, class Value>
+HWY_INLINE void SplitWriteRow(D d, bool stream, size_t n, T* p, const Value& value) {
+  WriteRow(d, stream, n, p, value);
+}
+#else
 // Shorter rows do not use a second thread in a walk.
 inline constexpr size_t kLeastSplit = 16 * kGroup;
 
@@ -49,9 +64,7 @@ HWY_NOINLINE double SumByGroups(D d, size_t n, Term term) {
   const CallMemory<NumbersOfGroups> memory(Arena::room<double>(groups));
   double* const sums = memory.arena().template take<double>(groups);
   ForEachGroup(n, [&](size_t group, size_t begin, size_t end) HWY_ATTR {
-    double sum[1];
-    SumsWithin(d, begin, end, sum, [&](size_t i, size_t count, hn::Vec<D>* t) HWY_ATTR { t[0] = term(i, count); });
-    sums[group] = sum[0];
+    sums[group] = Sum(d, end - begin, [&](size_t i, size_t count) HWY_ATTR { return term(begin + i, count); });
   });
   GroupTotals totals;
   totals.Clear();
@@ -74,13 +87,14 @@ HWY_INLINE T SplitRowMax(D d, const T* x, size_t n) {
 }
 template <class D, class Term>
 HWY_INLINE double SplitSum(D d, size_t n, const Term& term) {
-  return HWY_LIKELY(n < kLeastSplit) ? Sum(d, n, term) : SumByGroups(d, n, term);
+  return HWY_LIKELY(n < kLeastSplit) ? QuickSum(d, n, term) : SumByGroups(d, n, term);
 }
 template <class D, class T = hn::TFromD<D>, class Value>
 HWY_INLINE void SplitWriteRow(D d, bool stream, size_t n, T* p, const Value& value) {
   if (HWY_LIKELY(n < kLeastSplit)) return WriteRow(d, stream, n, p, value);
   WriteByGroups(d, stream, n, p, value);
 }
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace isentropic::inline ISENTROPIC_ABI

@@ -38,7 +38,7 @@ template <class T>
 HWY_INLINE double MeanScoreOf(const T* x, size_t n, T max, const T* e) {
   const D64 d;
   const V64 shift = hn::Set(d, static_cast<double>(max));
-  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  return QuickSum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 ei = LoadWide(d, e + i, count, T(0));
     return hn::IfThenZeroElse(hn::Eq(ei, hn::Zero(d)), hn::Mul(ei, hn::Sub(LoadIn(d, x + i, count, max), shift)));
   });

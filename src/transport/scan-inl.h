@@ -140,7 +140,7 @@ template <class T>
 void ColumnMinima(const T* c, double shift, size_t m, double* minima) {
   const D64 d;
   const auto by = hn::Set(d, shift);
-  ForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
+  QuickForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
     const auto cost = hn::Sub(LoadWide(d, c + j, count, T(0)), by);
     StoreUpTo(hn::Min(cost, LoadUpTo(d, minima + j, count, 0.0)), d, count, minima + j);
   });
@@ -151,7 +151,7 @@ double LargestSize(const T* c, size_t m) {
   const RowTag<T> d;
   const auto infinity = hn::Set(d, kInfinity<T>);
   auto largest = hn::Zero(d);
-  ForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
+  QuickForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
     const auto size = hn::Abs(LoadUpTo(d, c + j, count, T(0)));
     largest = hn::Max(largest, hn::IfThenElseZero(hn::Lt(size, infinity), size));
   });

@@ -24,7 +24,7 @@ double Exponentials(const T* c, const double* p, size_t m, double epsilon, doubl
     return hn::Sub(LoadUpTo(d, p + j, count, -kInfinity<double>), LoadWide(d, c + j, count, T(0)));
   };
   bool odd = false;
-  ForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
+  QuickForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
     auto& largest = odd ? m1 : m0;
     odd = !odd;
     largest = hn::Max(largest, difference(j, count));
@@ -43,7 +43,7 @@ double Exponentials(const T* c, const double* p, size_t m, double epsilon, doubl
 inline void Accumulate(const double* from, double factor, size_t m, double* to) {
   const D64 d;
   const auto f = hn::Set(d, factor);
-  ForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
+  QuickForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
     StoreUpTo(hn::MulAdd(f, LoadUpTo(d, from + j, count, 0.0), LoadUpTo(d, to + j, count, 0.0)), d, count, to + j);
   });
 }

@@ -199,18 +199,18 @@ STEP_ORACLE = """Row after(const isentropic::step::HalfMinP& op, Row x) {
 
 """
 
-# Sigsoftmax of scores that are multiplied.
-PARAMETER = """  double sharpness = 1;
+# Sigsoftmax of scores that are divided by a power of two, which is exact.
+PARAMETER = """  std::int64_t halvings = 0;
 
 """
-SCALED = """  const T sharp = static_cast<T>(op.sharpness);
-  const auto scale = hn::Set(d, sharp);
+SCALED = """  const T half = static_cast<T>(1.0 / static_cast<double>(std::int64_t{1} << op.halvings));
+  const auto scale = hn::Set(d, half);
 """
-PARAMETER_DESCRIPTION = """Param<SigSoftmax>{.name = "sharpness",
-                                                             .meaning = "s, multiplies the scores",
-                                                             .member = &SigSoftmax::sharpness,
-                                                             .at_least = 0.5,
-                                                             .up_to = 2}"""
+PARAMETER_DESCRIPTION = """Param<SigSoftmax, std::int64_t>{.name = "halvings",
+                                                                           .meaning = "k, the scores are divided by 2^k",
+                                                                           .member = &SigSoftmax::halvings,
+                                                                           .at_least = 0,
+                                                                           .up_to = 3}"""
 
 
 def edit(file, *changes):
@@ -226,12 +226,16 @@ def add_map(tree):
     guard = "ISENTROPIC_MAPS_SHARP_SOFTMAX_INL_H_"
     text = GUARDED.format(first="Softmax of sharper scores.", guard=guard, include="src/maps/softmax-inl.h", body=MAP_KERNELS)
     (tree / "src/maps/sharp_softmax-inl.h").write_text(text)
-    include = '#include "src/maps/sigsoftmax-inl.h"\n'
-    edit(tree / "src/maps/all-inl.h", (include, '#include "src/maps/sharp_softmax-inl.h"\n' + include))
+    include, line = '#include "src/maps/sigsoftmax-inl.h"\n', "ISENTROPIC_COMPILE_MAP(SigSoftmax);\n"
+    edit(
+        tree / "src/maps/softmax.cc",
+        (include, '#include "src/maps/sharp_softmax-inl.h"\n' + include),
+        (line, line + "ISENTROPIC_COMPILE_MAP(SharpSoftmax);\n"),
+    )
     map_of = "Row map(const isentropic::SigSoftmax&"
     vjp_of = "Row vjp(const isentropic::SigSoftmax&"
     edit(tree / "tests/oracle/maps.cc", (map_of, MAP_ORACLE + map_of), (vjp_of, VJP_ORACLE + vjp_of))
-    return {"include/isentropic/maps.h", "src/maps/sharp_softmax-inl.h", "src/maps/all-inl.h", "tests/oracle/maps.cc"}
+    return {"include/isentropic/maps.h", "src/maps/sharp_softmax-inl.h", "src/maps/softmax.cc", "tests/oracle/maps.cc"}
 
 
 def add_loss(tree):
@@ -287,8 +291,8 @@ def add_parameter(tree):
         tree / "src/maps/sigsoftmax-inl.h",
         ("MapRow(const SigSoftmax& /*op*/", "MapRow(const SigSoftmax& op"),
         ("VjpRow(const SigSoftmax& /*op*/", "VjpRow(const SigSoftmax& op"),
-        ("  const auto shift = hn::Set(d, max), one", SCALED + "  max *= sharp;\n  const auto shift = hn::Set(d, max), one"),
-        ("= LoadUpTo(d, x + i, count, max);", "= hn::Mul(scale, LoadUpTo(d, x + i, count, max / sharp));"),
+        ("  const auto shift = hn::Set(d, max), one", SCALED + "  max *= half;\n  const auto shift = hn::Set(d, max), one"),
+        ("= LoadUpTo(d, x + i, count, max);", "= hn::Mul(scale, LoadUpTo(d, x + i, count, max / half));"),
         (
             "  const auto one = hn::Set(d, T(1));\n  const auto mean",
             SCALED + "  const auto one = hn::Set(d, T(1));\n  const auto mean",
@@ -303,11 +307,13 @@ def add_parameter(tree):
         tree / "tests/oracle/maps.cc",
         (
             "Row map(const isentropic::SigSoftmax&, const Row& x) {\n",
-            "Row map(const isentropic::SigSoftmax& op, Row x) {\n  for (long double& score : x) score *= op.sharpness;\n",
+            "Row map(const isentropic::SigSoftmax& op, Row x) {\n"
+            "  for (long double& score : x) score = std::ldexp(score, -static_cast<int>(op.halvings));\n",
         ),
         (
             "return 1 + 1 / (1 + std::exp(x[i])); });",
-            "return op.sharpness * (1 + 1 / (1 + std::exp(op.sharpness * x[i]))); });",
+            "const long double half = std::ldexp(1.0L, -static_cast<int>(op.halvings)); "
+            "return half * (1 + 1 / (1 + std::exp(half * x[i]))); });",
         ),
     )
     return {"include/isentropic/maps.h", "src/maps/sigsoftmax-inl.h", "tests/oracle/maps.cc"}
@@ -371,8 +377,8 @@ def test_command_line(tree):
     assert "sharp_softmax" in run(command, "list") and "twice_softmax_loss" in run(command, "list")
     told = run(command, "sharp_softmax", "--sharpness", "2", input="1,2\n0,0\n")
     assert told == run(command, "softmax", "--temperature", "0.5", input="1,2\n0,0\n")
-    told = run(command, "sigsoftmax", "--sharpness", "2", input="1,2\n0,-1\n")
-    assert told == run(command, "sigsoftmax", input="2,4\n0,-2\n")
+    told = run(command, "sigsoftmax", "--halvings", "1", input="2,4\n0,-2\n")
+    assert told == run(command, "sigsoftmax", input="1,2\n0,-1\n")
     assert run(command, "half_entropy", "--base", "2", input="0.5,0.5\n").split() == ["0.5"]
 
 
@@ -386,7 +392,7 @@ g = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]])
 p = isentropic.sharp_softmax(x, sharpness=2.0)
 assert (isentropic.sharp_softmax_vjp(x, p, g, sharpness=2.0) == isentropic.softmax_vjp(x, p, g, temperature=0.5)).all()
 assert (isentropic.twice_softmax_loss(x, np.array([0, 2])) == 2 * isentropic.softmax_loss(x, np.array([0, 2]))).all()
-assert (isentropic.sigsoftmax(x, sharpness=2.0) == isentropic.sigsoftmax(2 * x)).all()
+assert (isentropic.sigsoftmax(2 * x, halvings=1) == isentropic.sigsoftmax(x)).all()
 assert (isentropic.half_entropy(p) == isentropic.entropy(p) / 2).all()
 half, direct = (isentropic.Sampler([(name, value)]).probs(x) for name, value in (("half_min_p", 0.4), ("min_p", 0.2)))
 assert (half == direct).all()
@@ -403,11 +409,11 @@ assert torch.autograd.gradcheck(et.sharp_softmax, (t,)) and torch.autograd.gradg
 loss = lambda t: et.twice_softmax_loss(t, torch.tensor([0, 2]))
 torch.testing.assert_close(loss(t), 2 * torch.nn.functional.cross_entropy(t, torch.tensor([0, 2]), reduction="none"))
 assert torch.autograd.gradcheck(loss, (t,)) and torch.autograd.gradgradcheck(loss, (t,))
-sharp = lambda t: et.sigsoftmax(t, sharpness=1.5)
-torch.testing.assert_close(sharp(t), et.sigsoftmax(1.5 * t))
-assert torch.autograd.gradcheck(sharp, (t,))
+halved = lambda t: et.sigsoftmax(t, halvings=1)
+torch.testing.assert_close(halved(t), et.sigsoftmax(0.5 * t))
+assert torch.autograd.gradcheck(halved, (t,))
 q = torch.softmax(t.detach(), -1).requires_grad_()
-assert torch.autograd.gradcheck(et.half_entropy, (q,))
+assert torch.autograd.gradcheck(lambda q: et.half_entropy(q, input="scores"), (q,))
 torch.testing.assert_close(et.Sampler([("half_min_p", 0.4)]).probs(t.detach()), torch.from_numpy(direct))
 hessian = torch.func.vmap(torch.func.hessian(lambda row: et.sharp_softmax(row).square().sum()))(t.detach())
 want = torch.func.vmap(torch.func.hessian(lambda row: torch.softmax(1.5 * row, -1).square().sum()))(t.detach())
@@ -426,7 +432,6 @@ def test_python_and_torch(tree):
 REFUSALS = """
 import numpy as np, torch, jax
 import isentropic, isentropic.jax as ej, isentropic.onnx, isentropic.torch as et
-from isentropic import _core
 
 def refused(error, words, call):
     try:
@@ -443,7 +448,6 @@ refused(NotImplementedError, "sharp_softmax has no derivative", lambda: jax.grad
 loss = lambda x: ej.twice_softmax_loss(x, np.array([0]))[0]
 np.testing.assert_allclose(jax.grad(loss)(x), isentropic.twice_softmax_loss(x, [0], return_grad=True)[1])
 refused(NotImplementedError, "twice_softmax_loss has no second derivative", lambda: jax.hessian(loss)(x))
-refused(ValueError, "sharp_softmax", lambda: _core.part_of_map("sharp_softmax", (1.5,), x, 0, 3))
 refused(Exception, "sharp_softmax cannot be exported",
         lambda: isentropic.onnx.export(et.SharpSoftmax(), (torch.from_numpy(x),), "x.onnx"))
 print("refused by name")
@@ -461,7 +465,7 @@ for name in ("sharp_softmax", "half_entropy", "twice_softmax_loss"):
         assert str(error).startswith("operation must be a name in isentropic/cuda_c.h"), error
     else:
         raise AssertionError(name)
-assert _cuda.memory("sigsoftmax", '{"sharpness": 2.0}', 1, 3, "float32") >= 0
+assert _cuda.memory("sigsoftmax", '{"halvings": 2}', 1, 3, "float32") >= 0
 print("refused by a device")
 """
 

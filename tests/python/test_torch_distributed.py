@@ -307,11 +307,55 @@ def test_rounds_and_bytes(ranks):
     assert cost("softmax")[0] == (2, 16)
     assert cost("top_k_softmax")[0] == (1, 400)
     assert cost("top_p_softmax")[0][0] <= 7
-    assert cost("sparsemax")[0][0] == 2
+    forward, _ = cost("sparsemax")
+    assert forward == (1, 256)
     assert cost("sparsemax_many")[0][0] < 9
     assert cost("entmax_1.2")[0][0] < 9
     assert cost("kl_divergence")[0] == (3, 176)
     assert cost("js_divergence")[0] == (3, 216)
+
+
+# Functions whose number of rounds depends on the scores, and so the only ones that ask anything of a tensor's numbers.
+ASKS = {"sparsemax", "sparsemax_many", "entmax", "entmax_1.2", "entropy_normalize", "entropy_clip", "gamma_for_entropy"}
+ASKS |= {"sparsemax_loss", "entmax_loss", "kl_divergence", "js_divergence"}
+
+
+def without_reads(rank, size, name):
+    """Value and gradient as of tensors on another device; what asks for numbers."""
+    from isentropic.torch.distributed import _calls, _chain, _divergences, _entries, _functions, _searches
+
+    x = part_of(rows_of(torch.float32), rank, size).requires_grad_()
+    where, asked = {"group": _groups[size], "first": CUTS[size][rank], "n": N}, []
+    g = weights(ROWS) if name in REDUCES else part_of(weights((ROWS, N)), rank, size)
+    want = OPERATIONS[name][0](x, **where)  # the ranks agree on the arguments once
+    slope = torch.autograd.grad(want, x, g.to(want.dtype))[0]
+
+    def refuse(*given, **more):
+        raise AssertionError("a tensor's numbers were read")
+
+    with pytest.MonkeyPatch.context() as patch:
+        reads = ("item", "cpu", "numpy", "tolist", "__bool__", "__int__", "__float__", "__index__", "__array__", "nonzero")
+        kept = torch.Tensor.__bool__
+        for read in reads:
+            patch.setattr(torch.Tensor, read, refuse)
+
+        def anywhere(condition):
+            asked.append(name)
+            return kept(condition.any())
+
+        for module in (_calls, _chain, _divergences, _entries, _searches):
+            patch.setattr(module, "anywhere", anywhere, raising=False)
+        for module in (_calls, _functions):
+            patch.setattr(module, "can_be_read", lambda x: False)
+        y = OPERATIONS[name][0](x, **where)
+        dx = torch.autograd.grad(y, x, g.to(y.dtype))[0]
+    equal = [torch.equal(a.detach().nan_to_num(7), b.detach().nan_to_num(7)) for a, b in ((y, want), (dx, slope))]
+    return all(equal), bool(asked)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_numbers_are_read_only_where_rounds_depend_on_them(ranks, name):
+    assert all_of(ranks("without_reads", 3, name)) == [(True, name in ASKS)] * 3
 
 
 def draws(rank, size, steps):
@@ -1164,6 +1208,64 @@ def test_losses_and_measures_of_dtensors(ranks, size):
     for answer in all_of(ranks("sharded_rows", size)):
         assert len(answer) > 40
         assert not [one for one in answer if not all(one[3:])]
+
+
+HEADS = {
+    "softmax_loss": {},
+    "softmax_loss ignored": {"ignore_index": 3},
+    "softmax_loss z": {"z_loss": 0.1, "reduction": "sum"},
+    "softmax_loss bias": {"bias": True, "reduction": "none"},
+    "softmax_loss soft": {},
+    "sparsemax_loss weighted": {"sample_weight": torch.arange(12.0).reshape(3, 4)},
+    "entmax_loss": {"alpha": 1.3, "bias": True},
+}
+
+
+def split_heads(rank, size):
+    """linear_loss with the classes of weight over the mesh, value and gradients beside those of the whole weight."""
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    from isentropic.torch.distributed import _dtensor
+
+    mesh, results = DeviceMesh.from_group(_groups[size], "cpu"), []
+    random = torch.Generator().manual_seed(4)
+    hidden, weight, bias = (torch.randn(*shape, generator=random).double() for shape in ((3, 4, 6), (50, 6), (50,)))
+    classes, g = torch.arange(12).reshape(3, 4) * 4, torch.randn(3, 4, generator=random).double()
+    soft = torch.softmax(torch.randn(3, 4, 50, generator=random), -1).double()
+    for part in (1 << 23, 90):  # also some rows at a time
+        _dtensor._PART = part
+        for name, given in HEADS.items():
+            given, target = dict(given), soft if "soft" in name.split() else classes
+            with_bias, none = given.pop("bias", False), given.get("reduction") == "none"
+            whole = [one.clone().requires_grad_() for one in (hidden, weight, *([bias] if with_bias else []))]
+            split = [hidden.clone(), *(distribute_tensor(one, mesh, [Shard(0)]) for one in (weight, bias)[: len(whole) - 1])]
+            split = [one.requires_grad_() for one in split]
+            values, slopes = [], []
+            for one in (whole, split):
+                own = {"bias": one[2]} if with_bias else {}
+                value = et.linear_loss(*one[:2], target, loss=name.split()[0], **given, **own)
+                values.append(value)
+                slopes.append(torch.autograd.grad(value, one, g if none else None))
+            found = [getattr(one, "full_tensor", lambda one=one: one)() for one in slopes[1]]
+            close = [
+                torch.allclose(a, b, rtol=1e-9, atol=1e-11)
+                for a, b in zip((*found, values[1]), (*slopes[0], values[0]), strict=True)
+            ]
+            results.append((name, part, *close, all(tuple(one.placements) == (Shard(0),) for one in slopes[1][1:])))
+    d = distribute_tensor(weight, mesh, [Shard(1)])
+    with pytest.raises(ValueError, match="linear_loss: weight must be sharded by classes in one dimension of the mesh"):
+        et.linear_loss(hidden, d, classes)
+    with pytest.raises(ValueError, match="top_k_softmax_loss: dim 1 must not be sharded"):
+        et.linear_loss(hidden, distribute_tensor(weight, mesh, [Shard(0)]), classes, loss="top_k_softmax_loss", k=3)
+    return results
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_losses_with_a_split_head(ranks, size):
+    for answer in all_of(ranks("split_heads", size)):
+        assert len(answer) == 2 * len(HEADS)
+        assert not [one for one in answer if not all(one[2:])]
 
 
 def wrong(rank, size, kind):

@@ -68,9 +68,9 @@ def test_jax_second_derivatives(jax, kind):
 @pytest.fixture
 def ranks():
     torch_or_skip()
-    from isentropic.torch.distributed import _calls, _chain, _divergences
+    from isentropic.torch.distributed import _chain, _divergences, _maps
 
-    return types.SimpleNamespace(calls=_calls, chain=_chain, divergences=_divergences)
+    return types.SimpleNamespace(maps=_maps, chain=_chain, divergences=_divergences)
 
 
 def test_ranks_step(ranks):
@@ -80,10 +80,11 @@ def test_ranks_step(ranks):
 
 
 def test_ranks_map(ranks):
-    p = np.float64([[0.5, 0.3, 0.2]])
-    call = types.SimpleNamespace(x=p, rows=1, group=None)
+    call = types.SimpleNamespace(spec={"map": NEW})
+    with pytest.raises(NotImplementedError, match=f"^{NEW}: there is no such map for rows over ranks$"):
+        ranks.maps.map_forward(call)
     with pytest.raises(NotImplementedError, match=f"^{NEW}: there is no gradient for rows over ranks$"):
-        ranks.calls._map_dx(call, NEW, [1.0], p, None, p)
+        ranks.maps.map_vjp(call, None, None, None, None)
 
 
 def test_ranks_divergence(ranks):

@@ -43,7 +43,7 @@ def _mask(function, mask, shape, dtype):
     mask = _convert.to_numpy(function, "mask", mask)
     whole = np.broadcast_to(mask, mask_shape(function, mask, mask.dtype.kind in "bf", shape))
     whole = whole.reshape(math.prod(shape.batch), shape.heads, shape.queries, shape.keys)
-    return whole if mask.dtype.kind == "b" else whole.astype(dtype, copy=False)
+    return whole if mask.dtype == bool else whole.astype(dtype, copy=False)
 
 
 class _Call:

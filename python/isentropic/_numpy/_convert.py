@@ -85,7 +85,7 @@ def to_numpy(operation, argument, x, bfloat16=False):
         if has_arrow and not type(x).__module__.startswith(("pandas", "xarray")):
             return _of_lists(operation, argument, x) if hasattr(getattr(x, "type", None), "value_type") else from_arrow(x)
         array = np.asarray(x)
-        return _of_nullable(operation, argument, x, array) if array.dtype.kind == "O" and hasattr(x, "isna") else array
+        return _of_nullable(operation, argument, x, array) if array.dtype == object and hasattr(x, "isna") else array
 
     _checks.no_autograd(operation, argument, x)
     kind = type(x).__name__
@@ -129,7 +129,7 @@ def to_floats(operation, argument, array):
     hint = ""
     if dtype.kind in "US":
         hint = f"; numpy.asarray({argument}, float) makes numbers of text, isentropic.read reads a file"
-    elif dtype.kind == "O":
+    elif dtype.kind in "O":
         hint = f"; numpy.asarray({argument}, float) makes numbers of objects that are some"
     raise TypeError(
         f"{operation}: {argument} must be of float16, float32, float64, an integer type or bool, got dtype {dtype}{hint}"

@@ -141,7 +141,10 @@ class Rows:
         moved = self.arrays.np.moveaxis(x, self.axis, -1)
         return self.arrays.contiguous(self.arrays.np.reshape(moved, (self.count, moved.shape[-1])))
 
-    holds = staticmethod(holds)  # whether an array is where the rows are
+    @staticmethod
+    def holds(x):
+        """Whether an array is where the rows are."""
+        return holds(x)
 
     def alike(self, argument, x, size=None):
         """Another input of the same shape, or with another size of the axis."""

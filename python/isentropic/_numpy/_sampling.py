@@ -299,7 +299,7 @@ def streams_of_rows(function, rows, stream):
         first = natural(function, "stream", stream)
         return np.uint64(first) + np.arange(count, dtype=np.uint64)  # modulo 2**64
     given = integers(function, "stream", stream)
-    if given.dtype.kind == "i" and given.size and given.min() < 0:
+    if np.issubdtype(given.dtype, np.signedinteger) and given.size and given.min() < 0:
         raise ValueError(f"{function}: stream must be at least 0, got {given.min()}")
     if given.ndim == 0:
         return streams_of_rows(function, rows, int(given))

@@ -201,7 +201,7 @@ def with_nan_alone(run, a, b, cost, total=1.0):
 
     def marked(x):
         x = np.asarray(x)
-        nothing = x.dtype.type(np.nan if x.dtype.kind == "f" else 0)
+        nothing = x.dtype.type(np.nan if np.issubdtype(x.dtype, np.floating) else 0)
         return np.where(wrong.reshape(lead + (1,) * (x.ndim - len(lead))), nothing, x)
 
     return tuple(map(marked, found))

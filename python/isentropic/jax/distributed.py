@@ -1,113 +1,48 @@
 """Functions of rows that are split over devices: inside ``shard_map``, on each device's part of ``axis``.
 
-``axis_name`` is the mesh axis over which the rows are split, in order and in equal parts. The devices exchange a few integers
-for each row, by ``pmax`` and ``psum``, never the scores. Sums are exact, so softmax, log_softmax, logsumexp, entropy and
-softmax_loss have the same bits for any number of devices. sparsemax and entmax exchange floating point sums, in about ten
-rounds. All have first and second derivatives.
+``axis_name`` is the mesh axis over which the rows are split, in order and in equal parts. The devices exchange a few numbers
+for each row, by ``pmax`` and ``psum``, never the scores, and nothing leaves them. Sums are of integers (fixed point), which are
+exact, so softmax, log_softmax, logsumexp, entropy and softmax_loss have the same bits for any number of devices. sparsemax and
+entmax exchange floating point sums, in about ten rounds. All have first and second derivatives.
 """
 
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-import isentropic._core as _core
 from isentropic.formulas import Rows, maps
-from isentropic.jax._call import array, call_hosted, hosted, like, normalized, wide
+from isentropic.jax._call import array, normalized, wide
 from isentropic.jax._parameters import known
 
-# The number of values that RowStatistics has for a row.
-_VALUES = 6
-_LOWEST = np.int32(-(2**31))
+
+def _top(x, axis_name):
+    """The largest score of each row, NaN if there is one."""
+    lacks = jax.lax.pmax(jnp.isnan(x).any(-1, keepdims=True).astype(x.dtype), axis_name) > 0  # pmax may ignore NaN
+    return jnp.where(lacks, jnp.nan, jax.lax.pmax(x.max(-1, keepdims=True), axis_name))
 
 
-def _begin(operation, params, classes, x, first, n):
-    if operation == "statistics":
-        return _core.part_of_statistics(*params, classes, x, first, n)
-    return _core.part_of_map(operation, tuple(params), x, first, n)
+def _below(x, top, temperature):
+    """(x - top) / temperature; beside +inf, all others are as -inf."""
+    flat = jnp.isposinf(top)
+    return jnp.where(x == top, 0, jnp.where(flat, -jnp.inf, (x - jnp.where(flat, 0, top)) / temperature)).astype(x.dtype)
 
 
-def _questions(operation, params, wide_type, n):
-    """The questions in order; these operations have the same questions for all scores."""
-    part, asked = _begin(operation, params, np.zeros(0, np.int64), np.zeros((1, 1), wide_type), 0, n), []
-    while (question := part.question())[0] != "none":
-        asked.append(question)
-        part.take(np.zeros(question[1], np.int64))
-    return asked
-
-
-def _asked(x, first, classes, joined, operation, params, n):
-    """The part, after it has taken the joined words."""
-    rows = np.ascontiguousarray(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]))
-    part = _begin(operation, params, np.ascontiguousarray(classes.reshape(-1), np.int64), rows, int(first.flat[0]), n)
-    for words in joined:
-        part.take(np.ascontiguousarray(words).view(np.int64).reshape(-1))
-    return part, rows
-
-
-@hosted("part_answers")
-def _part_answers(x, first, classes, *joined, **given):
-    part, rows = _asked(x, first, classes, joined, **given)
-    words = part.question()[1]
-    told = np.zeros(len(rows) * words, np.int64)
-    part.answer(told)
-    return (told.view(np.int32).reshape(*x.shape[:-1], words, 2),)
-
-
-@hosted("part_writes")
-def _part_writes(x, first, classes, *joined, **given):
-    part, rows = _asked(x, first, classes, joined, **given)
-    y = np.empty_like(rows)
-    part.write(y)
-    return (y.reshape(x.shape),)
-
-
-@hosted("part_values")
-def _part_values(x, first, classes, *joined, **given):
-    part, rows = _asked(x, first, classes, joined, **given)
-    values = np.empty((len(rows), part.value_count()))
-    part.values(values)
-    return (values.reshape(*x.shape[:-1], -1),)
-
-
-def _join(words, how, axis_name):
-    """64-bit integers as pairs of 32-bit ones, the lower first: JAX may lack 64-bit integers."""
-    low, high = words[..., 0], words[..., 1]
-    if how == "maximum":
-        top = jax.lax.pmax(high, axis_name)
-        below = jax.lax.pmax(jnp.where(high == top, low ^ _LOWEST, _LOWEST), axis_name) ^ _LOWEST
-        return jnp.stack([below, top], -1)
-    # Quarters do not overflow.
-    shifted = jax.lax.shift_right_logical
-    quarters = [low & 0xFFFF, shifted(low, jnp.int32(16)), high & 0xFFFF, shifted(high, jnp.int32(16))]
-    sums = jax.lax.psum(jnp.stack(quarters, -1), axis_name)
-    carried, kept = 0, []
-    for i in range(4):
-        carried = sums[..., i] + carried
-        kept.append(carried & 0xFFFF)
-        carried = shifted(carried, jnp.int32(16))
-    return jnp.stack([kept[0] | (kept[1] << 16), kept[2] | (kept[3] << 16)], -1)
-
-
-def _run(operation, params, axis_name, x, classes, *, values=False):
-    """The part's own result, or the numbers of its rows."""
-    cols = x.shape[-1]
-    n = cols * jax.lax.psum(1, axis_name)
-    first = jax.lax.axis_index(axis_name).astype(jnp.int32) * cols
-    given = {"operation": operation, "params": params, "n": n}
-    joined = []
-    for how, words in _questions(operation, params, x.dtype, n):
-        told = jax.ShapeDtypeStruct((*x.shape[:-1], words, 2), jnp.int32)
-        (mine,) = call_hosted("part_answers", given, [x, first, classes, *joined], [told])
-        joined.append(_join(mine, how, axis_name))
-    if not values:
-        return call_hosted("part_writes", given, [x, first, classes, *joined], [like(x)])[0]
-    # They depend only on the joined words, so all devices have the same ones; here they come from a part without entries.
-    none = jnp.zeros((*x.shape[:-1], 0), x.dtype)
-    given_none = [none, jnp.int32(0), classes, *joined]
-    return call_hosted("part_values", given, given_none, [like(x, _VALUES)])[0]
+def _exact(terms, axis_name):
+    """The sum of each row of terms of at most 1, by integers: words of 32 bits, which n of them do not overflow. JAX may lack
+    wider ones."""
+    n = terms.shape[-1] * jax.lax.psum(1, axis_name)
+    bits = 30 - n.bit_length()
+    words, rest = [], terms
+    for _ in range(-(-(44 if terms.dtype == jnp.float32 else 62) // bits)):
+        scaled = rest * 2.0**bits
+        whole = jnp.round(scaled)
+        words.append(whole.astype(jnp.int32).sum(-1))
+        rest = scaled - whole
+    total = 0.0
+    for word in jnp.moveaxis(jax.lax.psum(jnp.stack(words, -1), axis_name), -1, 0)[::-1]:
+        total = (total + word.astype(terms.dtype)) * 2.0**-bits
+    return total[..., None]
 
 
 def _undefined(x):
@@ -151,9 +86,22 @@ class _Parts(Rows):
 # Each rule is for rows along the last axis, in float32 or float64.
 
 
+def _statistics(x, temperature, axis_name):
+    """(the largest score, z relative to it, exp(z), the sum of that)."""
+    top = _top(x, axis_name)
+    z = _below(x, top, temperature)
+    e = jnp.where(top > -jnp.inf, jnp.exp(z), 0)  # of a row with NaN or without a score, integers
+    return top, z, e, _exact(e, axis_name)
+
+
+def _or_nan(top, value):
+    return jnp.where(top > -jnp.inf, value, jnp.nan)
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _softmax(temperature, axis_name, x):
-    return _run("softmax", (temperature,), axis_name, x, _no_classes(x))
+    top, _, e, total = _statistics(x, temperature, axis_name)
+    return _or_nan(top, e / total)
 
 
 @_softmax.defjvp
@@ -164,14 +112,18 @@ def _softmax_jvp(temperature, axis_name, primals, tangents):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def _statistic(which, temperature, axis_name, x, classes):
-    """log softmax, or one of RowStatistics' numbers for each row."""
-    entropy = which in ("entropy", "loss")
+    """log softmax, or a number of each row."""
+    top, z, e, total = _statistics(x, temperature, axis_name)
+    log = jnp.log(total)
     if which == "log_softmax":
-        return _run("statistics", (temperature, entropy), axis_name, x, classes)
-    values = _run("statistics", (temperature, entropy), axis_name, x, classes, values=True)
-    if which == "loss":
-        return jnp.where(classes < 0, 0, -values[..., 3:4])
-    return values[..., 2:3] if which == "logsumexp" else values[..., 4:5]
+        return _or_nan(top, z - log)
+    if which == "logsumexp":
+        return jnp.where(jnp.isinf(top), top, top + temperature * log)
+    if which == "entropy":
+        return jnp.maximum(_or_nan(top, log + _exact(jnp.where(e > 0, -e * z, 0), axis_name) / total), 0)
+    place = jax.lax.axis_index(axis_name) * x.shape[-1] + jnp.arange(x.shape[-1])
+    of_class = jax.lax.psum(jnp.where(place == classes, z, 0).sum(-1, keepdims=True), axis_name)
+    return jnp.where(classes < 0, 0, _or_nan(top, log - of_class))
 
 
 @_statistic.defjvp
@@ -206,15 +158,8 @@ def _sums(z, tau, power, axis_name):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def _entmax(alpha, temperature, axis_name, x):
-    power = 1 / (alpha - 1)
-    # pmax may ignore NaN.
-    lacks = jax.lax.pmax(jnp.isnan(x).any(-1, keepdims=True).astype(x.dtype), axis_name) > 0
-    top = jnp.where(lacks, jnp.nan, jax.lax.pmax(x.max(-1, keepdims=True), axis_name))
-    # For rows with +inf, which has all the mass, and for NaN.
-    flat = jnp.isposinf(top)
-    z = jnp.where(
-        flat, jnp.where(x == top, 0, -jnp.inf), jnp.where(jnp.isneginf(x), -jnp.inf, (x - top) * ((alpha - 1) / temperature))
-    )
+    power, top = 1 / (alpha - 1), _top(x, axis_name)
+    z = _below(x, top, temperature / (alpha - 1))
     low = jnp.full_like(top, -1)
     high = jnp.zeros_like(top)
 

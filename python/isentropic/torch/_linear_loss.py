@@ -17,7 +17,7 @@ from isentropic.torch._arguments import (
     readable,
 )
 from isentropic.torch._builder import Operator, wants_gradient
-from isentropic.torch._compat import dispatch_modes, has_memory, in_forward_mode, in_transform, never_again, tracing
+from isentropic.torch._compat import dispatch_modes, has_memory, in_forward_mode, in_transform, is_dtensor, never_again, tracing
 from isentropic.torch._losses import DESCRIPTIONS
 from isentropic.torch._modules import checked_sample_weight, checked_z_loss
 from isentropic.torch._spec import OpSpec, result_type
@@ -85,7 +85,9 @@ def linear_loss(
     A loss of scores = hidden @ weight.T + bias, computed for some rows at a time, so that never all scores are stored.
 
     hidden: (..., features).
-    weight: (classes, features), of the same dtype.
+    weight: (classes, features), of the same dtype. As a DTensor that is sharded by classes, no rank has a whole row of scores;
+        then the loss is one that isentropic.torch.distributed has, hidden and target are the same on all ranks, and bias is
+        whole or sharded like weight.
     target: As the loss takes it for scores (..., classes): integers of shape (...), or floating-point numbers of shape (...,
         classes).
     loss (str): A loss by its name.
@@ -110,6 +112,12 @@ def linear_loss(
         raise ValueError(f"{_NAME}: loss must be one of {', '.join(DESCRIPTIONS)}, got {loss!r}")
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"{_NAME}: reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
+    if is_dtensor(weight):
+        import isentropic.torch._generated as _generated
+        from isentropic.torch.distributed._dtensor import linear_loss_of_dtensors
+
+        functions, z_loss = (getattr(_generated, loss), _generated.logsumexp), checked_z_loss(_NAME, z_loss)
+        return linear_loss_of_dtensors(hidden, weight, target, functions, bias, reduction, sample_weight, z_loss, params)
     hidden, weight, bias = _checked(hidden, weight, bias)
     description, lead = DESCRIPTIONS[loss], hidden.shape[:-1]
     scores = hidden.new_empty(1).expand(*lead, len(weight))  # only its shape

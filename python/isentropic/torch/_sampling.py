@@ -91,7 +91,9 @@ def streams_of(name, stream, x, dim):
     count = math.prod(lead)
     if isinstance(stream, (np.ndarray, list, tuple)):
         given = integers(name, "stream", stream)
-        stream = torch.from_numpy(np.array(given, np.int64 if given.dtype.kind == "i" else np.uint64)).to(x.device)
+        stream = torch.from_numpy(np.array(given, np.int64 if np.issubdtype(given.dtype, np.signedinteger) else np.uint64)).to(
+            x.device
+        )
     if not isinstance(stream, Tensor):
         first = signed(natural(name, "stream", stream))
         return (first + torch.arange(count, device=x.device)).reshape(lead)  # modulo 2**64

@@ -44,22 +44,6 @@ HWY_INLINE V MaxKeepNaN(V low, V x) {
   return hn::Max(low, x);  // the second if either is NaN
 }
 
-// By nvcc's operations for a quotient, without its branch for numbers out of range: several quotients at once would wait for
-// one another at branches.
-template <class V>
-HWY_INLINE V DivInRange(V a, V b) {
-#ifdef __CUDA_ARCH__
-  if constexpr (sizeof(V) == 4) {
-    float inverse;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b.raw));
-    inverse = fmaf(inverse, fmaf(-b.raw, inverse, 1.0f), inverse);
-    const float rough = a.raw * inverse, rest = fmaf(-b.raw, rough, a.raw);
-    return {fabsf(a.raw) < 0x1p-100f ? a.raw * 0.5f : fmaf(inverse, rest, rough)};
-  }
-#endif
-  return hn::Div(a, b);
-}
-
 HWY_INLINE void AwaitReaders() { Team::Barrier(); }
 
 template <class T>
@@ -161,6 +145,16 @@ HWY_INLINE void WriteRow(D d, bool /*stream*/, size_t n, T* p, Value&& value) {
   }
   for (; i < n; i += step) hn::StoreU(value(i, size_t{1}), d, p + i);
   Team::Barrier();
+}
+
+// A device's loops are alike for few and many operations.
+template <class D, class Visit>
+HWY_INLINE void QuickForEachVector(D d, size_t n, Visit&& visit) {
+  ForEachVector(d, n, visit);
+}
+template <class D, class T = hn::TFromD<D>, class Value>
+HWY_INLINE void QuickWriteRow(D d, bool stream, size_t n, T* p, Value&& value) {
+  WriteRow(d, stream, n, p, value);
 }
 
 template <class D, class T = hn::TFromD<D>>

@@ -118,6 +118,16 @@ HWY_INLINE double Sum(D d, size_t n, Term&& term) {
   return sums[0];
 }
 
+// A device's threads wait for nothing here.
+template <size_t K, class D, class Visit>
+HWY_INLINE void QuickSums(D d, size_t n, double (&sums)[K], const Visit& visit) {
+  Sums(d, n, sums, visit);
+}
+template <class D, class Term>
+HWY_INLINE double QuickSum(D d, size_t n, const Term& term) {
+  return Sum(d, n, term);
+}
+
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double SumRow(D d, const T* x, size_t n) {
   return Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return hn::LoadU(d, x + i); });

@@ -1,10 +1,12 @@
 """Operations on DTensors: by parts if the mesh shards the rows, otherwise of each rank's rows."""
 
+import functools
 import inspect
 import math
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from isentropic._descriptions import MAPS
 from isentropic.torch._arguments import checked_dim
@@ -144,3 +146,59 @@ def rows_of_dtensors(name, tensors, dim, given, defaults, on_local):
         return _as_dtensor(value, mesh, [Replicate() if i == sharded else one for i, one in enumerate(placements)], shape)
 
     return whole(value) if isinstance(value, Tensor) else type(value)(*map(whole, value))
+
+
+_PART = 1 << 23  # scores of a rank at a time
+
+
+def linear_loss_of_dtensors(hidden, weight, target, functions, bias, reduction, sample_weight, z_loss, params):
+    """linear_loss whose classes are split: weight, and bias, are sharded by classes, and every rank has hidden and target.
+
+    `functions` are the loss and logsumexp, of DTensors. A rank has the scores of its classes, for some rows at a time if they
+    are many; then backward computes them again. Gradients in hidden are summed over the ranks, the others stay with the
+    classes.
+    """
+    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+
+    name, mesh = "linear_loss", weight.device_mesh
+    sharded = [i for i, one in enumerate(weight.placements) if one.is_shard(0)]
+    if len(sharded) != 1 or any(not one.is_replicate() for i, one in enumerate(weight.placements) if i not in sharded):
+        raise ValueError(f"{name}: weight must be sharded by classes in one dimension of the mesh, got {weight.placements}")
+
+    def on_all(argument, x):
+        if not isinstance(x, DTensor):
+            return DTensor.from_local(x, mesh, [Replicate()] * mesh.ndim, run_check=False)
+        if any(not one.is_replicate() for one in x.placements):
+            raise ValueError(f"{name}: {argument} must be replicated if weight is sharded, got placements {x.placements}")
+        return x
+
+    if bias is not None:
+        bias = on_all("bias", bias) if not isinstance(bias, DTensor) or bias.placements != weight.placements else bias
+        bias = bias.redistribute(mesh, weight.placements).to_local()
+    sums = [Partial() if i in sharded else Replicate() for i in range(mesh.ndim)]
+    hidden, part = on_all("hidden", hidden).to_local(grad_placements=sums), weight.to_local()
+    lead, target = hidden.shape[:-1], on_all("target", target).to_local()
+    placements = [Shard(1) if i in sharded else Replicate() for i in range(mesh.ndim)]
+
+    def of_rows(hidden, part, bias, target):
+        scores = torch.nn.functional.linear(hidden, part, bias)
+        scores = _as_dtensor(scores, mesh, placements, (len(hidden), weight.shape[0]))
+        value = functions[0](scores, target, **params).to_local()
+        return value if z_loss == 0 else torch.stack([value, functions[1](scores).to_local()])
+
+    classes = not target.is_floating_point()
+    if classes:
+        params = {"ignore_index": -100, **params}
+    rows, own = hidden.reshape(-1, hidden.shape[-1]), target.reshape(math.prod(lead), *target.shape[len(lead) :])
+    step = max(1, _PART * mesh.size(sharded[0]) // max(1, weight.shape[0]))  # on all ranks alike
+    run = of_rows if len(rows) <= step else functools.partial(checkpoint, of_rows, use_reentrant=False)
+    found = [run(rows[i : i + step], part, bias, own[i : i + step]) for i in range(0, max(1, len(rows)), step)]
+    value = torch.cat(found, -1)
+    value = value[0] + z_loss * value[1].square() if z_loss else value
+    factors = torch.ones_like(value) if sample_weight is None else sample_weight.reshape(-1).to(value.dtype)
+    if classes:
+        factors = torch.where(own == params["ignore_index"], 0.0, factors)
+    value = torch.where(factors == 0, 0.0, value * factors)
+    if reduction == "none":
+        return value.reshape(lead)
+    return value.sum() if reduction == "sum" else value.sum() / factors.sum()

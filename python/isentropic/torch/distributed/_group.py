@@ -3,22 +3,14 @@
 import hashlib
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
-import isentropic._core as _core
+from isentropic.torch.distributed._entries import signed
 
-# The word that a failed rank sends instead of a maximum; the key of every score is smaller.
+# The word that a failed rank sends in its first exchange; the key of every score is smaller.
 _FAILED = 0x7FFF << 48
-
-
-def _in_order(bits):
-    """The bits of numbers other than -0 as integers in the order of the numbers, and back. That of NaN is the largest, and
-    smaller than _FAILED."""
-    return np.where(bits >= 0, bits, bits ^ 0x7FFF_FFFF_FFFF_FFFF)
-
 
 # torch 2.13 renamed the function.
 _gather = getattr(functional, "all_gather_single", None) or functional.all_gather_tensor
@@ -49,51 +41,67 @@ def _difference(one, other):
     """The first argument that differs in two dicts of arguments by name: its name and both values; None if there is none."""
     for name in {**one, **other}:
         a, b = one.get(name), other.get(name)
-        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape:
-            for row, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+            for row, (x, y) in enumerate(zip(a, b, strict=True)):
                 if str(x) != str(y):  # NaN is NaN
                     return name, f"{x} in row {row}", y
         elif str(a) != str(b):
-            return name, *("one for each row" if isinstance(of, np.ndarray) else of for of in (a, b))
+            return name, *("one for each row" if isinstance(of, tuple) else of for of in (a, b))
     return None
+
+
+def _digest(arguments):
+    """A number of them, but for tensors, and another one, on their device, of the tensors' bits."""
+    text, of_tensors = hashlib.blake2b(digest_size=8), 0
+    for argument in arguments.values():
+        text.update(b"rows" if isinstance(argument, torch.Tensor) else str(argument).encode())
+        if isinstance(argument, torch.Tensor):
+            bits = argument.contiguous().view(torch.int64).reshape(-1)
+            weights = (2 * torch.arange(len(bits), device=bits.device) + 1) * signed(0x9E37_79B9_7F4A_7C15)  # odd
+            of_tensors = 3 * of_tensors + ((bits ^ (bits >> 31)) * weights).sum()
+    return int.from_bytes(text.digest(), "little", signed=True), of_tensors
 
 
 class Group:
     """The ranks with one part each, and the extents of the parts."""
 
-    def __init__(self, name, group_name, what):
-        self.what, self.name = what, group_name
-        self.alone = group_name == ""
+    def __init__(self, operation, group_name):
+        self.operation, self.name, self.alone = operation, group_name, group_name == ""
         self.group = None if self.alone else dist.distributed_c10d._resolve_process_group(group_name)
         self.size = 1 if self.alone else self.group.size()
         self.rank = 0 if self.alone else self.group.rank()
-        self.operation = name
         self.differ = False  # whether the ranks' arguments are not alike
         self.error = None  # what is wrong with this rank's arguments, told in the first round
-        # NCCL cannot exchange words in the memory of the host.
-        self.device = "cpu"
-        if not self.alone and "cpu" not in {device.type for device in self.group._device_types}:
-            self.device = next(iter(self.group._device_types)).type
+        devices = [] if self.alone else [device.type for device in self.group._device_types]
+        self.devices = devices or ["cpu"]
 
-    def join(self, words, join, rows):
-        """The words of all parts, as one array of int64."""
+    def join(self, words, how):
+        """The words of all parts: the largest, the sum, or gathered along a new first axis."""
         begun[0] = True
         cost[0] += 1
-        cost[1] += words.nbytes
+        cost[1] += 8 * words.numel()
         if self.alone:
-            return words
-        told = torch.from_numpy(words).to(self.device)
+            return words[None] if how == "gather" else words
+        # The backend may not exchange what is in the memory of this device.
+        told = words.contiguous() if words.device.type in self.devices else words.to(self.devices[0])
         try:
-            if join == "gather":
-                joined = _gather(told, 0, self.group)
+            if how == "gather":
+                joined = functional.wait_tensor(_gather(told[None], 0, self.group))
             else:
-                joined = functional.all_reduce(told, {"maximum": "max", "sum": "sum"}[join], self.group)
-            return functional.wait_tensor(joined).cpu().numpy()
+                joined = functional.wait_tensor(functional.all_reduce(told, how, self.group))
+            return joined.to(words.device)
         except RuntimeError as error:
             raise RuntimeError(
                 f"isentropic.torch.distributed.{self.operation}: rank {self.rank} of {self.size} got no answer of others in "
-                f"round {cost[0]} ({self.what}); a rank has died, stalls or calls another function: {error}"
+                f"round {cost[0]} ({self.operation}); a rank has died, stalls or calls another function: {error}"
             ) from error
+
+    def join_first(self, words, how, checks):
+        """As join; if it checks, an error of one rank is raised on all."""
+        joined = self.join(words if self.error is None else torch.full_like(words, _FAILED), how)
+        if checks and bool((joined >= _FAILED).any()):
+            self.raise_first(self.error)
+        return joined
 
     def objects(self, one):
         if self.alone:
@@ -104,7 +112,11 @@ class Group:
 
     def raise_first(self, error, arguments=None):
         """Raises the exception of the first rank that has one, on every rank, or one that names an argument of two ranks."""
-        told = self.objects((None if error is None else (type(error), str(error)), arguments or {}))
+        lists = {
+            name: tuple(one.flatten().tolist()) if isinstance(one, torch.Tensor) else one
+            for name, one in (arguments or {}).items()
+        }
+        told = self.objects((None if error is None else (type(error), str(error)), lists))
         for rank, (failed, _) in enumerate(told):
             if failed is not None:
                 kind, text = failed
@@ -126,27 +138,26 @@ class Group:
         given = first >= 0 and n >= 0
         if error is None and given and known in _agreed:
             return first, n
-        digest = hashlib.blake2b(digest_size=8)
-        for argument in arguments.values():
-            digest.update(argument.tobytes() if isinstance(argument, np.ndarray) else str(argument).encode())
-        digest = int.from_bytes(digest.digest(), "little", signed=True)
-        mine = np.array([rows, cols, dtype, 0 if error is None else 1, first, n, digest], np.int64)
+        text, of_tensors = _digest(arguments)
+        mine = torch.tensor([rows, cols, dtype, 0 if error is None else 1, first, n, text])
+        if isinstance(of_tensors, torch.Tensor):
+            mine = mine.to(of_tensors.device)
+            mine[6] += of_tensors
         before = list(cost)
-        told = self.join(mine, "gather", 1).reshape(-1, 7)
+        told = self.join(mine, "gather").tolist()
         if given:  # done once for all calls of this kind
             cost[:] = before
-        if told[:, 3].any():
+        all_rows, counts, dtypes, failed, firsts, lengths, digests = zip(*told, strict=True)
+        if any(failed):
             self.raise_first(error)
-        if (told[:, 0] != told[0, 0]).any():
-            counts = ", ".join(str(count) for count in told[:, 0])
-            raise ValueError(f"{self.operation}: all ranks must have as many rows, got {counts}")
-        if (told[:, 2] != told[0, 2]).any():
+        if len(set(all_rows)) > 1:
+            raise ValueError(f"{self.operation}: all ranks must have as many rows, got {', '.join(map(str, all_rows))}")
+        if len(set(dtypes)) > 1:
             raise TypeError(f"{self.operation}: all ranks must have the same dtype")
-        self.differ = bool((told[:, 6] != told[0, 6]).any())
-        ends, whole = np.cumsum(told[:, 1]), int(told[:, 1].sum())
-        begins = ends - told[:, 1]
+        self.differ = len(set(digests)) > 1
+        begins, whole = [sum(counts[:rank]) for rank in range(self.size)], sum(counts)
         # Every rank looks at what all gave, and all raise the same.
-        for rank, (begin, count, has_first, has_n) in enumerate(zip(begins, *told[:, [1, 4, 5]].T, strict=True)):
+        for rank, (begin, count, has_first, has_n) in enumerate(zip(begins, counts, firsts, lengths, strict=True)):
             got = [f"first = {has_first}"] * (has_first not in (-1, begin)) + [f"n = {has_n}"] * (has_n not in (-1, whole))
             if got:
                 raise ValueError(
@@ -155,74 +166,7 @@ class Group:
                 )
         if given:
             _agreed.add(known)
-        return int(begins[self.rank]), whole
-
-    def run_together(self, parts, rows):
-        """Questions and answers of several parts in the same rounds, for rows with their own parameters."""
-        begun = False
-        while True:
-            asked = [part.question() for part in parts]
-            if all(join == "none" for join, _ in asked):
-                return parts
-            for how in ("maximum", "sum", "gather"):
-                told, those = [], [i for i, (join, _) in enumerate(asked) if join == how]
-                for i in those:
-                    told.append(np.zeros(rows[i] * asked[i][1], np.int64))
-                    parts[i].answer(told[-1])
-                if not told:
-                    continue
-                # A round is one exchange for each way of joining.
-                joined = np.ascontiguousarray(self.join(np.concatenate(told), how, 1)).reshape(-1, sum(map(len, told)))
-                if not begun and how != "sum" and (joined >= _FAILED).any():
-                    self.raise_first(None)
-                at = 0
-                for i, words in zip(those, told, strict=True):
-                    parts[i].take(np.ascontiguousarray(joined[:, at : at + len(words)]).reshape(-1))
-                    at += len(words)
-            begun = True  # words of later rounds may be as large
-
-    def run(self, part, rows):
-        """Questions and answers until the part has no further question."""
-        asked = part.question()
-        begun = False
-        while asked[0] != "none":
-            join, words = asked
-            told = np.zeros(rows * words, np.int64)
-            part.answer(told)
-            if self.error is not None and not begun and rows > 0 and words > 0:
-                told[:] = _FAILED
-            joined = np.ascontiguousarray(self.join(told, join, rows)).reshape(-1)
-            if not begun and join != "sum" and joined.size and (joined >= _FAILED).any():
-                self.raise_first(self.error)
-            begun = True
-            part.take(joined)
-            asked = part.question()
-        return part
-
-    def largest(self, rows):
-        """The largest number of each row, NaN if there is one."""
-        top = np.max(rows, axis=1, initial=-np.inf).astype(np.float64) + 0.0  # no -0
-        top = np.where(np.isnan(top), np.nan, top)  # one bit pattern of NaN
-        return _in_order(self.join(_in_order(top.view(np.int64)), "maximum", len(rows))).view(np.float64)[:, None]
-
-    def sums(self, terms, first, n, bounded=False):
-        """The exact sum of each row of each array of terms. If bounded, for terms that are not negative, it takes one round in
-        place of two; only if there are terms above 2**40 or so, it takes two more. NaN counts as +inf there."""
-        stacked = np.ascontiguousarray(np.concatenate(terms), np.float64)
-        totals = self._sums(stacked, first, n, bounded)
-        if bounded and (beyond := np.isinf(totals[:, 0])).any():
-            more = self._sums(np.ascontiguousarray(stacked[beyond]), first, n, False)
-            totals[beyond] = np.where(np.isnan(more), np.inf, more)
-        return totals.reshape(len(terms), -1, 1)
-
-    def _sums(self, rows, first, n, bounded):
-        return values_of(self.run(_core.part_of_sum(bounded, rows, first, n), len(rows)), len(rows))
-
-
-def values_of(part, rows):
-    values = np.zeros((rows, part.value_count()))
-    part.values(values)
-    return values
+        return begins[self.rank], whole
 
 
 def start_counting():

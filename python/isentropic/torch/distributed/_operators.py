@@ -2,17 +2,17 @@
 
 import json
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from isentropic.torch.distributed import _searches
 from isentropic.torch.distributed._calls import OPERATIONS, Call, shapes
 from isentropic.torch.distributed._chain import Chain
 from isentropic.torch.distributed._group import start_counting
 
 
-def array(tensor):
-    return None if tensor is None else np.ascontiguousarray(tensor.detach().cpu().numpy())
+def _kind(spec):
+    return OPERATIONS[json.loads(spec)["kind"]]
 
 
 @torch.library.custom_op("isentropic::parts", mutates_args=())
@@ -20,9 +20,7 @@ def operate(
     x: Tensor, other: Tensor | None, target: Tensor | None, params: Tensor | None, spec: str, first: int, n: int, group: str
 ) -> tuple[Tensor, Tensor]:
     start_counting()
-    call = Call(spec, array(x), array(other), array(target), first, n, group, array(params))
-    y, values = OPERATIONS[call.spec["kind"]][0](call)
-    return torch.from_numpy(np.ascontiguousarray(y)).to(x.device), torch.from_numpy(np.ascontiguousarray(values)).to(x.device)
+    return _kind(spec)[0](Call(spec, x, other, target, params, first, n, group))
 
 
 @operate.register_fake
@@ -47,11 +45,8 @@ def operate_vjp(
     group: str,
 ) -> tuple[Tensor, Tensor]:
     start_counting()
-    call = Call(spec, array(x), array(other), array(target), first, n, group, array(params))
-    saved = [array(one) for one in (y, values, gy, gvalues)]
-    found = OPERATIONS[call.spec["kind"]][1](call, *saved)
-    dx, more = found if isinstance(found, tuple) else (found, np.zeros((0, 0)))
-    dx, more = (torch.from_numpy(np.ascontiguousarray(d)).to(x.device) for d in (dx, more))
+    dx, more = _kind(spec)[1](Call(spec, x, other, target, params, first, n, group), y, values, gy, gvalues)
+    more = x.new_empty(0, 0) if more is None else more
     return dx.to(x.dtype), more.to(torch.float64 if params is not None else x.dtype)
 
 
@@ -90,11 +85,7 @@ operate.register_autograd(_backward, setup_context=_setup)
 @torch.library.custom_op("isentropic::parts_draw", mutates_args=())
 def draw(x: Tensor, streams: Tensor, spec: str, first: int, n: int, group: str) -> Tensor:
     start_counting()
-    call = Call(spec, array(x), None, None, first, n, group, streams=array(streams).view(np.uint64))
-    chain = Chain(call)
-    for step, values in call.spec["steps"]:
-        chain.apply(step, values)
-    return torch.from_numpy(chain.draw(call.streams)).to(x.device)
+    return Chain(Call(spec, x, None, None, None, first, n, group, streams)).run().draw()
 
 
 @draw.register_fake
@@ -105,11 +96,7 @@ def _(x, streams, spec, first, n, group):
 @torch.library.custom_op("isentropic::parts_chain", mutates_args=())
 def chain_probs(x: Tensor, spec: str, first: int, n: int, group: str) -> Tensor:
     start_counting()
-    call = Call(spec, array(x), None, None, first, n, group)
-    chain = Chain(call)
-    for step, values in call.spec["steps"]:
-        chain.apply(step, values)
-    return torch.from_numpy(chain.probs()).to(x.device)
+    return Chain(Call(spec, x, None, None, None, first, n, group)).run().probs()
 
 
 @chain_probs.register_fake
@@ -119,20 +106,10 @@ def _(x, spec, first, n, group):
 
 @torch.library.custom_op("isentropic::parts_top", mutates_args=())
 def top_indices(x: Tensor, k: int, first: int, n: int, group: str) -> Tensor:
-    call = Call(json.dumps({"name": "token_statistics", "top": k}), array(x), None, None, first, n, group)
+    call = Call(json.dumps({"name": "token_statistics", "top": k}), x, None, None, None, first, n, group)
     if k > call.n:
         raise ValueError(f"token_statistics: top must be an integer from 0 to {call.n}, how many tokens there are, got {k}")
-    wide = np.where(np.isnan(call.x), np.inf, call.x.astype(np.float64))
-    order = np.argsort(-wide, axis=1, kind="stable")[:, :k]
-    # A part may have fewer tokens than k. No token is behind all others, also those of -inf.
-    told = np.tile([-np.inf, np.inf], (call.rows, k, 1))
-    told[:, : order.shape[1], 0] = np.take_along_axis(wide, order, 1)
-    told[:, : order.shape[1], 1] = order + call.first
-    joined = call.group.join(told.view(np.int64).reshape(-1), "gather", call.rows).view(np.float64)
-    parts = call.group.size
-    joined = joined.reshape(parts, call.rows, k, 2).transpose(1, 0, 2, 3).reshape(call.rows, parts * k, 2)
-    best = np.lexsort((joined[:, :, 1], -joined[:, :, 0]))[:, :k]
-    return torch.from_numpy(np.take_along_axis(joined[:, :, 1], best, 1).astype(np.int64)).to(x.device)
+    return _searches.top_k(call, torch.where(x.isnan(), torch.inf, x), k)[1] + call.first
 
 
 @top_indices.register_fake

@@ -10,8 +10,8 @@ from isentropic.torch.distributed._operators import chain_probs, draw
 __all__ = ["Sampler", "sample"]
 
 
-def _drawn(name, steps, seed, x, size, stream, position, dim, axis, group, first, n):
-    part = Part(name, x, dim, axis, group, first, n)
+def _drawn(name, steps, seed, x, size, stream, position, where):
+    part = Part(name, x, where)
     draws = 1 if size is None else _sampling.natural(name, "size", size, 1 << 62)
     position = _sampling.position_of(name, position, draws)
     streams = streams_of(name, stream, x, part.dim).reshape(-1).contiguous()
@@ -42,38 +42,23 @@ class Sampler:
         self._given = [_numbers(step) for step in local._named()]
 
     @together
-    def probs(self, x, *, dim=None, axis=None, group=None, first=None, n=None):
+    def probs(self, x, *, where):
         """This rank's part of the distribution that the steps leave."""
         name = "Sampler.probs"
-        part = Part(name, x, dim, axis, group, first, n)
+        part = Part(name, x, where)
         spec = as_text({"name": name, "steps": self._given})
         return part.back(chain_probs(part.rows.detach(), spec, *part.given, part.group))
 
     @together
-    def sample(self, x, *, size=None, stream=0, position=0, dim=None, axis=None, group=None, first=None, n=None):
+    def sample(self, x, *, size=None, stream=0, position=0, where):
         """Indices of the whole row, on every rank."""
-        name, steps = "Sampler.sample", self._given
-        return _drawn(name, steps, self.seed, x, size, stream, position, dim, axis, group, first, n)
+        return _drawn("Sampler.sample", self._given, self.seed, x, size, stream, position, where)
 
 
 @together
-def sample(
-    x,
-    *,
-    size=None,
-    temperature=1.0,
-    seed,
-    stream=0,
-    position=0,
-    dim=None,
-    axis=None,
-    group=None,
-    first=None,
-    n=None,
-):
+def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, where):
     """As isentropic.sample, of this rank's part: indices of the whole row, on every rank. One round of 16 bytes a draw; where
     the largest score over the temperature is above 5e8 in size, two more."""
     name = "sample"
     steps = [("temperature", [number(name, "temperature", temperature)])]
-    seed = _sampling.natural(name, "seed", seed)
-    return _drawn(name, steps, seed, x, size, stream, position, dim, axis, group, first, n)
+    return _drawn(name, steps, _sampling.natural(name, "seed", seed), x, size, stream, position, where)

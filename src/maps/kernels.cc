@@ -1,16 +1,16 @@
-// The maps of double, for every SIMD target. It is a separate file because it takes minutes to compile.
+// The table of the maps' kernels, for every SIMD target. The files of the maps compile them.
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "src/maps/double.cc"
+#define HWY_TARGET_INCLUDE "src/maps/kernels.cc"
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/dispatch.h"
-#include "src/maps/rows-inl.h"
+#include "src/maps/all-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-ISENTROPIC_KERNELS_OF(MakeMaps, double);
+ISENTROPIC_KERNELS(MakeMaps);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace isentropic::inline ISENTROPIC_ABI
@@ -20,7 +20,7 @@ HWY_AFTER_NAMESPACE();
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
-ISENTROPIC_KERNELS_BY_OF(map_kernels, MakeMaps, double);
+ISENTROPIC_KERNELS_BY(map_kernels, MakeMaps);
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
 

@@ -1,0 +1,130 @@
+"""What each variant of entmax' kernels is worth: python bench/variants.py BUILD [NAME...]
+
+Each variant is switched off in the source, src/maps/entmax.cc is compiled again in BUILD (a static build with Python's module),
+and calls are timed with and without it, in turn. The gain is the time without over the time with. A variant that gains less
+than 1.3 on every shape that people have goes. The source is as before afterwards. Half a minute a variant.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ENTMAX, EDGE = "src/maps/entmax-inl.h", "src/maps/edge_entmax-inl.h"
+TAKES = "(op.alpha >= kLeastAlpha<T> || op.alpha <= kMostHeavyAlpha)"
+SHORT, MIDDLE, LONG = (8, 32, 64), (256, 1024, 4096), (16384, 131072)
+
+# name: what it is, file, original, changed, alphas, lengths, gradient
+VARIANTS = {
+    "short squares": (ENTMAX, "op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2 ||", "op.alpha == 1 || op.alpha == 2 ||",
+                      (1.5,), SHORT, False),
+    "short powers": (ENTMAX, TAKES, TAKES.replace("op.alpha >= kLeastAlpha<T>", "op.alpha > 2"), (1.2, 1.3, 1.7), SHORT, False),
+    "short heavy": (ENTMAX, TAKES, "(op.alpha >= kLeastAlpha<T>)", (0.5, 0.8), SHORT, False),
+    "short edge": (ENTMAX, TAKES, f"(op.alpha < 2 && {TAKES[1:]}", (2.5, 4.0), SHORT, False),
+    "squares": (ENTMAX, "} else if (b == 0.5) {", "} else if (b == 0.51) {", (1.5,), MIDDLE + LONG, False),
+    "several rows": (ENTMAX, "return !quick && n >= 256 && n <= kLongestOfSeveral ? kMost : 1;", "return 1;",
+                     (1.3, 1.5, 1.7, 3.0), MIDDLE, False),
+    "few survivors": (ENTMAX, "if (row.kept <= 64) {", "if (row.kept <= 0) {", (1.3, 1.7), MIDDLE + LONG, False),
+    "start by whole powers": (ENTMAX, "constexpr size_t kSample = 128;", "return c; constexpr size_t kSample = 128;",
+                              (1.3, 1.7), MIDDLE + LONG, False),
+    "heavy": (ENTMAX, "if (op.alpha <= kMostHeavyAlpha) return MapHeavyRow", "if (false) return MapHeavyRow", (0.5, 0.8),
+              MIDDLE + LONG, False),
+    "near softmax, survivors alone": (ENTMAX, "if (b >= 0.0625) {", "if (false) {", (1.1, 1.19), MIDDLE + LONG, False),
+    "near softmax, start by a sample": (ENTMAX, "if (c > 0 && IsFinite(c)) start = c;", "", (1.05, 1.1), LONG, False),
+    "edge by sorting": (EDGE, "if (most <= 32) {", "if (most <= 0) {", (2.5, 4.0), MIDDLE, False),
+    "edge bracket": (EDGE, "if (kept > 24) {", "if (false) {", (2.5, 4.0), MIDDLE + LONG, False),
+    "gradient, only the support": (ENTMAX, "if (2 * zeros < static_cast<double>(n)) return {p, g, n};", "return {p, g, n};",
+                                   (1.3, 1.7, 3.0), MIDDLE + LONG, True),
+    "gradient, short rows": (ENTMAX, "return b == 0.5 || b == 1 || (sizeof(T) == 4 && b != 0);", "return b == 0.5 || b == 1;",
+                             (1.3, 1.7, 3.0), SHORT, True),
+}  # fmt: skip
+SPREADS = {"flat": 0.3, "normal": 1.0, "wide": 4.0}
+
+
+def timed():
+    """In a process of its own, with the module on PYTHONPATH: the least seconds of each call, as JSON."""
+    import numpy as np
+    from timing import least_times
+
+    import isentropic
+
+    isentropic.set_num_threads(1)
+    alphas, lengths, gradient = json.loads(sys.argv[2])
+    calls = {}
+    for dtype in ("float32", "float64"):
+        for n in lengths:
+            for name, spread in SPREADS.items():
+                rng = np.random.default_rng(n)
+                x = (rng.standard_normal((max(1, 32768 // n), n)) * spread).astype(dtype)
+                g = rng.standard_normal(x.shape).astype(dtype)
+                for alpha in alphas:
+                    p = isentropic.entmax(x, alpha=alpha)
+                    call = (
+                        (lambda x=x, p=p, g=g, alpha=alpha: isentropic.entmax_vjp(x, p, g, alpha=alpha))
+                        if gradient
+                        else (lambda x=x, p=p, alpha=alpha: isentropic.entmax(x, alpha=alpha, out=p))
+                    )
+                    calls[f"{dtype} {n} {name} alpha {alpha}"] = call
+    print(json.dumps(least_times(calls, 3, seconds=0.004)))
+
+
+def measured(package, case):
+    where = {**os.environ, "PYTHONPATH": os.pathsep.join([str(package), str(ROOT / "bench")])}
+    done = subprocess.run(
+        [sys.executable, __file__, "--timed", json.dumps(case)], env=where, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def built(build):
+    """Compiles; seconds of that, and bytes of the object's code."""
+    start = time.monotonic()
+    target = "CMakeFiles/isentropic.dir/src/maps/entmax.cc.o"
+    subprocess.run(["ninja", "-C", build, target], check=True, capture_output=True)
+    seconds = time.monotonic() - start
+    subprocess.run(["ninja", "-C", build, "_core"], check=True, capture_output=True)
+    return seconds, int(subprocess.run(["size", build / target], capture_output=True, text=True).stdout.split()[6])
+
+
+def main(build, names):
+    with tempfile.TemporaryDirectory() as folder:
+        (ROOT / ENTMAX).touch()
+        seconds, size = built(build)
+        whole = Path(folder) / "whole"
+        shutil.copytree(build / "python", whole)
+        print(f"All: {seconds:.0f} s, {size / 1024:.0f} KiB\n")
+        print(
+            "| variant | gain, median (least to most) | float64 | shapes above 1.3 | seconds | KiB |\n|---|---|---|---|---|---|"
+        )
+        for name in names or VARIANTS:
+            file, original, changed, *case = VARIANTS[name]
+            text = (ROOT / file).read_text()
+            assert text.count(original) == 1, (name, text.count(original))
+            (ROOT / file).write_text(text.replace(original, changed))
+            try:
+                fewer = built(build)
+                best = [{}, {}]
+                for _ in range(2):
+                    for times, package in zip(best, (whole, build / "python"), strict=True):
+                        for call, one in measured(package, case).items():
+                            times[call] = min(one, times.get(call, 1e9))
+            finally:
+                (ROOT / file).write_text(text)
+            gains = {call: best[1][call] / best[0][call] for call in best[0]}
+            columns = []
+            for dtype in ("float32", "float64"):
+                of = sorted(gain for call, gain in gains.items() if call.startswith(dtype))
+                columns.append(f"{of[len(of) // 2]:.2f} ({of[0]:.2f} to {of[-1]:.2f})")
+            worth = sum(gain >= 1.3 for gain in gains.values())
+            print(f"| {name} | {columns[0]} | {columns[1]} | {worth} of {len(gains)} | {seconds - fewer[0]:.0f} |"
+                  f" {(size - fewer[1]) / 1024:.0f} |", flush=True)  # fmt: skip
+    built(build)
+
+
+if __name__ == "__main__":
+    timed() if sys.argv[1] == "--timed" else main(Path(sys.argv[1]).resolve(), sys.argv[2:])

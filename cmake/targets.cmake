@@ -1,0 +1,35 @@
+# The SIMD targets that are compiled. The library chooses the best one at run time. BASELINE is what the compiler may use everywhere;
+# without it, the lowest target that is named is used everywhere, and processors without it cannot run the library.
+#
+# Every processor since 2008 with SSSE3 also has SSE4. Kernels keep vectors in arrays, and the size of SVE's vectors is not known at
+# compile time; such processors run NEON, which is their baseline.
+# SSE4 is for x86 processors from before 2013 and small ones of later years, which run the baseline, without SIMD, otherwise.
+set(ISENTROPIC_TARGETS "BASELINE;AVX2;AVX3" CACHE STRING "SIMD targets to compile: some of BASELINE, SSE4, AVX2, AVX3")
+set(isentropic_sse4_flags -msse4.2 -maes -mpclmul)
+set(isentropic_avx2_flags -mavx2 -mfma -mbmi -mbmi2 -mf16c -maes -mpclmul)
+set(isentropic_avx3_flags ${isentropic_avx2_flags} -mavx512f -mavx512vl -mavx512dq -mavx512bw -mavx512cd)
+if(NOT ISENTROPIC_TARGETS)
+  message(FATAL_ERROR "ISENTROPIC_TARGETS must name at least one of BASELINE, SSE4, AVX2, AVX3")
+endif()
+foreach(name ${ISENTROPIC_TARGETS})
+  if(NOT name MATCHES "^(BASELINE|SSE4|AVX2|AVX3)$")
+    message(FATAL_ERROR "ISENTROPIC_TARGETS: there is no target ${name}; choose from BASELINE, SSE4, AVX2, AVX3")
+  endif()
+endforeach()
+set(disabled_targets HWY_SSSE3)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|i.86")
+  set(is_everywhere BASELINE)
+  foreach(name SSE4 AVX2 AVX3)
+    if(NOT name IN_LIST ISENTROPIC_TARGETS)
+      list(APPEND disabled_targets HWY_${name})
+    elseif(NOT is_everywhere IN_LIST ISENTROPIC_TARGETS)
+      string(TOLOWER ${name} lower)
+      add_compile_options(${isentropic_${lower}_flags})
+      set(is_everywhere ${name})
+    endif()
+  endforeach()
+else()
+  set(disabled_targets HWY_SVE HWY_SVE2 HWY_SVE_256 HWY_SVE2_128)
+endif()
+list(JOIN disabled_targets "|" disabled_targets)
+add_compile_definitions("HWY_DISABLED_TARGETS=(${disabled_targets})")

@@ -1,0 +1,19 @@
+// Compiles top_k_softmax, top_p_softmax and min_p_softmax.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/maps/cut_softmax.cc"
+#include "hwy/foreach_target.h"  // before the kernels
+#include "src/maps/cut_softmax-inl.h"
+#include "src/maps/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace isentropic::inline ISENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+ISENTROPIC_COMPILE_MAP(TopKSoftmax);
+ISENTROPIC_COMPILE_MAP(TopPSoftmax);
+ISENTROPIC_COMPILE_MAP(MinPSoftmax);
+
+}  // namespace HWY_NAMESPACE
+}  // namespace isentropic::inline ISENTROPIC_ABI
+HWY_AFTER_NAMESPACE();
