@@ -90,7 +90,7 @@ def documented(one=None, *, module=None):
     """Makes a function or class public: it is found in `module`, and a function's docstring is completed."""
     if one is None:
         return lambda one: documented(one, module=module)
-    door = one.__module__.split(".")[1]
+    door = one.__module__.split(".")[1].replace("compat", "torch")
     of_arrays = door.startswith("_")
     one.__module__ = module or ("isentropic" if of_arrays else f"isentropic.{door}")
     if inspect.isfunction(one):

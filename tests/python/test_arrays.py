@@ -366,6 +366,26 @@ def test_arrow_lists():
             isentropic.softmax(pa.array(lists))
 
 
+def test_a_number_for_each_row_of_a_frame_is_a_series():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1.0, 2.5, 0.0], "b": [3.0, 4.5, 1.0]}, index=["x", "y", "z"])
+    numbers = frame.to_numpy()
+    for axis, names in ((-1, ["x", "y", "z"]), (0, ["a", "b"])):
+        for function in (
+            lambda x, axis: isentropic.entropy(x, input="scores", axis=axis),
+            lambda x, axis: isentropic.logsumexp(x, axis=axis),
+            lambda x, axis: isentropic.mean_field_entropy(x, axis=axis),
+            lambda x, axis: isentropic.gamma_for_entropy(x, entropy=0.3, axis=axis).gamma,
+            lambda x, axis: isentropic.softmax_loss(x, np.zeros(3 if axis else 2, int), axis=axis),
+        ):
+            found = function(frame, axis)
+            assert isinstance(found, pd.Series) and list(found.index) == names
+            np.testing.assert_array_equal(found, function(numbers, axis))
+    value, gradient = isentropic.entropy(frame, input="scores", return_grad=True)
+    assert isinstance(value, pd.Series) and isinstance(gradient, np.ndarray)
+    assert isinstance(isentropic.entropy(frame["a"], input="scores"), float)
+
+
 def test_nullable_columns():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"a": [1.0, 2.5], "b": [3.0, 4.5]})

@@ -502,12 +502,12 @@ def test_derivatives_of_gamma():
     differentiated(lambda x: (gradient(x) * twice).sum(), scores(4, 6, seed=1), atol=1e-6)
     # What stays where it is: the entropy moves, gamma does not.
     bound = lambda x: ej.gamma_for_entropy(x, entropy=0.1, gamma_range=(0.5, 0.7))  # noqa: E731
-    assert not jax.grad(lambda x: bound(x).gamma.sum())(x).any()
+    assert not jax.jit(jax.grad(lambda x: bound(x).gamma.sum()))(x).any()
     differentiated(lambda x: bound(x).entropy.sum(), scores(4, 6))
     # A row that is constant, or has +inf, has no derivatives.
     constant = np.array([[np.inf, 2, 0, -1], [0.7, 0.7, 0.7, 0.7]])
-    assert not jax.grad(lambda x: weighted(ej.gamma_for_entropy(jnp.tile(x, (2, 1)), entropy=0.1)))(constant).any()
-    lost = jax.grad(lambda x: ej.gamma_for_entropy(x, entropy=0.1).gamma.sum())(np.full((1, 3), np.nan))
+    assert not jax.jit(jax.grad(lambda x: weighted(ej.gamma_for_entropy(jnp.tile(x, (2, 1)), entropy=0.1))))(constant).any()
+    lost = jax.jit(jax.grad(lambda x: ej.gamma_for_entropy(x, entropy=0.1).gamma.sum()))(np.full((1, 3), np.nan))
     assert np.isnan(lost).all()
 
 
@@ -675,8 +675,10 @@ def test_attention_takes_what_numpys_takes():
     lists = [[1.0, 2.0]], [[1, 2], [3, 4]], [[1.0], [2.0]]
     for name in ("attention", "linear_attention"):
         ours, theirs = getattr(ej, name), getattr(isentropic, name)
-        np.testing.assert_allclose(ours(*lists), theirs(*lists), rtol=1e-12)
-        assert ours(*(scores(3, 4, dtype=np.float16) for _ in range(3))).dtype == np.float16
+        halves = [scores(3, 4, dtype=np.float16) for _ in range(3)]
+        found, of_halves = jax.jit(lambda: (ours(*lists), ours(*halves)))()  # noqa: B023
+        np.testing.assert_allclose(found, theirs(*lists), rtol=1e-12)
+        assert of_halves.dtype == np.float16
         q, k, v = scores(3, 2), scores(4, 2, seed=1), scores(4, 2, seed=2)
         for causal in (False, True):
             several = (q[:, :0], k[:, :0], v), (q, k[:0], v[:0]), (q, k[:1], v[:1])
@@ -685,11 +687,12 @@ def test_attention_takes_what_numpys_takes():
                 np.testing.assert_allclose(one, theirs(*given, causal=causal), atol=1e-12)
         scale = jnp.asarray([[0.5], [1.0], [2.0]])
         each = [theirs(q[i : i + 1], k, v, scale=float(scale[i, 0]))[0] for i in range(3)]
-        np.testing.assert_allclose(ours(q, k, v, scale=scale), each, atol=1e-12)
+        np.testing.assert_allclose(jax.jit(lambda: ours(q, k, v, scale=scale))(), each, atol=1e-12)  # noqa: B023
         with pytest.raises(ValueError, match=rf"^{name}: scale must be .* broadcasts to \(3, 1\), .* got shape \(2, 1\)"):
             ours(q, k, v, scale=scale[:2])
     mean = np.broadcast_to(v.mean(0), (3, 2))
-    np.testing.assert_allclose(ej.attention(q[:, :0], k[:, :0], v, scale="entropy_invariant"), mean, atol=1e-12)
+    found = jax.jit(lambda: ej.attention(q[:, :0], k[:, :0], v, scale="entropy_invariant"))()
+    np.testing.assert_allclose(found, mean, atol=1e-12)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -697,15 +700,15 @@ def test_attention_takes_what_numpys_takes():
 def test_linear_attention_with_a_nan(spoilt, causal):
     given = [scores(3, 2), scores(3, 2, seed=1), scores(3, 2, seed=2)]
     given[spoilt][1, 0] = np.nan
-    ours, theirs = (one.linear_attention(*given, causal=causal) for one in (ej, isentropic))
-    np.testing.assert_allclose(ours, theirs, atol=1e-12)
+    ours = jax.jit(lambda: ej.linear_attention(*given, causal=causal))()
+    np.testing.assert_allclose(ours, isentropic.linear_attention(*given, causal=causal), atol=1e-12)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_linear_attention(causal):
     q, k, v = scores(2, 4, 7, 3), scores(2, 2, 6, 3, seed=1), scores(2, 2, 6, 3, seed=2)
-    ours, theirs = (one.linear_attention(q, k, v, causal=causal, scale=0.4) for one in (ej, isentropic))
-    np.testing.assert_allclose(ours, theirs, atol=1e-12)
+    ours = jax.jit(lambda: ej.linear_attention(q, k, v, causal=causal, scale=0.4))()
+    np.testing.assert_allclose(ours, isentropic.linear_attention(q, k, v, causal=causal, scale=0.4), atol=1e-12)
 
 
 def test_entries_estimates_and_ratios():
@@ -998,7 +1001,8 @@ def test_points(order, weighted):
     for weights in ({"a": a, "b": b} if weighted else {},):
         for name, more in (("wasserstein", {}), ("sinkhorn_divergence", {"epsilon": 0.5, "tolerance": 1e-13})):
             ours = lambda x, y: getattr(ej, name)(x, y, order=order, **more, **weights)  # noqa: B023, E731
-            np.testing.assert_allclose(ours(x, y), getattr(isentropic, name)(x, y, order=order, **more, **weights), rtol=1e-12)
+            want = getattr(isentropic, name)(x, y, order=order, **more, **weights)
+            np.testing.assert_allclose(jax.jit(ours)(x, y), want, rtol=1e-12)
             differentiated(ours, x, y)
             in_weights = lambda a, b: getattr(ej, name)(x, y, order=order, a=a, b=b, **more)  # noqa: B023, E731
             differentiated(in_weights, a, b)
@@ -1008,7 +1012,7 @@ def test_points(order, weighted):
 @pytest.mark.parametrize("order", [1, 5, 14, 100, 1e4])
 def test_distances_that_the_plan_does_not_use_do_not_count(order, dtype):
     x, y = np.array([[0, 0], [1000, 0]], dtype), np.array([[0.5, 0], [1000.5, 0]], dtype)
-    distance, slope = jax.value_and_grad(ej.wasserstein)(x, y, order=order)
+    distance, slope = jax.jit(jax.value_and_grad(lambda x, y: ej.wasserstein(x, y, order=order)))(x, y)
     np.testing.assert_allclose(distance, 0.5, rtol=1e-6)
     np.testing.assert_allclose(slope, [[-0.5, 0], [-0.5, 0]], rtol=1e-6)
     assert distance.dtype == dtype
@@ -1018,7 +1022,7 @@ def test_second_derivatives_in_points():
     x, y, a, v = scores(5, 2), scores(4, 2, seed=1), masses(5), scores(5, 2, seed=2)
     slope = jax.jit(jax.grad(lambda x: ej.wasserstein(x, y, order=3)))
     wanted = (np.asarray(slope(x + 1e-5 * v)) - np.asarray(slope(x - 1e-5 * v))) / 2e-5
-    np.testing.assert_allclose(jax.jvp(slope, (x,), (v,))[1], wanted, atol=1e-8)
+    np.testing.assert_allclose(jax.jit(lambda x: jax.jvp(slope, (x,), (v,))[1])(x), wanted, atol=1e-8)
     with pytest.raises(NotImplementedError, match="wasserstein has no second derivative in weights"):
         jax.hessian(lambda a: ej.wasserstein(x, y, a=a))(a)
 
@@ -1051,7 +1055,7 @@ def test_duals():
     np.testing.assert_allclose(ej.dual_value(f, g, a, b), isentropic.dual_value(f, g, a, b), rtol=1e-14)
     points, distance = scores(5), np.abs(scores(5, 5, seed=3))
     np.testing.assert_allclose(
-        ej.lipschitz_constant(points, distance), isentropic.lipschitz_constant(points, distance), rtol=1e-15
+        jax.jit(ej.lipschitz_constant)(points, distance), isentropic.lipschitz_constant(points, distance), rtol=1e-15
     )
     differentiated(ej.lipschitz_constant, points, distance)
 
@@ -1448,8 +1452,8 @@ def test_a_problem_with_nan_is_nan_alone():
     spoilt = cost.copy()
     spoilt[1, 2, 0] = np.nan
     for function in (ej.optimal_transport, lambda a, b, cost: ej.sinkhorn(a, b, cost, epsilon=0.1)):
-        found, alone = function(a, b, spoilt), function(a[::2], b[::2], cost[::2])
+        found, alone = jax.jit(function)(a, b, spoilt), jax.jit(function)(a[::2], b[::2], cost[::2])
         np.testing.assert_array_equal(found.plan[::2], alone.plan)
         assert np.isnan(found.plan[1]).all() and np.isnan(found.cost[1])
-        slope = jax.grad(lambda cost: function(a, b, cost).cost[::2].sum())(spoilt)  # noqa: B023
+        slope = jax.jit(jax.grad(lambda cost: function(a, b, cost).cost[::2].sum()))(spoilt)  # noqa: B023
         assert np.isfinite(slope[::2]).all()

@@ -82,7 +82,8 @@ def run_reduction(operation, x, axis, keepdims, params):
         del shape[position]
     y = np.empty(shape, values.dtype)
     operation.forward(values, y, axis, params)
-    return _convert.number_or_array(_convert.same_kind(x, _convert.cast(y, dtype)))
+    y = _convert.cast(y, dtype)
+    return _convert.number_or_array(_convert.same_kind(x, y)) if keepdims else _convert.of_rows(x, y, position)
 
 
 def run_vjp(operation, x, y, grad, axis, params):

@@ -177,6 +177,13 @@ def same_kind(x, result, widen=False):
     return sys.modules[type(x).__module__.partition(".")[0]].from_dlpack(result)  # torch
 
 
+def of_rows(x, numbers, axis):
+    """Numbers of rows along an axis in the kind of x; of a frame of pandas a series with the names of its rows."""
+    if type(x).__module__.startswith("pandas") and x.ndim == 2:
+        return sys.modules["pandas"].Series(numbers, index=x.axes[1 - axis])
+    return number_or_array(same_kind(x, numbers))
+
+
 def from_arrow(x):
     """An Arrow array, table or stream as an ndarray: without a copy unless it has several columns or several parts."""
     if hasattr(x, "__arrow_c_array__"):

@@ -38,7 +38,7 @@ class Along:
     def numbers(self, numbers, dtype=None):
         """One number for each row, in the kind and dtype of the array and its shape without the axis."""
         numbers = _convert.cast(numbers.reshape(self.lead), self._dtype if dtype is None else dtype)
-        return _convert.number_or_array(_convert.same_kind(self._x, numbers))
+        return _convert.of_rows(self._x, numbers, self.axis)
 
     def measured(self, numbers):
         """As `numbers`, or as `back` if there is one for each entry, of losses and measures."""

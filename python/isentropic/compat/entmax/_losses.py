@@ -8,6 +8,7 @@ all the mass; p is the maximiser. The derivative in a parameter of H is that of 
 import torch
 
 import isentropic.torch as losses
+from isentropic._descriptions import documented
 from isentropic.compat.entmax._maps import Module, entmax15, floating, normmax_bisect, per_row, sparsemax, support_size
 
 
@@ -87,33 +88,18 @@ def _with_support(loss, X, to_p, return_support_size):
         return loss, support_size(to_p(X), -1)
 
 
+@documented(module=__name__)
 def sparsemax_loss(X, target, k=None, return_support_size=False):
-    """The loss of sparsemax for each row, max_p (<x, p> - |p|^2 / 2 + 1/2) - x_target.
+    """
+    The loss of sparsemax for each row, max_p (<x, p> - |p|^2 / 2 + 1/2) - x_target.
 
-    Parameters
-    ----------
-    X : torch.Tensor
-        Scores of shape (..., classes); the package takes (samples, classes).
-    target : torch.Tensor
-        The right class of each row, integers of X's shape without the last axis.
-    k : int, optional
-        Accepted without effect.
-    return_support_size : bool, default False
-        Also return the number of classes with mass, as int64, with size 1 in the place of classes.
-
-    Returns
-    -------
-    torch.Tensor
-        One loss for each row, at least 0; 0 where the target leads by 1. Its gradient is p - e_target; differentiable twice. A
-        class of -inf counts as absent, and as target costs inf. A row with NaN, or with only -inf, is NaN.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the shapes do not fit, the target is not of integers or a class is out of range.
-
-    Examples
-    --------
+    X (torch.Tensor): Scores of shape (..., classes); the package takes (samples, classes).
+    target (torch.Tensor): The right class of each row, integers of X's shape without the last axis.
+    k (int or None): Accepted without effect.
+    return_support_size (bool): Also return the number of classes with mass, as int64, with size 1 in the place of classes.
+    Returns: One loss for each row, at least 0; 0 where the target leads by 1. Its gradient is p - e_target; differentiable
+        twice. A class of -inf counts as absent, and as target costs inf. A row with NaN, or with only -inf, is NaN.
+    Raises: The shapes must fit, the target be of integers and each class in range.
     >>> loss = isentropic.compat.entmax.sparsemax_loss(torch.randn(4, 6), torch.tensor([0, 5, 2, 2]))
     """
     _checked(X, target)
@@ -136,22 +122,16 @@ def sparsemax_bisect_loss(X, target, n_iter=50):
     return sparsemax_loss(X, target)
 
 
+@documented(module=__name__)
 def entmax_bisect_loss(X, target, alpha=1.5, n_iter=50):
-    """The loss of entmax for each row, max_p (<x, p> + (1 - sum p^alpha) / (alpha (alpha - 1))) - x_target.
+    """
+    The loss of entmax for each row, max_p (<x, p> + (1 - sum p^alpha) / (alpha (alpha - 1))) - x_target.
 
-    Parameters
-    ----------
-    X, target : torch.Tensor
-        As for sparsemax_loss.
-    alpha : float or torch.Tensor, default 1.5
-        Above 0; 1 is cross-entropy. A tensor holds one number, or one for each row, and has a gradient, also at 1.
-    n_iter : int
-        Accepted without effect.
-
-    Returns
-    -------
-    torch.Tensor
-        As for sparsemax_loss.
+    X, target (torch.Tensor): As for sparsemax_loss.
+    alpha (float or torch.Tensor): Above 0; 1 is cross-entropy. A tensor holds one number, or one for each row, and has a
+        gradient, also at 1.
+    n_iter (int): Accepted without effect.
+    Returns: As for sparsemax_loss.
     """
     _checked(X, target)
     alpha = _alphas(alpha, X) if isinstance(alpha, torch.Tensor) else float(alpha)

@@ -6,6 +6,7 @@ import math
 import torch
 
 import isentropic.torch as maps
+from isentropic._descriptions import documented
 
 INF = math.inf
 
@@ -39,51 +40,32 @@ def _with_support(p, dim, return_support_size):
     return (p, support_size(p, dim)) if return_support_size else p
 
 
+@documented(module=__name__)
 def sparsemax(X, dim=-1, k=None, return_support_size=False):
-    """argmin_p |X - p|^2 over distributions p: the projection onto the simplex.
+    """
+    argmin_p |X - p|^2 over distributions p: the projection onto the simplex.
 
-    Parameters
-    ----------
-    X : torch.Tensor
-        Scores of any shape and floating dtype; integers are taken in torch's default dtype.
-    dim : int, default -1
-        The axis along which scores compete.
-    k : int, optional
-        Accepted without effect: nothing is sorted. It may be larger than the length of the axis.
-    return_support_size : bool, default False
-        Also return the number of positive entries, as int64, with size 1 along dim.
-
-    Returns
-    -------
-    torch.Tensor
-        Of X's shape. Differentiable, twice. A row with NaN, or with only -inf, is NaN; an entry of -inf gets 0; entries of
+    X (torch.Tensor): Scores of any shape and floating dtype; integers are taken in torch's default dtype.
+    dim (int): The axis along which scores compete.
+    k (int or None): Accepted without effect: nothing is sorted. It may be larger than the length of the axis.
+    return_support_size (bool): Also return the number of positive entries, as int64, with size 1 along dim.
+    Returns: Of X's shape. Differentiable, twice. A row with NaN, or with only -inf, is NaN; an entry of -inf gets 0; entries of
         +inf share the mass.
-
-    Raises
-    ------
-    IndexError
-        If X has no such dim.
-
-    Notes
-    -----
-    Source: Martins, Astudillo, "From Softmax to Sparsemax", ICML 2016. The same as isentropic.torch.sparsemax.
-
-    Examples
-    --------
+    Notes: The same as isentropic.torch.sparsemax.
+    Source: Martins, Astudillo, "From Softmax to Sparsemax", ICML 2016.
     >>> p = isentropic.compat.entmax.sparsemax(torch.tensor([0.0, 1.0, 1.5]))
     """
     return _with_support(maps.sparsemax(floating(X), dim=dim), dim, return_support_size)
 
 
+@documented(module=__name__)
 def entmax15(X, dim=-1, k=None, return_support_size=False):
-    """argmax_p <X, p> + H_1.5(p) over distributions p, with Tsallis entropy H_1.5(p) = (1 - sum p^1.5) / 0.75.
+    """
+    argmax_p <X, p> + H_1.5(p) over distributions p, with Tsallis entropy H_1.5(p) = (1 - sum p^1.5) / 0.75.
 
-    Parameters, result and errors are those of sparsemax.
-
-    Notes
-    -----
-    Source: Peters, Niculae, Martins, "Sparse Sequence-to-Sequence Models", ACL 2019. The same as
-    isentropic.torch.entmax(X, alpha=1.5).
+    X, dim, k, return_support_size: As of sparsemax, and so are result and errors.
+    Notes: The same as isentropic.torch.entmax(X, alpha=1.5).
+    Source: Peters, Niculae, Martins, "Sparse Sequence-to-Sequence Models", ACL 2019.
     """
     return _with_support(maps.entmax(floating(X), alpha=1.5, dim=dim), dim, return_support_size)
 
@@ -93,67 +75,40 @@ def sparsemax_bisect(X, dim=-1, n_iter=50, ensure_sum_one=True):
     return sparsemax(X, dim)
 
 
+@documented(module=__name__)
 def entmax_bisect(X, alpha=1.5, dim=-1, n_iter=50, ensure_sum_one=True):
-    """argmax_p <X, p> + H_alpha(p) over distributions p, H_alpha(p) = (1 - sum p^alpha) / (alpha (alpha - 1)).
+    """
+    argmax_p <X, p> + H_alpha(p) over distributions p, H_alpha(p) = (1 - sum p^alpha) / (alpha (alpha - 1)).
 
-    Parameters
-    ----------
-    X : torch.Tensor
-        Scores of any shape and floating dtype; integers are taken in torch's default dtype.
-    alpha : float or torch.Tensor, default 1.5
-        Above 0: 1 is softmax, 2 sparsemax. A tensor broadcasts to X's shape with 1 for dim and has a gradient, also at 1.
-    dim : int, default -1
-        The axis along which scores compete.
-    n_iter, ensure_sum_one
-        Accepted without effect: the solution is exact up to rounding, and its sum is 1.
-
-    Returns
-    -------
-    torch.Tensor
-        Of X's shape. Differentiable in X and alpha, twice.
-
-    Raises
-    ------
-    ValueError, IndexError
-        Naming the argument.
-
-    Notes
-    -----
-    Sources: Peters, Niculae, Martins, "Sparse Sequence-to-Sequence Models", ACL 2019; the gradient in alpha: Correia,
-    Niculae, Martins, "Adaptively Sparse Transformers", EMNLP 2019. The same as isentropic.torch.entmax.
-
-    Examples
-    --------
+    X (torch.Tensor): Scores of any shape and floating dtype; integers are taken in torch's default dtype.
+    alpha (float or torch.Tensor): Above 0: 1 is softmax, 2 sparsemax. A tensor broadcasts to X's shape with 1 for dim and has a
+        gradient, also at 1.
+    dim (int): The axis along which scores compete.
+    n_iter, ensure_sum_one: Accepted without effect: the solution is exact up to rounding, and its sum is 1.
+    Returns: Of X's shape. Differentiable in X and alpha, twice.
+    Notes: The same as isentropic.torch.entmax.
+    Source: Peters, Niculae, Martins, "Sparse Sequence-to-Sequence Models", ACL 2019; the gradient in alpha: Correia, Niculae,
+        Martins, "Adaptively Sparse Transformers", EMNLP 2019.
     >>> p = isentropic.compat.entmax.entmax_bisect(torch.randn(4, 6), alpha=torch.full((4, 1), 1.3))
     """
     alpha = alpha if isinstance(alpha, torch.Tensor) else float(alpha)
     return maps.entmax(floating(X), alpha=alpha, dim=dim)
 
 
+@documented(module=__name__)
 def normmax_bisect(X, alpha=2, dim=-1, n_iter=50):
-    """argmax_p <X, p> - (sum p^alpha)^(1/alpha) over distributions p.
+    """
+    argmax_p <X, p> - (sum p^alpha)^(1/alpha) over distributions p.
 
-    Parameters
-    ----------
-    X : torch.Tensor
-        Scores of any shape and floating dtype; integers are taken in torch's default dtype.
-    alpha : float or torch.Tensor, default 2
-        A tensor broadcasts to X's shape with 1 for dim and has a gradient. At most 1, the largest scores share the mass.
-    dim : int, default -1
-        The axis along which scores compete.
-    n_iter : int
-        Accepted without effect.
-
-    Returns
-    -------
-    torch.Tensor
-        Of X's shape, computed in float64. Differentiable in X and alpha, twice.
-
-    Notes
-    -----
-    On the support, X_i - tau = (p_i / |p|)^(alpha - 1), |p| the alpha-norm. With q = p / |p|, whose q^alpha sum to 1, that
-    is q_i^alpha = [X_i - tau]_+^(alpha / (alpha - 1)): entmax of alpha' = 2 - 1/alpha of X alpha / (alpha - 1). Then p is
-    q / sum q. For alpha <= 1, |p| >= sum p = 1 with equality where one entry has all: the largest score is best.
+    X (torch.Tensor): Scores of any shape and floating dtype; integers are taken in torch's default dtype.
+    alpha (float or torch.Tensor): A tensor broadcasts to X's shape with 1 for dim and has a gradient. At most 1, the largest
+        scores share the mass.
+    dim (int): The axis along which scores compete.
+    n_iter (int): Accepted without effect.
+    Returns: Of X's shape, computed in float64. Differentiable in X and alpha, twice.
+    Notes: On the support, X_i - tau = (p_i / |p|)^(alpha - 1), |p| the alpha-norm. With q = p / |p|, whose q^alpha sum to 1,
+        that is q_i^alpha = [X_i - tau]_+^(alpha / (alpha - 1)): entmax of alpha' = 2 - 1/alpha of X alpha / (alpha - 1). Then p
+        is q / sum q. For alpha <= 1, |p| >= sum p = 1 with equality where one entry has all: the largest score is best.
     Source: Blondel, Martins, Niculae, "Learning with Fenchel-Young Losses", JMLR 2020.
     """
     X = floating(X)
@@ -185,29 +140,18 @@ def _budget_threshold(w, wanted):
     return high
 
 
+@documented(module=__name__)
 def budget_bisect(X, budget=2, dim=-1, n_iter=50):
-    """argmin_p |X - p|^2 over 0 <= p <= 1 with sum p = budget: p = clip(X - tau, 0, 1).
+    """
+    argmin_p |X - p|^2 over 0 <= p <= 1 with sum p = budget: p = clip(X - tau, 0, 1).
 
-    Parameters
-    ----------
-    X : torch.Tensor
-        Scores of any shape and floating dtype; integers are taken in torch's default dtype.
-    budget : float or torch.Tensor, default 2
-        A tensor broadcasts to X's shape with 1 for dim and has a gradient. More than there are entries gives each 1, less
-        than 0 gives each 0.
-    dim : int, default -1
-        The axis along which scores compete.
-    n_iter : int
-        Accepted without effect: tau is found up to rounding, in float64.
-
-    Returns
-    -------
-    torch.Tensor
-        Of X's shape. Differentiable in X and budget; where p is 0 or 1, the gradient is 0. A row with NaN, or with only -inf,
-        is NaN; an entry of -inf gets 0; entries of +inf are served first.
-
-    Examples
-    --------
+    X (torch.Tensor): Scores of any shape and floating dtype; integers are taken in torch's default dtype.
+    budget (float or torch.Tensor): A tensor broadcasts to X's shape with 1 for dim and has a gradient. More than there are
+        entries gives each 1, less than 0 gives each 0.
+    dim (int): The axis along which scores compete.
+    n_iter (int): Accepted without effect: tau is found up to rounding, in float64.
+    Returns: Of X's shape. Differentiable in X and budget; where p is 0 or 1, the gradient is 0. A row with NaN, or with only
+        -inf, is NaN; an entry of -inf gets 0; entries of +inf are served first.
     >>> p = isentropic.compat.entmax.budget_bisect(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]), budget=2)
     """
     X = floating(X)
