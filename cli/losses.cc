@@ -81,27 +81,19 @@ std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, cons
   return classes;
 }
 
-// The targets of the loss with this name.
-TargetKind kind_of(std::string_view loss) {
-  TargetKind kind{};
-  const auto look = [&]<class... One>(std::type_identity<std::variant<One...>>) {
-    ((One::kDescription.name == loss ? static_cast<void>(kind = One::kTarget) : void()), ...);
-  };
-  look(std::type_identity<isentropic::Loss>());
-  return kind;
-}
-
 bool may_be_classes(TargetKind kind) { return kind == TargetKind::classes || kind == TargetKind::classes_or_distributions; }
 
 struct Losses {
   std::shared_ptr<Targets> targets;
   const Files& files;
 
-  Table evaluated(const isentropic::Loss& op, std::string_view name, Table scores) const;
+  Table evaluated(const isentropic::OperationInfo& info, std::span<const isentropic::ParamValue> values, Table scores) const;
 };
 
-Table Losses::evaluated(const isentropic::Loss& op, std::string_view name, Table scores) const {
-  const TargetKind kind = kind_of(name);
+Table Losses::evaluated(const isentropic::OperationInfo& info, std::span<const isentropic::ParamValue> values,
+                        Table scores) const {
+  const std::string_view name = info.name;
+  const TargetKind kind = *info.target;
   const bool given = !targets->file.path.empty();
   if (!given && !may_be_classes(kind)) {
     bad_input("{}: TARGET is missing; it is a file with a row of {} for each row", name,
@@ -127,22 +119,18 @@ Table Losses::evaluated(const isentropic::Loss& op, std::string_view name, Table
   // A TARGET with more digits than 16-bit scores keeps them.
   if (!of_classes && scores.values.index() != target->values.index()) scores = widened(std::move(scores));
   return one_per_row(std::move(scores), name, [&]<class T>(MatrixView<const T> x, auto y) {
-    std::vector<double> value(x.rows);
+    const std::size_t cols = of_classes ? 0 : x.cols;
+    const double* const rows = targets->numbers.data() + first_row * cols;
+    std::vector<T> converted(x.rows * cols);
+    std::transform(rows, rows + converted.size(), converted.begin(), [](double q) { return static_cast<T>(q); });
+    const ArrayOf wanted = of_classes ? column_of(view(classes, x.rows, 1)) : numbers_of(view(converted, x.rows, cols));
     try {
-      if (of_classes) {
-        isentropic::loss(op, x, classes, value, {}, {}, {}, targets->ignored);
-      } else {
-        const double* const rows = targets->numbers.data() + first_row * x.cols;
-        std::vector<T> converted(x.rows * x.cols);
-        std::transform(rows, rows + converted.size(), converted.begin(), [](double q) { return static_cast<T>(q); });
-        isentropic::loss(op, x, MatrixView<const T>(converted.data(), x.rows, x.cols), std::span<double>(value));
-      }
+      call(info, values, {{numbers_of(x), wanted, column_of(y)}}, targets->ignored);
     } catch (const isentropic::RowError& error) {
       if (!error.argument().starts_with("target")) throw;
       if (!given) labels.refuse(error, error.row(), true);
       targeted.refuse(error, first_row + error.row());
     }
-    std::copy(value.begin(), value.end(), y.data);
   });
 }
 
@@ -280,12 +268,12 @@ void add_losses(CLI::App& app, Program& program) {
     const auto targets = std::make_shared<Targets>();
     const auto evaluate = [targets, &program](const Arguments& arguments) -> Evaluation {
       const Losses losses = {targets, program.files};
-      return {[losses, op = made<isentropic::Loss>(arguments), name = arguments.info.name](Table scores) {
-                return losses.evaluated(op, name, std::move(scores));
-              },
-              [losses](std::size_t rows) { losses.targets->file.check_end(losses.files, rows); }};
+      const auto values = isentropic::values_of(made<isentropic::Loss>(arguments));
+      return {
+          [losses, values, &info = arguments.info](Table scores) { return losses.evaluated(info, values, std::move(scores)); },
+          [losses](std::size_t rows) { losses.targets->file.check_end(losses.files, rows); }};
     };
-    const TargetKind kind = kind_of(info.name);
+    const TargetKind kind = *info.target;
     if (!may_be_classes(kind)) {
       const bool of_labels = kind == TargetKind::labels;
       targets->file.holds = Holds::same;  // it has FILE's columns

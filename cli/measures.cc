@@ -8,30 +8,18 @@
 
 namespace {
 
-Table of_rows(const isentropic::Measure& op, Table table) {
-  return one_per_row(std::move(table), description_of(op).name, [&]<class T>(isentropic::MatrixView<const T> x, auto y) {
-    std::vector<double> value(x.rows);
-    isentropic::measure(op, x, std::span<double>(value));
-    std::copy(value.begin(), value.end(), y.data);
-  });
-}
-
-Table of_entries(const isentropic::EntryMeasure& op, Table table) {
-  return in_place(widened(std::move(table)), [&]<class T>(isentropic::MatrixView<T> x, isentropic::MatrixView<T> y) {
-    if constexpr (!isentropic::kIsHalf<T>) isentropic::measure(op, isentropic::MatrixView<const T>(x), y);
-  });
-}
-
 // Compares rows of P with those of Q.
 struct Pairs {
   std::shared_ptr<SecondFile> others;
   const Files& files;
 
-  Table compared(const isentropic::Divergence& op, Table p) const;
+  Table compared(const isentropic::OperationInfo& info, const isentropic::Divergence& op, Table p) const;
 };
 
-Table Pairs::compared(const isentropic::Divergence& op, Table p) const {
-  const std::string_view name = description_of(op).name;
+Table Pairs::compared(const isentropic::OperationInfo& info, const isentropic::Divergence& op, Table p) const {
+  const std::string_view name = info.name;
+  const std::vector<isentropic::ParamValue> values = isentropic::values_of(op);
+  const SecondFile& from = *others;
   const bool of_distributions = std::visit([](const auto& one) { return one.input == isentropic::Input::probs; }, op);
   const auto as_numbers = of_distributions ? as_distributions : as_doubles;
   if (others->path.empty()) files::bad_input("{}: Q is missing; it is the file that P is compared with", name);
@@ -45,15 +33,14 @@ Table Pairs::compared(const isentropic::Divergence& op, Table p) const {
   const std::size_t first_row = p.first_row;
   return one_per_row(std::move(p), name, [&]<class T>(isentropic::MatrixView<const T> x, auto y) {
     const T* const all = std::get<std::vector<T>>(q.values).data();
-    const isentropic::MatrixView<const T> rows(all + (q.rows == 1 ? 0 : first_row * q.cols), q.rows == 1 ? 1 : x.rows, q.cols);
-    std::vector<double> value(x.rows);
+    ArrayOf of_q = numbers_of(isentropic::MatrixView<const T>(all + (q.rows == 1 ? 0 : first_row * q.cols), x.rows, q.cols));
+    of_q.is_one_row = q.rows == 1;
     try {
-      isentropic::measure(op, x, rows, std::span<double>(value));
+      call(info, values, {{numbers_of(x), of_q, column_of(y)}});
     } catch (const isentropic::RowError& error) {
       if (error.argument() != "q") throw;
-      Origin(q, others->path).refuse(error, (q.rows == 1 ? 0 : first_row) + error.row());
+      Origin(q, from.path).refuse(error, (q.rows == 1 ? 0 : first_row) + error.row());
     }
-    std::copy(value.begin(), value.end(), y.data);
   });
 }
 
@@ -90,26 +77,20 @@ Table of_table(const isentropic::TableMeasure& op, const Files& files, Table tab
   return table;
 }
 
-// The Evaluation of a function that takes an operation of a family and a table.
-template <class Family>
-auto each(Table (*evaluate)(const Family&, Table)) {
-  return [evaluate](const Family& op, const isentropic::OperationInfo& /*info*/) -> Evaluation {
-    return {[op, evaluate](Table table) { return evaluate(op, std::move(table)); }};
-  };
-}
-
 }  // namespace
 
 void add_measures(CLI::App& app, Program& program) {
   using isentropic::OperationInfo;
   const Footnotes probabilities = {.input = "probabilities", .holds = "Probabilities", .output = "result.csv"};
-  add_family<isentropic::Measure>(app, program, each(of_rows), probabilities);
+  add_rows<isentropic::Measure>(app, program, probabilities);
   for (const OperationInfo& info : isentropic::family_info<isentropic::Divergence>().operations) {
     const auto others = std::make_shared<SecondFile>("Q", true);
     others->holds = Holds::same;
     const auto evaluate = [others, &program](const Arguments& arguments) -> Evaluation {
       const Pairs pairs = {others, program.files};
-      return {[pairs, op = made<isentropic::Divergence>(arguments)](Table p) { return pairs.compared(op, std::move(p)); },
+      return {[pairs, &info = arguments.info, op = made<isentropic::Divergence>(arguments)](Table p) {
+                return pairs.compared(info, op, std::move(p));
+              },
               [pairs](std::size_t rows) { pairs.others->check_end(pairs.files, rows); }};
     };
     CLI::App& command = add_operation(app, program, info, evaluate,
@@ -131,5 +112,5 @@ void add_measures(CLI::App& app, Program& program) {
        .output = "result.csv",
        .remark = "The whole file is one table, x in rows; in an array with more axes, the last two are a table.\n",
        .whole = true});
-  add_family<isentropic::EntryMeasure>(app, program, each(of_entries), probabilities);
+  add_rows<isentropic::EntryMeasure>(app, program, probabilities, true);
 }

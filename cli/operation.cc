@@ -138,6 +138,20 @@ CLI::App& add_command(CLI::App& app, Program& program, const std::shared_ptr<Arg
   return command;
 }
 
+Evaluation of_rows(const isentropic::OperationInfo& info, std::vector<ParamValue> values, bool wide) {
+  using isentropic::ArrayKind;
+  const ArrayKind kind = std::ranges::find_if(info.arrays, &isentropic::ArrayInfo::output)->kind;
+  return {[&info, values = std::move(values), wide = wide || kind == ArrayKind::entry, kind](Table table) {
+    if (wide) table = widened(std::move(table));
+    if (kind == ArrayKind::row) {
+      return in_place(std::move(table), [&](auto x, auto y) { call(info, values, {{numbers_of(x), numbers_of(y)}}); });
+    }
+    return one_per_row(std::move(table), info.name, [&](auto x, auto y) {
+      call(info, values, {{numbers_of(x), column_of(y)}});
+    });
+  }};
+}
+
 CLI::App& add_operation(CLI::App& app, Program& program, const isentropic::OperationInfo& info,
                         std::function<Evaluation(const Arguments&)> evaluate, Footnotes footnotes) {
   const auto arguments = std::make_shared<Arguments>(info);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "call.h"
 #include "families.h"
 #include "options.h"
 #include "rows.h"
@@ -72,6 +73,10 @@ struct Evaluation {
 CLI::App& add_operation(CLI::App& app, Program& program, const isentropic::OperationInfo& info,
                         std::function<Evaluation(const Arguments&)> evaluate, Footnotes footnotes = {});
 
+// Rows of numbers take the place of the rows, and numbers become a column, by the call of `info` with these values of its
+// parameters. `wide`: float16 and bfloat16 as float.
+Evaluation of_rows(const isentropic::OperationInfo& info, std::vector<isentropic::ParamValue> values, bool wide);
+
 // Such a command for each operation of a family: evaluate(operation) is its Evaluation.
 template <class Family, class Evaluate>
 void add_family(CLI::App& app, Program& program, Evaluate evaluate, const Footnotes& footnotes = {}) {
@@ -80,4 +85,13 @@ void add_family(CLI::App& app, Program& program, Evaluate evaluate, const Footno
         app, program, info,
         [evaluate](const Arguments& arguments) { return evaluate(made<Family>(arguments), arguments.info); }, footnotes);
   }
+}
+
+// The commands of a family of operations on rows alone.
+template <class Family>
+void add_rows(CLI::App& app, Program& program, const Footnotes& footnotes = {}, bool wide = false) {
+  const auto evaluate = [wide](const Family& op, const isentropic::OperationInfo& info) {
+    return of_rows(info, isentropic::values_of(op), wide);
+  };
+  add_family<Family>(app, program, evaluate, footnotes);
 }
