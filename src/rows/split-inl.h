@@ -1,6 +1,6 @@
-// Walks along a row. On the host threads share a long row by groups, whose sums may come in any order (reduce-inl.h), so that the
-// number of threads changes no bit. The visitor must not use the thread's own memory (scratch.h), and should capture by value: a
-// variable that other threads can see stays in memory, even for rows of one thread.
+// Walks along a row. On the host threads share a long row by groups, whose sums may come in any order (reduce-inl.h), so that
+// the number of threads changes no bit. The visitor must not use the thread's own memory (scratch.h), and should capture by
+// value: a variable that other threads can see stays in memory, even for rows of one thread.
 
 #if defined(ISENTROPIC_ROWS_SPLIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ROWS_SPLIT_INL_H_
