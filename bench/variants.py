@@ -20,8 +20,8 @@ SHORT, MIDDLE, LONG = (8, 32, 64), (256, 1024, 4096), (16384, 131072)
 
 # name: what it is, file, original, changed, alphas, lengths, gradient
 VARIANTS = {
-    "short squares": (ENTMAX, "op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2 ||", "op.alpha == 1 || op.alpha == 2 ||",
-                      (1.5,), SHORT, False),
+    "short squares": (ENTMAX, "if (op.alpha != 1 && op.alpha != 1.5 && op.alpha != 2) {",
+                      "if (op.alpha != 1 && op.alpha != 2) {", (1.5,), SHORT, False),
     "short powers": (ENTMAX, TAKES, TAKES.replace("op.alpha >= kLeastAlpha<T>", "op.alpha > 2"), (1.2, 1.3, 1.7), SHORT, False),
     "short heavy": (ENTMAX, TAKES, "(op.alpha >= kLeastAlpha<T>)", (0.5, 0.8), SHORT, False),
     "short edge": (ENTMAX, TAKES, f"(op.alpha < 2 && {TAKES[1:]}", (2.5, 4.0), SHORT, False),

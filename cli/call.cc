@@ -1,6 +1,5 @@
+// Calls by description, on numbers of tables.
 #include "call.h"
-
-#include <algorithm>
 
 void call(const isentropic::OperationInfo& info, std::span<const isentropic::ParamValue> values,
           std::span<const ArrayOf> arrays, std::optional<std::int64_t> ignored) {
@@ -12,12 +11,10 @@ void call(const isentropic::OperationInfo& info, std::span<const isentropic::Par
   std::vector<isentropic::CallArray> given(info.arrays.size());
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const ArrayOf& one = arrays[i];
-    const bool is_empty = one.rows * one.cols == 0;
-    if (one.data == nullptr && !is_empty) continue;
     const auto cols = static_cast<std::ptrdiff_t>(one.cols);
     layouts[i] = {{static_cast<std::ptrdiff_t>(one.rows), cols}, {one.is_one_row ? 0 : one.is_column ? 1 : cols, 1}};
     const std::size_t axes = one.is_column ? 1 : 2;
-    given[i].data = reinterpret_cast<char*>(is_empty ? &none : one.data);
+    given[i].data = static_cast<char*>(one.rows * one.cols == 0 ? &none : one.data);
     given[i].shape = {layouts[i].shape, axes};
     given[i].strides = {layouts[i].strides, axes};
     given[i].item_size = size_of(one.type);

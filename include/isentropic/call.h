@@ -11,8 +11,10 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "isentropic/export.h"
+#include "isentropic/half.h"
 #include "isentropic/operation.h"
 #include "isentropic/strided_rows.h"
 
@@ -32,6 +34,14 @@ constexpr std::string_view name_of(NumberType type) {
   const auto index = static_cast<std::size_t>(type);
   return index < std::size(kNames) && index > 0 ? kNames[index] : "of an unknown type";
 }
+// The type of T.
+template <class T>
+inline constexpr NumberType kTypeOf = std::is_same_v<T, float>            ? NumberType::float32
+                                      : std::is_same_v<T, double>         ? NumberType::float64
+                                      : std::is_same_v<T, float16>        ? NumberType::float16
+                                      : std::is_same_v<T, bfloat16>       ? NumberType::bfloat16
+                                      : sizeof(T) == sizeof(std::int32_t) ? NumberType::int32
+                                                                          : NumberType::int64;
 constexpr bool is_integer(NumberType type) { return type == NumberType::int32 || type == NumberType::int64; }
 
 // One array of a call. It is left out if it has no item_size.

@@ -11,14 +11,6 @@
 
 namespace isentropic::inline ISENTROPIC_ABI::call {
 
-template <class T>
-inline constexpr NumberType kTypeOf = std::is_same_v<T, float>            ? NumberType::float32
-                                      : std::is_same_v<T, double>         ? NumberType::float64
-                                      : std::is_same_v<T, float16>        ? NumberType::float16
-                                      : std::is_same_v<T, bfloat16>       ? NumberType::bfloat16
-                                      : sizeof(T) == sizeof(std::int32_t) ? NumberType::int32
-                                                                          : NumberType::int64;
-
 // Values of parameters for each row, or gradients in them. No operation and its map have more of them.
 template <class Numbers>
 struct Few {

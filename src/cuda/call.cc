@@ -22,8 +22,6 @@ namespace isentropic::inline ISENTROPIC_ABI {
 namespace cuda {
 namespace {
 
-using call::kTypeOf;
-
 // The arrays of a call in device memory, in the order of the description.
 class DeviceArguments {
  public:
