@@ -548,6 +548,7 @@ HWY_INLINE void KernelsOf<EntropyClip, T>::VjpRow(const EntropyClip& op, const T
   const RowTag<T> d;
   const IntervalEnd end = HoldingEnd(op, p, n);
   const bool free = end == IntervalEnd::kNone;
+  if (slopes != nullptr) *slopes = {static_cast<double>(p[0]) * 0, static_cast<double>(p[0]) * 0};  // NaN of a row that is NaN
   if (free && op.input != Input::probs) return KernelsOf<Softmax, T>::VjpRow({}, x, p, g, n, dx, nullptr, workspace);
   const GradientInput<T> in(op, x, n, workspace);
   double* const row = workspace.memory.take<double>(n);

@@ -332,3 +332,32 @@ def test_a_margin_that_is_whole_has_no_gradient():
             found = isentropic.margin_softmax_loss(x, target, margin=margin, **given)
             for got, want in zip(found, isentropic.margin_softmax_loss(x, target, **given), strict=True):
                 np.testing.assert_array_equal(got, want)
+
+
+@each_param
+def test_the_gradient_of_a_row_without_a_distribution_is_nan(operation, name, value):
+    """In NumPy by the kernel, in torch by it and under vmap by the formula, in JAX by its transposed forward rule."""
+    if "param_vjp" not in operation:
+        pytest.skip(f"{operation['name']} has no gradient in parameters")
+    x = np.array([[0.3, -0.2, 0.8, 0.1], [np.nan, 0.0, 1.0, 2.0], [-np.inf] * 4, [np.inf, 0.0, 1.0, 2.0]])
+    values = np.full((4, 1), value)
+    others = {p["name"]: usual(p) for p in operation["params"] if p["required"] and p["name"] != name}
+    y = getattr(isentropic, operation["name"])(x, **others, **{name: values})
+    g = np.ones(4) if operation["reduces"] else np.tile(np.arange(4.0), (4, 1))
+    want = [False, True, operation["name"] not in ("log_softmax", "logsumexp"), False]
+    found = getattr(isentropic, operation["name"] + "_vjp")(x, y, g, param_grad=True, **others, **{name: values})[1]
+    np.testing.assert_array_equal(np.isnan(np.ravel(found)), want)
+    torch = torch_or_skip()
+    function = getattr(pytest.importorskip("isentropic.torch"), operation["name"])
+
+    def pulled(x, value, g):
+        return torch.func.vjp(lambda value: function(x, **others, **{name: value}), value)[1](g)[0]
+
+    arguments = torch.tensor(x), torch.tensor(values), torch.tensor(g)
+    for run in (pulled, torch.func.vmap(pulled)):
+        np.testing.assert_array_equal(np.isnan(np.ravel(run(*arguments))), want)
+    jax = pytest.importorskip("jax")
+    in_jax = getattr(pytest.importorskip("isentropic.jax"), operation["name"])
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        _, back = jax.vjp(lambda value: in_jax(jax.numpy.asarray(x), **others, **{name: value}), jax.numpy.asarray(values))
+        np.testing.assert_array_equal(np.isnan(np.ravel(back(jax.numpy.asarray(g))[0])), want)

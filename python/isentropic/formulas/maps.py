@@ -221,7 +221,7 @@ def _by_perplexity(rows, at):
 def _by_end(name):
     def by(rows, at):
         rows_at = held(rows, scores_of(rows, *at[::2]), at.params)[name]
-        return rows.xp.where(rows_at, _by_entropy(rows, at), 0.0)  # other rows, and those that are NaN, have no derivative
+        return rows.xp.where(rows_at, _by_entropy(rows, at), at.p * 0)  # NaN in rows that are NaN
 
     return by
 

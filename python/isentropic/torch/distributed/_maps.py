@@ -245,8 +245,7 @@ class _AtEntropy:
         there = self.exists & (self.status == 0) & slope.isfinite()
         if met_at is not None:
             there &= (self.gamma != 1) & ((self.reached - met_at).abs() <= 1e-3 * met_at.clamp(min=1e-3))
-        slope = torch.where(there, slope, 0.0)
-        return slope if met_at is not None else torch.where(self.status == INVALID, math.nan, slope)
+        return torch.where(self.status == INVALID, math.nan, torch.where(there, slope, 0.0))
 
 
 def gamma_forward(call):
