@@ -402,3 +402,24 @@ def test_one_tensor_given_as_several_arguments(tmp_path):
     for function, example in ((et.attention, (x, x, x)), (lambda q, kv: et.attention(q, kv[0], kv[1]), (given[0], (x, x)))):
         run = file_of(function, example, tmp_path / "a.onnx")
         np.testing.assert_allclose(run(*given)[0], et.attention(*given).numpy(), atol=2e-6)
+
+
+def test_numbers_keep_their_digits(tmp_path):
+    """torch.onnx alone writes a number such as 1.2 in float32, also where it meets float64."""
+    rng = np.random.default_rng(3)
+    x, target = 3 * rng.standard_normal((30, 12)), rng.integers(0, 12, 30)
+
+    def function(x, target):
+        logs = x.log_softmax(-1) * 1e-3 - 5e44 + 5e44
+        return (
+            *(et.entmax_loss(x, target, alpha=alpha) for alpha in (1.2, 1.7)),
+            et.renyi_entropy(x, alpha=0.3, input="scores"),
+            logs,
+        )
+
+    given = torch.tensor(x), torch.tensor(target)
+    isentropic.onnx.export(function, given, tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    found = session.run(None, {one.name: value.numpy() for one, value in zip(session.get_inputs(), given, strict=True)})
+    for got, want in zip(found, function(*given), strict=True):
+        np.testing.assert_allclose(got, want.numpy(), rtol=2e-14, atol=1e-15)

@@ -3,10 +3,12 @@
 import contextlib
 import errno
 import logging
+import math
 import os
 import tempfile
 import warnings
 
+import numpy as np
 import onnx_ir
 import torch
 from onnx_ir.passes import common as passes
@@ -134,6 +136,7 @@ def export(module, args, path, *, dynamic_shapes=None):
         table = torch.export.default_decompositions()
         table.update(_DECOMPOSITIONS)
         exported = exported.run_decompositions(table)
+        _with_all_digits(exported.graph_module)
         program = torch.onnx.export(
             exported,
             dynamo=True,
@@ -143,6 +146,62 @@ def export(module, args, path, *, dynamic_shapes=None):
         )
     _without_functions(program.model)
     _save(program, path)
+
+
+def _parts(value):
+    """Numbers of float32 whose sum times a power of 2 is the value, and the exponent."""
+    fraction, exponent = math.frexp(value)
+    parts = []
+    while fraction and len(parts) < 3:
+        parts.append(float(np.float32(fraction)))
+        fraction -= parts[-1]
+    return parts, exponent
+
+
+def _number(graph, value, like):
+    """A node for a float64 number; `like` is a tensor of the export."""
+    aten, (parts, exponent) = torch.ops.aten, _parts(value)
+
+    def node(target, *arguments, **more):
+        one = graph.call_function(target, arguments, more)
+        with like.fake_mode:
+            one.meta["val"] = torch.empty((), dtype=torch.float64)
+        return one
+
+    found = node(aten.scalar_tensor.default, parts[0], dtype=torch.float64)
+    for part in parts[1:]:
+        found = node(aten.add.Tensor, found, part)
+    while exponent:
+        step = max(-100, min(100, exponent))
+        found, exponent = node(aten.mul.Tensor, found, 2.0**step), exponent - step
+    return found
+
+
+def _with_all_digits(module):
+    """torch.onnx rounds plain numbers to float32. In float64 others become sums of such numbers."""
+    aten = torch.ops.aten
+    filled = {aten.scalar_tensor.default, aten.full.default, aten.full_like.default}
+    of_tensors = {getattr(aten, name).Scalar: getattr(aten, name).Tensor for name in ("lt", "le", "gt", "ge", "eq", "ne")}
+    of_tensors |= {aten.clamp.default: aten.clamp.Tensor}
+    graph = module.graph
+    for node in list(graph.nodes):
+        like = node.meta.get("val")
+        wide = [one for one in (like, *(one.meta.get("val") for one in node.all_input_nodes)) if isinstance(one, torch.Tensor)]
+        long = [one for one in node.args if isinstance(one, float) and math.isfinite(one) and float(np.float32(one)) != one]
+        if not long or all(one.dtype != torch.float64 for one in wide):
+            continue
+        with graph.inserting_before(node):
+            numbers = {value: _number(graph, value, wide[0]) for value in long}
+        if node.target in filled:
+            node.args = tuple(1.0 if one in numbers else one for one in node.args)
+            with graph.inserting_after(node):
+                scaled = graph.call_function(aten.mul.Tensor, (node, numbers[long[0]]))
+            scaled.meta["val"] = like
+            node.replace_all_uses_with(scaled, delete_user_cb=lambda user, scaled=scaled: user is not scaled)
+        else:
+            node.args = tuple(numbers.get(one, one) if isinstance(one, float) else one for one in node.args)
+            node.target = of_tensors.get(node.target, node.target)
+    module.recompile()
 
 
 def _distinct(args):

@@ -11,7 +11,7 @@ import torch
 
 from isentropic import _descriptions
 from isentropic.onnx import _noises
-from isentropic.onnx._searches import entmax_of, softmax_of_entropy
+from isentropic.onnx._searches import ABSENT, entmax_of, softmax_of_entropy
 
 INF = math.inf
 
@@ -55,7 +55,7 @@ def _entmax_15(z, params):
 
 def _entmax(z, params):
     alpha = params["alpha"]
-    if not isinstance(alpha, torch.Tensor):
+    if not isinstance(alpha, torch.Tensor) and alpha in _ENTMAX:
         return _ENTMAX[alpha](z, params)
     z = _divided(z, params)
     b = torch.zeros_like(z[..., :1]) + (alpha - 1.0)
@@ -82,7 +82,7 @@ def _top_k_softmax(z, params):
 
 
 def _top_p_softmax(z, params):
-    if not isinstance(params["p"], torch.Tensor):
+    if not isinstance(params["p"], torch.Tensor) and params["p"] == 1.0:
         return _softmax(z, params)
     s, order, k = _sorted(z)
     mass = _softmax(s, params).cumsum(-1)
@@ -96,15 +96,14 @@ def _min_p_softmax(z, params):
 
 
 def _absent(z):
-    """ABSENT, as a product of factors that float32 can hold: torch.onnx rounds plain numbers to float32."""
-    return z.new_full((), -(2.0**100)) * 2.0**100 * 2.0**100 * 2.0**100
+    return z.new_full((), ABSENT)
 
 
 def _target(params):
     perplexity = params["perplexity"]
     if perplexity is None:
         return params["entropy"]
-    return perplexity.log()
+    return perplexity.log() if isinstance(perplexity, torch.Tensor) else math.log(perplexity)
 
 
 def _of_entropy(z, target):
@@ -141,11 +140,6 @@ def _perturb_max(z, params):
         return _noises.perturb_max(_divided(z, params, "scale"), params)
     return torch.softmax(_divided(z, params, "scale"), -1)
 
-
-# The parameters that are real numbers.
-_REAL = {"temperature", "alpha", "p", "scale", "entropy", "perplexity", "min_entropy", "max_entropy"}
-# Values of them that need a special formula.
-_PLAIN = {"alpha": _ENTMAX, "p": (1.0,)}
 
 MAPS = {
     "softmax": _softmax,
@@ -246,9 +240,6 @@ def decomposition(name):
             params = {
                 key: value.movedim(dim, -1) if isinstance(value, torch.Tensor) else value for key, value in params.items()
             }
-        for key in _REAL & params.keys():
-            if isinstance(params[key], float) and params[key] not in _PLAIN.get(key, ()):
-                params[key] = _noises.number(x, params[key])
         p = run(x, params) if run else _map(name, x, params)
         return (p.movedim(-1, dim) if inner else p).to(x.dtype).contiguous()
 

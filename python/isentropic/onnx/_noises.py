@@ -12,24 +12,10 @@ PANELS, NODES = 24, 24
 _TERMS = 28
 
 
-def number(like, value, enough=0.0):
-    """A number as a tensor of float64: the sum of three float32 numbers, because torch.onnx rounds plain numbers to float32."""
-    if 2.0**100 < abs(value) < math.inf:
-        return number(like, value * 2.0**-100, enough) * 2.0**100
-    if 0 < abs(value) < 2.0**-60:
-        return number(like, value * 2.0**100, enough) * 2.0**-100
-    parts, left = [], value
-    for _ in range(3):
-        parts.append(float(np.float32(left)))
-        left -= parts[-1]
-    first, *others = parts
-    return sum((other for other in others if abs(other) > enough), like.new_full((), first, dtype=torch.float64))
-
-
 def _points(like):
     """Nodes and weights of Gauss and Legendre: they lie symmetrically."""
-    half = [values[NODES // 2 :] for values in np.polynomial.legendre.leggauss(NODES)]
-    nodes, weights = (torch.stack([number(like, float(value), 1e-17) for value in values]) for values in half)
+    half = [values[NODES // 2 :].tolist() for values in np.polynomial.legendre.leggauss(NODES)]
+    nodes, weights = (torch.stack([like.new_full((), value) for value in values]) for values in half)
     return torch.cat([-nodes, nodes]), torch.cat([weights, weights])
 
 
@@ -54,16 +40,16 @@ def _chebyshev():
 
 
 def _log_ndtr(t):
-    z = t.abs() * number(t, math.sqrt(0.5))
+    z = t.abs() * math.sqrt(0.5)
     half = 2 / (2 + z)
     s = 2 * half - 1
     later, last = torch.zeros_like(s), torch.zeros_like(s)
     series = _chebyshev()
     twice = 2 * s
     for value in series[:0:-1]:
-        later, last = twice * later - last + number(s, float(value), 1e-17), later
-    log_erfc = s * later - last + number(s, float(series[0])) + half.log() - z * z
-    below = log_erfc - number(t, math.log(2))
+        later, last = twice * later - last + float(value), later
+    log_erfc = s * later - last + float(series[0]) + half.log() - z * z
+    below = log_erfc - math.log(2)
     return torch.where(t < 0, below, torch.log(1 - torch.exp(below)))
 
 
@@ -74,14 +60,14 @@ def _logistic(t):
 
 def _laplace(t):
     half = torch.exp(-t.abs()) / 2
-    return torch.where(t < 0, t - number(t, math.log(2)), torch.log(1 - half))
+    return torch.where(t < 0, t - math.log(2), torch.log(1 - half))
 
 
 # log F, log f, the kinks of F, and the range outside of which nothing matters.
 NOISES = {
-    "normal": (_log_ndtr, lambda t: -t * t / 2 - number(t, 0.5 * math.log(2 * math.pi)), (), -38.0, 9.5),
+    "normal": (_log_ndtr, lambda t: -t * t / 2 - 0.5 * math.log(2 * math.pi), (), -38.0, 9.5),
     "logistic": (_logistic, lambda t: _logistic(t) + _logistic(-t), (), -60.0, 50.0),
-    "laplace": (_laplace, lambda t: -t.abs() - number(t, math.log(2)), (0.0,), -60.0, 50.0),
+    "laplace": (_laplace, lambda t: -t.abs() - math.log(2), (0.0,), -60.0, 50.0),
     "exponential": (lambda t: torch.log(1 - torch.exp(-t)), lambda t: -t, (0.0,), 0.0, 50.0),
     "uniform": (torch.log, lambda t: 0 * t, (0.0, 1.0), 0.0, 1.0),
 }
