@@ -105,6 +105,9 @@ double distance_of(const isentropic::Wasserstein& op, auto... arguments) {
 double distance_of(const isentropic::SinkhornDivergence& op, auto... arguments) {
   return isentropic::sinkhorn_divergence<double>(op, arguments...);
 }
+double distance_of(const isentropic::UnbalancedSinkhornDivergence& op, auto... arguments) {
+  return isentropic::unbalanced_sinkhorn_divergence<double>(op, arguments...);
+}
 
 template <class Op>
 Table of_points(const Op& op, const Pair& pair, const Files& files) {
@@ -230,4 +233,7 @@ void add_distances(CLI::App& app, Program& program) {
   add_distance<isentropic::SinkhornDivergence>(app, program, of_points<isentropic::SinkhornDivergence>, "Points",
                                                {"--a", "--b"}, false, "Y", "Each row is a point; the output is one number.\n",
                                                "x.csv y.csv --epsilon 0.1");
+  add_distance<isentropic::UnbalancedSinkhornDivergence>(
+      app, program, of_points<isentropic::UnbalancedSinkhornDivergence>, "Points", {"--a", "--b"}, false, "Y",
+      "Each row is a point; the output is one number.\n", "x.csv y.csv --epsilon 0.1 --penalty 1");
 }

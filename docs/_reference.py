@@ -146,6 +146,7 @@ TOKENS = ("token_statistics", "TokenStatistics")
 
 TRANSPORT = {
     *("optimal_transport", "TransportResult", "sinkhorn", "SinkhornResult", "sinkhorn_divergence"),
+    "unbalanced_sinkhorn_divergence",
     *("wasserstein_1d", "wasserstein_histogram", "wasserstein", "c_transform", "dual_value", "lipschitz_constant"),
     *("sliced_wasserstein", "SlicedResult", "partial_transport", "PartialResult"),
     *("unbalanced_sinkhorn", "UnbalancedResult", "sinkhorn_barycenter", "BarycenterResult"),

@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 namespace nb = nanobind;
@@ -109,27 +110,23 @@ class Buffer {
       throw nb::value_error((std::string(where) + ": out must be writable, got a read-only array").c_str());
     }
     array_ = {static_cast<char*>(view_.buf), view_.ndim, view_.shape, view_.strides,
-              type_of(view_.format[std::strlen(view_.format) - 1], view_.itemsize)};
+              type_of(where, view_.format[std::strlen(view_.format) - 1], view_.itemsize)};
   }
   bool given() const { return given_; }  // None is no array
   const Array* operator->() const { return &array_; }
   const Array& operator*() const { return array_; }
 
  private:
-  // The type, from the last letter of the format in the buffer protocol.
-  static Type type_of(char letter, std::ptrdiff_t item_size) {
-    switch (letter) {
-      case 'd':
-        return Type::float64;
-      case 'e':
-        return Type::float16;
-      case 'f':
-        return Type::float32;
-      case '?':
-        return Type::boolean;
-      default:
-        return item_size == 8 ? Type::int64 : Type::int32;
+  // The type, from the last letter of the format in the buffer protocol. Streams are the bits of unsigned numbers.
+  static Type type_of(std::string_view where, char letter, std::ptrdiff_t item_size) {
+    constexpr std::tuple<char, std::ptrdiff_t, Type> kTypes[] = {
+        {'d', 8, Type::float64}, {'f', 4, Type::float32}, {'e', 2, Type::float16}, {'?', 1, Type::boolean},
+        {'i', 4, Type::int32},   {'l', 4, Type::int32},   {'l', 8, Type::int64},   {'q', 8, Type::int64},
+        {'L', 8, Type::int64},   {'Q', 8, Type::int64}};
+    for (const auto& [format, size, type] : kTypes) {
+      if (letter == format && item_size == size) return type;
     }
+    throw nb::type_error((std::string(where) + ": there is no array of numbers of format '" + letter + "'").c_str());
   }
 
   void read_tuple(PyObject* tuple) {

@@ -579,6 +579,7 @@ OTHERS = {
     "wasserstein_histogram": on_histograms,
     "wasserstein": on_points,
     "sinkhorn_divergence": on_points,
+    "unbalanced_sinkhorn_divergence": on_points,
     "sinkhorn": on_problems,
     "optimal_transport": on_problems,
     "partial_transport": on_problems,
@@ -765,6 +766,7 @@ def digest_program(digests, target):
             "sinkhorn_barycenter": [["p.csv", "--cost", "square.csv", "--epsilon", "0.1"]],
             "sliced_wasserstein": [["x.csv", "p.csv", "--seed", "1"]],
             "sinkhorn_divergence": [["x.csv", "p.csv", "--epsilon", "0.5"]],
+            "unbalanced_sinkhorn_divergence": [["x.csv", "p.csv", "--epsilon", "0.5", "--penalty", "1"]],
         }  # fmt: skip
         for command in re.findall(r"^  ([a-z][a-z_0-9]+)(?:,| |$)", help_text.partition("Subcommands:")[2], re.MULTILINE):
             text = run(f"{command} --help", command, "--help")

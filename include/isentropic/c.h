@@ -75,7 +75,8 @@ typedef struct isentropic_array {
      wasserstein_histogram
                          p, q in, support in? (default 0, 1, 2 ...); value out, dp, dq out?
      wasserstein         x, y in, a point in each row, their weights a, b in?; value out, 1 x 1, plan out?
-     sinkhorn_divergence as wasserstein, without plan
+     sinkhorn_divergence, unbalanced_sinkhorn_divergence
+                         as wasserstein, without plan
      sliced_wasserstein  as sinkhorn_divergence, with directions in, one in each row, and error out?
      optimal_transport   a, b, cost in: each row of a and b is a problem; cost has the costs of all problems, one below the
                          other, or one for all; value out, plan (with a part for each problem), f, g, gap, status out?;

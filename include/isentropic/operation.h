@@ -30,8 +30,9 @@ namespace isentropic::inline ISENTROPIC_ABI {
 // The families that have no variant in their own header.
 using Logarithm = std::variant<LogSoftmax, LogSumExp>;
 using EntropyControl = std::variant<GammaForEntropy, PowerTransform, NormalizeDensity, NormalizeJoint, MeanFieldEntropy>;
-using Transport = std::variant<OptimalTransport, PartialTransport, Sinkhorn, UnbalancedSinkhorn, SinkhornBarycenter,
-                               Wasserstein1d, WassersteinHistogram, Wasserstein, SlicedWasserstein, SinkhornDivergence>;
+using Transport =
+    std::variant<OptimalTransport, PartialTransport, Sinkhorn, UnbalancedSinkhorn, SinkhornBarycenter, Wasserstein1d,
+                 WassersteinHistogram, Wasserstein, SlicedWasserstein, SinkhornDivergence, UnbalancedSinkhornDivergence>;
 using Sampling = std::variant<Sample, GumbelSoftmax>;
 using Calibration = std::variant<ExpectedCalibrationError, EntropyInvariantScale>;
 using AttentionOperation = std::variant<Attention, LinearAttention>;

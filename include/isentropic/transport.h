@@ -179,25 +179,33 @@ ISENTROPIC_API void wasserstein_histogram(const WassersteinHistogram& options, M
                                           std::type_identity_t<MatrixView<T>> dp = {},
                                           std::type_identity_t<MatrixView<T>> dq = {});
 
+enum class Metric { euclidean, sqeuclidean, cosine, cityblock };
+inline constexpr std::string_view kMetrics[] = {"euclidean", "sqeuclidean", "cosine", "cityblock"};
+
 struct Wasserstein {
   double order = 1;
+  Metric metric = Metric::euclidean;
 
   static constexpr Description kDescription = {
       .name = "wasserstein",
       .summary = "The exact Wasserstein distance of weighted points in any dimension: W_p, not its power.",
-      .formula = "(min <P, |x_i - y_j|^order> over plans P from a to b)^(1/order)",
-      .gradient = "in x_i: W^(1-order) sum_j P_ij |x_i - y_j|^(order-2) (x_i - y_j)",
+      .formula = "(min <P, d(x_i, y_j)^order> over plans P from a to b)^(1/order)",
+      .gradient = "in x_i: W^(1-order) sum_j P_ij d(x_i, y_j)^(order-1) times the gradient of d",
       .source = "Villani, Optimal Transport, 2009",
       .arrays = kPointsArrays,
       .not_in = kTransportNotIn,
   };
   static constexpr auto kParams = std::tuple{
-      Param<Wasserstein>{.name = "order", .meaning = "the power of distances", .member = &Wasserstein::order, .at_least = 1}};
+      Param<Wasserstein>{.name = "order", .meaning = "the power of distances", .member = &Wasserstein::order, .at_least = 1},
+      Param<Wasserstein, Metric>{.name = "metric",
+                                 .meaning = "the distance d: |x - y|, its square, 1 - <x, y> / (|x| |y|), or sum_k |x_k - y_k|",
+                                 .member = &Wasserstein::metric,
+                                 .names = kMetrics}};
 };
 
-// W_p between points with weights a and b, which are scaled to sum 1: the root of the optimal cost for Euclidean distances to
-// the power p. One dimension uses wasserstein_1d; more use optimal_transport's method, with n m numbers of memory. Powers of
-// distances are scaled by the relevant ones, so that nothing overflows.
+// W_p between points with weights a and b, which are scaled to sum 1: the root of the optimal cost for distances to the power
+// p. One dimension uses wasserstein_1d, but for cosines; more use optimal_transport's method, with n m numbers of memory.
+// Powers of distances are scaled by the relevant ones, so that nothing overflows. A point at 0 has no cosine, and is refused.
 //
 // Shapes: x n x d, y m x d; a n and b m, or empty for equal weights; plan n x m, or of no rows.
 // Error: as optimal_transport, of the cost before the root.
@@ -550,6 +558,56 @@ template <class T>
 ISENTROPIC_API double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T> x, MatrixView<const T> y,
                                           std::span<const std::type_identity_t<T>> a,
                                           std::span<const std::type_identity_t<T>> b);
+
+struct UnbalancedSinkhornDivergence {
+  double epsilon = std::numeric_limits<double>::quiet_NaN();
+  double penalty = std::numeric_limits<double>::quiet_NaN();
+  double order = 2;
+  double tolerance = 1e-9;
+  std::int64_t max_iterations = 10000;
+
+  static constexpr Description kDescription = {
+      .name = "unbalanced_sinkhorn_divergence",
+      .summary = "A smooth distance of weighted points whose masses differ: unbalanced_sinkhorn's minimum without its bias.",
+      .formula =
+          "U(x, y) - (U(x, x) + U(y, y)) / 2 + epsilon (sum a - sum b)^2 / 2, U the minimum of unbalanced_sinkhorn with "
+          "costs |x_i - y_j|^order",
+      .gradient = "by the envelope theorem that of the minima under the three plans",
+      .source = "Sejourne, Feydy, Vialard, Trouve, Peyre, arXiv:1910.12958",
+      .arrays = kPointsWithoutPlan,
+      .not_in = kTransportNotIn,
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<UnbalancedSinkhornDivergence>{.name = "epsilon",
+                                          .meaning = "weight of the entropy, in units of distance to the power",
+                                          .member = &UnbalancedSinkhornDivergence::epsilon,
+                                          .above = 0,
+                                          .required = true,
+                                          .typical = 0.1},
+      Param<UnbalancedSinkhornDivergence>{.name = "penalty",
+                                          .meaning = "weight of the marginals' error, in these units",
+                                          .member = &UnbalancedSinkhornDivergence::penalty,
+                                          .above = 0,
+                                          .required = true,
+                                          .typical = 1},
+      Param<UnbalancedSinkhornDivergence>{
+          .name = "order", .meaning = "the power of distances", .member = &UnbalancedSinkhornDivergence::order, .at_least = 1},
+      Param<UnbalancedSinkhornDivergence>{.name = "tolerance",
+                                          .meaning = "as unbalanced_sinkhorn's",
+                                          .member = &UnbalancedSinkhornDivergence::tolerance,
+                                          .at_least = 0},
+      Param<UnbalancedSinkhornDivergence, std::int64_t>{.name = "max_iterations",
+                                                        .meaning = "passes over each matrix",
+                                                        .member = &UnbalancedSinkhornDivergence::max_iterations,
+                                                        .above = 0}};
+};
+
+// a and b are masses: they are not scaled, and 1/n and 1/m if left out. It is 0 if x = y and a = b, and at least 0 for an order
+// up to 2. Shapes, Throws: as sinkhorn_divergence.
+template <class T>
+ISENTROPIC_API double unbalanced_sinkhorn_divergence(const UnbalancedSinkhornDivergence& options, MatrixView<const T> x,
+                                                     MatrixView<const T> y, std::span<const std::type_identity_t<T>> a,
+                                                     std::span<const std::type_identity_t<T>> b);
 
 // g_j = min_i (C_ij - f_i): the largest g with f_i + g_j <= C_ij. g_j is +inf if all its C_ij are, and f_i = -inf counts as
 // absent.

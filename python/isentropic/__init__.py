@@ -46,7 +46,13 @@ from isentropic._numpy._transport import (
     optimal_transport,
     sinkhorn,
 )
-from isentropic._numpy._wasserstein import sinkhorn_divergence, wasserstein, wasserstein_1d, wasserstein_histogram
+from isentropic._numpy._wasserstein import (
+    sinkhorn_divergence,
+    unbalanced_sinkhorn_divergence,
+    wasserstein,
+    wasserstein_1d,
+    wasserstein_histogram,
+)
 from isentropic._threads import get_num_threads, set_num_threads
 from isentropic.batch import BatchMap
 from isentropic.calibration import (
@@ -99,6 +105,7 @@ __all__ += ["GammaResult", "gamma_for_entropy", "mean_field_entropy", "normalize
 __all__ += ["Counts", "wasserstein", "wasserstein_1d", "wasserstein_histogram"]
 __all__ += ["PartialResult", "TransportResult", "optimal_transport", "partial_transport"]
 __all__ += ["SinkhornResult", "UnbalancedResult", "sinkhorn", "sinkhorn_divergence", "unbalanced_sinkhorn"]
+__all__ += ["unbalanced_sinkhorn_divergence"]
 __all__ += ["BarycenterResult", "SlicedResult", "sinkhorn_barycenter", "sliced_wasserstein"]
 __all__ += ["c_transform", "dual_value", "lipschitz_constant"]
 # To trust predictions: the temperature or the entropy that fits, and how well confidences agree with labels.

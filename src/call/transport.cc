@@ -205,9 +205,14 @@ void transport(Arguments& call) {
       column_of<double>(call, "error", 1, [&](std::size_t) { return result.error; });
       return;
     }
-    const auto* const points = std::get_if<Wasserstein>(&op);
-    const double value = points != nullptr ? wasserstein<T>(*points, x, y, a, b, slope("plan"))
-                                           : sinkhorn_divergence<T>(std::get<SinkhornDivergence>(op), x, y, a, b);
+    double value;
+    if (const auto* const points = std::get_if<Wasserstein>(&op)) {
+      value = wasserstein<T>(*points, x, y, a, b, slope("plan"));
+    } else if (const auto* const balanced = std::get_if<SinkhornDivergence>(&op)) {
+      value = sinkhorn_divergence<T>(*balanced, x, y, a, b);
+    } else {
+      value = unbalanced_sinkhorn_divergence<T>(std::get<UnbalancedSinkhornDivergence>(op), x, y, a, b);
+    }
     column_of<double>(call, "value", 1, [&](std::size_t) { return value; });
   }
 }

@@ -452,12 +452,7 @@ double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T
   std::vector<double> cost;
   const auto value = [&](const MatrixView<const T>& u, const MatrixView<const T>& v, const std::vector<double>& from,
                          const std::vector<double>& to) {
-    cost.resize(u.rows * v.rows);
-    const double unit = distances(u, v, cost.data());
-    for (double& c : cost) {
-      c = power(c * unit, options.order);
-      if (!std::isfinite(c)) fail("{}: distances to the power {} must be finite", kName, options.order);
-    }
+    powers_of_distances(kName, options.order, u, v, cost);
     Solver<double> solver({cost.data(), u.rows, v.rows}, from, to, 1);
     SinkhornResult result = solver.run({.epsilon = options.epsilon,
                                         .tolerance = options.tolerance,

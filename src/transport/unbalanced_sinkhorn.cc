@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "src/transport/kernels.h"
 #include "src/transport/laplacian.h"
 #include "src/transport/masses.h"
+#include "src/transport/points.h"
 #include "src/transport/problems.h"
 #include "src/transport/sinkhorn.h"
 
@@ -25,8 +27,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 constexpr double kStageChange = 0.05;  // of potentials, as a share of epsilon, at which a stage ends
 
-// p log(p / q) - p + q.
-double divergence(double p, double q) { return p > 0 ? p * std::log(p / q) - p + q : q; }
+// p log(p / q) - p + q, for near numbers from their relative difference: a large penalty multiplies what rounding leaves.
+double divergence(double p, double q) {
+  const double off = p / q - 1;
+  return std::abs(off) < 0.5 ? q * ((1 + off) * std::log1p(off) - off) : p > 0 ? p * std::log(p / q) - p + q : q;
+}
 
 // With L_i = epsilon log sum_j b_j exp((g_j - C_ij) / epsilon), the best f for g is -rho / (rho + epsilon) L_i, and the row's
 // sum is a_i exp(-f_i / rho) = a_i exp(L_i / (rho + epsilon)). g follows from f in the same way. A row or column without an
@@ -183,14 +188,13 @@ class Solver {
         gap.add(sum > 0 ? sum * (std::log(sum) - std::log(b_[j]) + g_[j] / rho_) - sum + right : right);
         continue;
       }
-      // t log t - t + 1 of their ratio t, from the logarithm of t if that is near 0.
-      const double off = column_sums_[j] / right - 1;
-      gap.add(right * (off > -1 ? (1 + off) * std::log1p(off) - off : 1));
+      gap.add(divergence(column_sums_[j], right));
     }
     const double total = sum_a * sum_b;
     result.value = paid.value() + options_.epsilon * (total - moved.value()) + rho_ * marginals.value();
     result.gap = std::max(0.0, rho_ * gap.value());
-    size_ = std::abs(paid.value()) + options_.epsilon * total + rho_ * (sum_a + sum_b);
+    // Of the terms as they are: the penalty times the masses would let it end with marginals that are far from a and b.
+    size_ = std::abs(paid.value()) + options_.epsilon * total + rho_ * marginals.value();
   }
 
   // Calculates g from f, then the best shift of f against g; returns the largest change of g.
@@ -304,6 +308,44 @@ void unbalanced_sinkhorn(const UnbalancedSinkhorn& options, MatrixView<const std
   for (std::size_t k = 0; k < problems; ++k) check_finite_cost(kName, result[k].value, result[k].gap, k, problems);
 }
 
+template <class T>
+double unbalanced_sinkhorn_divergence(const UnbalancedSinkhornDivergence& options, MatrixView<const T> x, MatrixView<const T> y,
+                                      std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b) {
+  constexpr std::string_view kDivergence = UnbalancedSinkhornDivergence::kDescription.name;
+  check_params(options);
+  check_points(kDivergence, x, y);
+  const auto masses = [&](std::string_view name, std::span<const T> given, std::size_t count) {
+    if (!given.empty()) check_weights(kDivergence, name, given, count);
+    return given.empty() ? std::vector<double>(count, 1 / static_cast<double>(count))
+                         : std::vector<double>(given.begin(), given.end());
+  };
+  const std::vector<double> of_x = masses("a", a, x.rows), of_y = masses("b", b, y.rows);
+  const auto sum = [](const std::vector<double>& masses) { return std::accumulate(masses.begin(), masses.end(), 0.0); };
+  const double sum_x = sum(of_x), sum_y = sum(of_y);
+  if (!std::isfinite(sum_x * sum_x) || !std::isfinite(sum_y * sum_y)) {
+    fail("{}: the squares of the sums of a and b must be finite, got sums {} and {}", kDivergence, sum_x, sum_y);
+  }
+  const UnbalancedSinkhorn one = {.epsilon = options.epsilon,
+                                  .penalty = options.penalty,
+                                  .tolerance = options.tolerance,
+                                  .max_iterations = options.max_iterations};
+  std::vector<double> cost;
+  const auto minimum = [&](const MatrixView<const T>& u, const MatrixView<const T>& v, const std::vector<double>& from,
+                           const std::vector<double>& to, double sum_from, double sum_to) {
+    powers_of_distances(kDivergence, options.order, u, v, cost);
+    Solver<double> solver({cost.data(), u.rows, v.rows}, from.data(), to.data(), one);
+    return solver.run(sum_from, sum_to).value;
+  };
+  const double found = minimum(x, y, of_x, of_y, sum_x, sum_y) -
+                       0.5 * (minimum(x, x, of_x, of_x, sum_x, sum_x) + minimum(y, y, of_y, of_y, sum_y, sum_y)) +
+                       0.5 * options.epsilon * (sum_x - sum_y) * (sum_x - sum_y);
+  return options.order <= 2 ? std::max(0.0, found) : found;  // as sinkhorn_divergence
+}
+
+template double unbalanced_sinkhorn_divergence(const UnbalancedSinkhornDivergence&, MatrixView<const float>,
+                                               MatrixView<const float>, std::span<const float>, std::span<const float>);
+template double unbalanced_sinkhorn_divergence(const UnbalancedSinkhornDivergence&, MatrixView<const double>,
+                                               MatrixView<const double>, std::span<const double>, std::span<const double>);
 template void unbalanced_sinkhorn(const UnbalancedSinkhorn&, MatrixView<const float>, MatrixView<const float>,
                                   MatrixView<const float>, MatrixView<float>, MatrixView<float>, MatrixView<float>,
                                   std::span<UnbalancedSinkhornResult>);

@@ -26,14 +26,15 @@ double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView
   };
   const double sum_a = check("a", a, n), sum_b = check("b", b, m);
   if (plan.rows != 0) check_shape(kName, "plan", plan, "points of x by points of y", n, m);
-  if (x.cols == 1 && plan.rows == 0) {
+  if (x.cols == 1 && plan.rows == 0 && options.metric != Metric::cosine) {
+    const bool squared = options.metric == Metric::sqeuclidean;
     std::vector<T> u(n), v(m);
     for (std::size_t i = 0; i < n; ++i) u[i] = x.row(i)[0];
     for (std::size_t j = 0; j < m; ++j) v[j] = y.row(j)[0];
     double distance;
-    wasserstein_1d<T>({.order = options.order}, {u.data(), 1, n}, {v.data(), 1, m}, {a.data(), a.empty() ? 0u : 1u, a.size()},
-                      {b.data(), b.empty() ? 0u : 1u, b.size()}, {&distance, 1});
-    return distance;
+    wasserstein_1d<T>({.order = (squared ? 2 : 1) * options.order}, {u.data(), 1, n}, {v.data(), 1, m},
+                      {a.data(), a.empty() ? 0u : 1u, a.size()}, {b.data(), b.empty() ? 0u : 1u, b.size()}, {&distance, 1});
+    return squared ? distance * distance : distance;
   }
 
   std::vector<T> ones_a(a.empty() ? n : 0, T(1)), ones_b(b.empty() ? m : 0, T(1));
@@ -42,7 +43,7 @@ double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView
   WholeMasses masses;
   masses.set<T>(a, sum_a, b, sum_b);
   std::vector<double> distance(n * m), cost(n * m);
-  const double unit = distances(x, y, distance.data());
+  const double unit = distances(kName, options.metric, x, y, distance.data());
   double largest = *std::max_element(distance.begin(), distance.end());
   NetworkSimplex<double> simplex;
   double total = 0;

@@ -76,6 +76,11 @@ def test_points(cli):
     )
     want = isentropic.sinkhorn_divergence(x, y, a=a, b=b, epsilon=0.3)
     assert float(cli.output("sinkhorn_divergence", "x.npy", "y.npy", *weights, "--epsilon", 0.3)) == want
+    want = isentropic.unbalanced_sinkhorn_divergence(x, y, a=a, b=b, epsilon=0.3, penalty=2)
+    options = ["--epsilon", 0.3, "--penalty", 2]
+    assert float(cli.output("unbalanced_sinkhorn_divergence", "x.npy", "y.npy", *weights, *options)) == want
+    want = isentropic.wasserstein(x, y, a=a, b=b, metric="cityblock")
+    assert float(cli.output("wasserstein", "x.npy", "y.npy", *weights, "--metric", "cityblock")) == want
     cli.output("wasserstein", "x.npy", "y.npy", "-o", "w.npy")
     np.testing.assert_array_equal(cli.load("w.npy"), [isentropic.wasserstein(x, y)])
 

@@ -248,7 +248,7 @@ def transport_names():
 
 
 def test_the_table_of_transport_is_found():
-    assert len(MOVED) == 13
+    assert len(MOVED) == 15
     assert {theirs.split(".")[0] for theirs, _ in MOVED} == {"scipy", "ot"}
 
 

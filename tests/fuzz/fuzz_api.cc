@@ -490,6 +490,13 @@ void fuzz_transport(Bytes& bytes) {
       op.max_iterations = std::min<std::int64_t>(op.max_iterations, 50);
       const std::size_t d = bytes.up_to(3);
       const auto x = call.in<T>(n, d), y = call.in<T>(m, d);
+      auto unequal = random_op<UnbalancedSinkhornDivergence>(bytes);
+      unequal.max_iterations = op.max_iterations;
+      if (bytes.up_to(1) == 1) {
+        return call.run([&] {
+          unbalanced_sinkhorn_divergence<T>(unequal, MatrixView<const T>(x), MatrixView<const T>(y), span_of(a), span_of(b));
+        });
+      }
       return call.run(
           [&] { sinkhorn_divergence<T>(op, MatrixView<const T>(x), MatrixView<const T>(y), span_of(a), span_of(b)); });
     }

@@ -122,7 +122,7 @@ def column(kind, values):
 SHAPES = {
     "attention": {"entropy": (2, 1), "entropy_grad": (2, 1), "weights": (2, 2), "mask": (2, 2)},
     "wasserstein": {"value": (1, 1), "a": (1, 2), "b": (2, 1), "plan": (2, 2)},
-    "sinkhorn_divergence": {"value": (1, 1), "a": (1, 2), "b": (2, 1)},
+    **{key: {"value": (1, 1), "a": (1, 2), "b": (2, 1)} for key in ("sinkhorn_divergence", "unbalanced_sinkhorn_divergence")},
     "wasserstein_histogram": {"support": (1, 3)},
     "optimal_transport": {"cost": (6, 3), "plan": (6, 3)},
     "partial_transport": {"cost": (6, 3), "plan": (6, 3)},

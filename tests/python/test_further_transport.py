@@ -6,6 +6,7 @@ import numpy as np
 import ot
 import pytest
 from scipy import optimize
+from scipy.spatial import distance
 
 import isentropic
 from cases import torch_or_skip
@@ -386,14 +387,17 @@ def test_sliced_distances_of_translated_points(scale):
     assert float(many.error) < 0.01 * float(many.distance)
 
 
-@pytest.mark.parametrize("name", ["wasserstein", "sinkhorn_divergence"])
+EPSILONS = {"sinkhorn_divergence": {"epsilon": 0.5}, "unbalanced_sinkhorn_divergence": {"epsilon": 0.5, "penalty": 2.0}}
+
+
+@pytest.mark.parametrize("name", ["wasserstein", *EPSILONS])
 def test_several_problems_are_each_alone(name):
     torch = torch_or_skip()
     import isentropic.torch as et
 
     rng = np.random.default_rng(7)
     x, y, a = rng.standard_normal((3, 1, 6, 2)), rng.standard_normal((2, 5, 2)), rng.random((3, 1, 6))
-    options = {"epsilon": 0.5} if name == "sinkhorn_divergence" else {"order": 2}
+    options = EPSILONS.get(name, {"order": 2})
     function = getattr(isentropic, name)
     got = function(x, y, a=a, **options)
     assert got.shape == (3, 2)
@@ -487,3 +491,162 @@ def test_unbalanced_mass_that_may_go_nowhere(a, b, cost):
 def test_masses_that_are_not_finite():
     with pytest.raises(ValueError, match="partial_transport: a must be at least 0 and finite, got inf"):
         isentropic.partial_transport([np.inf, 0.5], [1.0, 1.0], [[0, 1], [1, 0]], mass=0.5)
+
+
+# Metrics.
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean", "cosine", "cityblock"])
+@pytest.mark.parametrize("order", [1.0, 2.0, 3.5])
+@pytest.mark.parametrize("d", [1, 3])
+def test_metrics_are_scipys_in_every_door(metric, order, d):
+    rng = np.random.default_rng(d)
+    x, y, a, b = rng.standard_normal((6, d)), rng.standard_normal((9, d)), rng.random(6), rng.random(9)
+    cost = distance.cdist(x, y, metric) ** order
+    want = ot.emd2(a / a.sum(), b / b.sum(), cost) ** (1 / order)
+    options = {"order": order, "metric": metric}
+    assert float(isentropic.wasserstein(x, y, a=a, b=b, **options)) == pytest.approx(want, rel=1e-12, abs=1e-15)
+    torch = torch_or_skip()
+    import isentropic.torch as et
+
+    tensors = [torch.from_numpy(one).requires_grad_() for one in (x, y, a, b)]
+
+    def of_tensors(x, y, a, b):
+        return et.wasserstein(x, y, a=a, b=b, **options)
+
+    assert float(of_tensors(*tensors).detach()) == pytest.approx(want, rel=1e-12, abs=1e-15)
+    if metric != "cosine" or d > 1:  # of numbers it is 0 or 2, and plans are not unique
+        torch.autograd.gradcheck(lambda x, y: of_tensors(x, y, *tensors[2:]), tensors[:2])
+    slopes = torch.autograd.grad(of_tensors(*tensors), tensors)
+    jax = pytest.importorskip("jax")
+    ej = pytest.importorskip("isentropic.jax")
+    with jax.enable_x64(True):
+        value, found = jax.value_and_grad(lambda x, y, a, b: ej.wasserstein(x, y, a=a, b=b, **options), (0, 1, 2, 3))(
+            x, y, a, b
+        )
+    assert float(value) == pytest.approx(want, rel=1e-9, abs=1e-12)
+    for one, other in zip(found, slopes, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+
+
+def test_cosines_and_squares_keep_their_digits():
+    u, tiny = np.array([[1e300, 1e300]]), 2.0**-30
+    near = isentropic.wasserstein(u, u * [[1, 1 + tiny]], metric="cosine")
+    assert float(near) == pytest.approx(tiny**2 / 8, rel=1e-6)  # 1 - cos t = t^2 / 2, t = tiny / 2
+    assert float(isentropic.wasserstein([[1e-200, 0]], [[0, 1e-200]], metric="cosine")) == pytest.approx(1)
+    assert float(isentropic.wasserstein([[1e150, 0]], [[0, 0]], metric="sqeuclidean")) == pytest.approx(1e300)
+    for points in (u, np.zeros((1, 2))), (np.zeros((1, 2)), u):
+        with pytest.raises(ValueError, match="at 0, which has no cosine"):
+            isentropic.wasserstein(*points, metric="cosine")
+    with pytest.raises(ValueError, match="metric must be one of euclidean, sqeuclidean, cosine, cityblock, got 'manhattan'"):
+        isentropic.wasserstein(u, u, metric="manhattan")
+
+
+# Where plans send points.
+
+
+def test_points_go_where_the_plan_sends_them():
+    a, b, cost = problem(3)
+    a, b = a / a.sum(), b / b.sum()
+    a[2] = 0
+    a /= a.sum()
+    targets = np.random.default_rng(4).standard_normal((9, 2))
+    exact, smooth = isentropic.optimal_transport(a, b, cost), isentropic.sinkhorn(a, b, cost, epsilon=0.1, tolerance=1e-13)
+    for result in (exact, smooth):
+        there = np.delete(np.arange(7), 2)
+        np.testing.assert_allclose(result.map(targets)[there], (result.plan @ targets / a[:, None])[there], rtol=1e-9)
+        assert np.isnan(result.map(targets)[2]).all()
+        np.testing.assert_allclose(result.map(targets[:, 0].tolist()), result.map(targets)[:, 0], rtol=1e-14)
+    # New points that cost what the old ones cost, also one without mass.
+    np.testing.assert_allclose(smooth.map(targets, cost)[there], smooth.map(targets)[there], rtol=1e-9)
+    assert np.isfinite(smooth.map(targets, cost)[2]).all()
+    assert np.isnan(smooth.map(targets, np.full((1, 9), np.inf))).all()
+    assert float(smooth.epsilon) == 0.1
+    torch = torch_or_skip()
+    import isentropic.torch as et
+
+    tensors = [torch.from_numpy(one) for one in (a, b, cost, targets)]
+    found = et.sinkhorn(*tensors[:3], epsilon=0.1, tolerance=1e-13)
+    np.testing.assert_allclose(found.map(tensors[3], tensors[2]), smooth.map(targets, cost), rtol=1e-12)
+    np.testing.assert_allclose(et.optimal_transport(*tensors[:3]).map(tensors[3]), exact.map(targets), rtol=1e-12)
+    jax = pytest.importorskip("jax")
+    ej = pytest.importorskip("isentropic.jax")
+    with jax.enable_x64(True):
+        found = jax.jit(lambda *given: ej.sinkhorn(*given, epsilon=0.1, tolerance=1e-13))(a, b, cost)
+        np.testing.assert_allclose(found.map(targets, cost), smooth.map(targets, cost), rtol=1e-12)
+        np.testing.assert_allclose(ej.optimal_transport(a, b, cost).map(targets), exact.map(targets), rtol=1e-12)
+
+
+def test_points_of_several_problems_and_wrong_ones():
+    a, b, cost = problem(5)
+    many = isentropic.sinkhorn(np.stack([a, a[::-1]]) / a.sum(), b / b.sum(), cost, epsilon=0.3)
+    targets = np.ones((9, 4))
+    assert many.map(targets).shape == (2, 7, 4) and many.map(targets, cost[:3]).shape == (2, 3, 4)
+    assert many.epsilon.shape == (2,)
+    for call, message in (
+        (lambda: many.map(targets[:3]), r"SinkhornResult.map: targets must have 9 points, .* got shape \(3, 4\)"),
+        (lambda: many.map(targets, cost[0]), r"cost must have shape \(..., new points, 9\), got \(9,\)"),
+        (lambda: many.map("a"), "SinkhornResult.map: targets must be of"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            call()
+
+
+# Masses that differ.
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_unbalanced_divergences_are_their_definition(order):
+    rng = np.random.default_rng(order)
+    x, y, a, b = rng.standard_normal((6, 2)), rng.standard_normal((9, 2)), rng.random(6), rng.random(9)
+    options = {"epsilon": 0.1, "penalty": 0.7, "tolerance": 1e-13}
+
+    def least(u, v, p, q):
+        return isentropic.unbalanced_sinkhorn(p, q, distance.cdist(u, v) ** order, **options).value
+
+    want = least(x, y, a, b) - 0.5 * (least(x, x, a, a) + least(y, y, b, b)) + 0.05 * (a.sum() - b.sum()) ** 2
+    options["order"] = order
+    assert float(isentropic.unbalanced_sinkhorn_divergence(x, y, a=a, b=b, **options)) == pytest.approx(want, rel=1e-12)
+    assert isentropic.unbalanced_sinkhorn_divergence(x, x, a=a, b=a, **options) == 0
+    equal = isentropic.unbalanced_sinkhorn_divergence(x, y, a=np.full(6, 1 / 6), b=np.full(9, 1 / 9), **options)
+    assert isentropic.unbalanced_sinkhorn_divergence(x, y, **options) == equal
+    torch = torch_or_skip()
+    import isentropic.torch as et
+
+    tensors = [torch.from_numpy(one).requires_grad_() for one in (x, y, a, b)]
+
+    def of_tensors(x, y, a, b):
+        return et.unbalanced_sinkhorn_divergence(x, y, a=a, b=b, **options)
+
+    assert float(of_tensors(*tensors).detach()) == pytest.approx(want, rel=1e-12)
+    torch.autograd.gradcheck(of_tensors, tensors, rtol=1e-3, atol=1e-6)
+    with pytest.raises(ValueError, match="epsilon must be above 0"):
+        isentropic.unbalanced_sinkhorn_divergence(x, y, epsilon=0, penalty=1)
+    with pytest.raises(ValueError, match="the squares of the sums of a and b must be finite"):
+        isentropic.unbalanced_sinkhorn_divergence(x, y, a=1e200 * a, b=b, **options)
+
+
+def test_a_large_penalty_makes_masses_equal():
+    """As balanced transport, with a gap that counts what is left; the penalty times the masses would hide it."""
+    a, b, cost = problem(7)
+    a, b = a / a.sum(), b / b.sum()
+    balanced = isentropic.sinkhorn(a, b, cost, epsilon=0.01, tolerance=1e-13)
+    plan = balanced.plan
+    want = balanced.cost + 0.01 * (plan * np.log(np.where(plan > 0, plan / np.outer(a, b), 1))).sum()
+    for penalty in (1e3, 1e6, 1e9, 1e12):
+        found = isentropic.unbalanced_sinkhorn(a, b, cost, epsilon=0.01, penalty=penalty)
+        assert found.converged and found.gap <= 2e-9 and found.iterations < 200
+        assert abs(found.value - want) <= 2 / penalty + 3e-9
+
+
+@pytest.mark.parametrize("n", [10, 30, 100])
+def test_smooth_plans_of_narrow_and_wide_masses_converge_in_500_iterations(n):
+    """Small epsilon with tails of tiny mass once took 10,000 and more."""
+    x = np.linspace(-1.5, 1.5, n)
+    cost = (x[:, None] - x) ** 2
+    for deviation, ratio, apart in itertools.product((0.05, 0.15, 0.4, 1.0), (1.0, 1.3), (0.0, 0.3, 1.0)):
+        a = np.exp(-(x**2) / (2 * deviation**2))
+        b = np.exp(-((x - apart) ** 2) / (2 * (ratio * deviation) ** 2))
+        for epsilon in (1e-4, 1e-3, 1e-2, 1e-1, 1.0):
+            found = isentropic.sinkhorn(a / a.sum(), b / b.sum(), cost, epsilon=epsilon, tolerance=1e-9)
+            assert found.converged and found.iterations <= 500, (deviation, ratio, apart, epsilon, found.iterations)

@@ -469,7 +469,7 @@ def test_gradients_in_points_and_weights(order):
     x, y, a, b = (one.requires_grad_() for one in tensors(63, (5, 3), (4, 3), (5,), (4,)))
     torch.autograd.gradcheck(lambda x, y, a, b: et.wasserstein(x, y, order=order, a=a.exp(), b=b.exp()), (x, y, a, b))
     given = (x.detach(), y.detach(), a.detach().exp(), b.detach().exp())
-    torch.library.opcheck(torch.ops.isentropic.wasserstein.default, (*given, order, True))
+    torch.library.opcheck(torch.ops.isentropic.wasserstein.default, (*given, order, "euclidean", True))
 
 
 def test_gradient_of_a_plan_that_hardly_connects():

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import isentropic
+from isentropic import _core
 
 rng = np.random.default_rng
 
@@ -804,3 +805,14 @@ def test_sinkhorn_converges_at_small_epsilon():
         np.testing.assert_allclose(found.plan, want, rtol=1e-6, atol=1e-12)
         exact = float(isentropic.optimal_transport(a, b, cost).cost)
         assert found.lower_bound - 1e-12 <= exact <= found.upper_bound + 1e-12
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint32", "complex64"])
+def test_numbers_of_unknown_types_are_never_written(dtype):
+    """A status was once written as 4 bytes into an array of single bytes, and so behind its end."""
+    a, cost = np.full((5, 3), 1 / 3), np.ones((15, 3))
+    value, gap, status = np.empty(5), np.empty(5), np.empty(5, dtype)
+    with pytest.raises(TypeError, match="there is no array of numbers of format"):
+        _core.optimal_transport(
+            a, a, cost, value, np.empty((15, 3)), np.empty((5, 3)), np.empty((5, 3)), gap, status, -1, (None,)
+        )

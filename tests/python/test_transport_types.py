@@ -243,7 +243,9 @@ def calls(half, points, masses, cost):
     yield "wasserstein_histogram", masses, {"order": 2.0}
     yield "wasserstein", points, {}
     yield "sliced_wasserstein", points, {"projections": 7}
+    yield "wasserstein", points, {"metric": "cosine"}
     yield "sinkhorn_divergence", points, {"epsilon": 0.5}
+    yield "unbalanced_sinkhorn_divergence", points, {"epsilon": 0.5, "penalty": 1.0}
     yield "optimal_transport", (*masses, cost), {}
     yield "sinkhorn", (*masses, cost), {"epsilon": 0.5}
     yield "partial_transport", (*masses, cost), {"mass": 0.5}

@@ -180,6 +180,10 @@ void soak_points(Random& random, Report& report, std::size_t wanted) {
     const double s = sinkhorn_divergence<T>(smooth, xs, ys, a, b);
     report.expect((s >= 0 || order > 2) && std::isfinite(s), 0, "sinkhorn divergence below 0", s);
     report.expect(sinkhorn_divergence<T>(smooth, xs, xs, a, a) == 0, 0, "sinkhorn divergence to itself");
+    const UnbalancedSinkhornDivergence unequal = {.epsilon = smooth.epsilon, .penalty = most + 1, .order = smooth.order};
+    const double u = unbalanced_sinkhorn_divergence<T>(unequal, xs, ys, a, b);
+    report.expect((u >= 0 || order > 2) && std::isfinite(u), 0, "unbalanced sinkhorn divergence below 0", u);
+    report.expect(unbalanced_sinkhorn_divergence<T>(unequal, xs, xs, a, a) == 0, 0, "unbalanced sinkhorn divergence to itself");
   }
 }
 

@@ -3,14 +3,25 @@
 import math
 from typing import Any, NamedTuple
 
+import array_api_compat
 import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic._numpy import _convert
+from isentropic.formulas import transport
 
 STATUS = np.array(_core.transport_status_names)
+
+
+def _mapped(name, result, targets, cost=None):
+    given = [targets] if cost is None else [targets, cost]
+    if isinstance(result.plan, np.ndarray):
+        arrays = zip(("targets", "cost"), given, strict=False)
+        given = [_convert.to_floats(name, one, _convert.to_numpy(name, one, x, bfloat16=True))[0] for one, x in arrays]
+    xp = array_api_compat.array_namespace(result.plan, *given)
+    return transport.mapped(name, xp, result, *(xp.astype(x, xp.result_type(x.dtype, result.plan.dtype)) for x in given))
 
 
 @documented
@@ -23,6 +34,11 @@ class TransportResult(NamedTuple):
     g: Any
     gap: Any
     status: Any
+
+    def map(self, targets):
+        """Where the plan sends each point: the mean of the targets, of shape (..., m, d) or (m,), under its row of the plan.
+        NaN for a point without mass."""
+        return _mapped("TransportResult.map", self, targets)
 
 
 @documented
@@ -38,6 +54,13 @@ class SinkhornResult(NamedTuple):
     upper_bound: Any
     iterations: Any
     converged: Any
+    epsilon: Any = None
+
+    def map(self, targets, cost=None):
+        """Where the plan sends each point: the mean of the targets, of shape (..., m, d) or (m,), under its row of the plan.
+        With the costs of new points to the targets, of shape (..., new points, m), where it would send these: in proportion to
+        b_j exp((g_j - cost_j) / epsilon). NaN for a point without mass, or to which all targets are forbidden."""
+        return _mapped("SinkhornResult.map", self, targets, cost)
 
 
 class Together:
@@ -125,7 +148,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
     Returns (TransportResult): A named tuple. cost, <P, C>; plan, P, of shape (..., n, m); f (..., n) and g (..., m), potentials
         with f_i + g_j <= C_ij, centred to <a, f> = <b, g>; gap, cost - <a, f> - <b, g> >= 0 and what rounding may have changed:
         how far from the optimum cost may be, as it is returned. These in the kind of array given and the widest of their
-        dtypes, at least float32. status, an array of strings: "optimal".
+        dtypes, at least float32. status, an array of strings: "optimal". Its method map sends points where the plan does.
     Raises: A problem is infeasible: every plan needs a forbidden arc, for more mass than rounding in float64 explains. A mass
         is negative, NaN or infinite, a cost NaN or -inf, sums differ, the cost overflows, shapes do not fit. The message names
         problem and entry.
@@ -143,7 +166,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
     name = "optimal_transport"
     problems = ProblemArrays(name, a, b, cost)
     costs, gaps = np.empty(problems.count), np.empty(problems.count)
-    status = np.empty(problems.count, np.uint8)
+    status = np.empty(problems.count, np.int32)
     mass_tolerance = problems.mass_tolerance(mass_tolerance)
     _core.optimal_transport(*problems.given, costs, *problems.results, gaps, status, -1, (mass_tolerance,))
     problems.check_feasible(status)
@@ -163,12 +186,14 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     Returns (SinkhornResult): A named tuple. cost, <P, C>, without entropy; plan, P; f and g; marginal_error, the sum of errors
         of the column sums divided by the sum of a, as tolerance; lower_bound and upper_bound of the cost of optimal_transport:
         the dual value of the potentials, and the cost of a plan with exact marginals (inf if there is none), rounded outwards,
-        so that they hold as they are returned; iterations; converged. Of float16 all are float32.
+        so that they hold as they are returned; iterations; converged; epsilon, as given. Of float16 all are float32. Its
+        method map sends points, also new ones, where the plan does.
     Raises: As optimal_transport; epsilon, tolerance or max_iterations is out of its range; all arcs of a row or a column with
         mass are forbidden.
     TypeError: As optimal_transport.
     Notes: The iteration is on the potentials, in the log domain, so nothing underflows at any epsilon. It starts from a larger
-        epsilon and lowers it. Each iteration is one pass over the matrix with one exponential per entry, in float64 for every
+        epsilon and lowers it, and goes on by Newton's method, so what max_iterations=3 leaves is not the third iterate of the
+        textbook. Each iteration is one pass over the matrix with one exponential per entry, in float64 for every
         dtype. For an epsilon below about 1e-16 of the costs, rounding may keep it from converging, and converged says so.
     Source: Cuturi, NeurIPS 2013; Altschuler, Weed, Rigollet, NeurIPS 2017 (rounding); Schmitzer 2019 (lowering epsilon).
     >>> result = isentropic.sinkhorn([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [2.0, 0.0]], epsilon=0.01)
@@ -184,7 +209,8 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     value, _ = problems.arrays.certified(costs, np.zeros_like(costs), lead)
     bounds = back(lower, lead, -np.inf), back(upper, lead, np.inf)
     return SinkhornResult(
-        value, *problems.found(), back(errors, lead), *bounds, iterations.reshape(lead)[()], converged.reshape(lead)[()]
+        *(value, *problems.found(), back(errors, lead), *bounds, iterations.reshape(lead)[()], converged.reshape(lead)[()]),
+        back(np.full(problems.count, float(epsilon)), lead),
     )
 
 

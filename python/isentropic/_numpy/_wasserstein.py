@@ -1,6 +1,5 @@
 """Distances of samples and of points that come from transport: on the line, in space, and with entropy."""
 
-import functools
 import math
 
 import numpy as np
@@ -10,6 +9,7 @@ from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic._numpy import _convert, _layout
 from isentropic._numpy._transport import Together, optimal_transport
+from isentropic.formulas.transport import METRICS
 
 
 class _Pairs(Together):
@@ -189,27 +189,29 @@ def _of_problems(name, x, y, a, b, function):
 
 
 @documented
-def wasserstein(x, y, *, order=1.0, a=None, b=None):
+def wasserstein(x, y, *, order=1.0, metric="euclidean", a=None, b=None):
     """
     x, y: Points, of shapes (..., n, d) and (..., m, d), or (n,) and (m,) on the line. Finite. Never changed. The axes before
         these count problems, and broadcast.
-    order: The power of Euclidean distances.
+    order: The power of distances.
     a, b (array or None): Weights of x's and y's points, of shapes (..., n) and (..., m): finite, at least 0, not all 0; scaled
         to sum 1. None: all weigh the same.
     Returns (number or array): One for each problem, of the kind of array given and the widest of their dtypes, at least
         float32.
-    Raises: A coordinate is not finite, a weight negative, NaN or infinite, order is out of its range, shapes do not fit.
+    Raises: A coordinate is not finite, a weight negative, NaN or infinite, order is out of its range, a point is at 0 and has
+        no cosine, shapes do not fit.
     Notes: It uses the method of optimal_transport, in one dimension that of wasserstein_1d. Powers of distances are computed
         relative to the largest one that matters, so no order overflows.
     >>> float(isentropic.wasserstein([[0.0, 0.0], [1.0, 0.0]], [[0.0, 3.0], [1.0, 3.0]]))
     3.0
     """
-    many = _of_problems("wasserstein", x, y, a, b, lambda *one: wasserstein(*one[:2], order=order, a=one[2], b=one[3]))
+    options = {"order": order, "metric": metric}
+    many = _of_problems("wasserstein", x, y, a, b, lambda *one: wasserstein(*one[:2], a=one[2], b=one[3], **options))
     if many is not None:
         return many
     arrays, given = points_of("wasserstein", x, y, a, b)
     distance = np.empty(1)
-    _core.wasserstein(*given, distance, None, (order,))
+    _core.wasserstein(*given, distance, None, (order, metric))
     return arrays.back(distance, ())
 
 
@@ -244,6 +246,36 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     return arrays.back(value, ())
 
 
+@documented
+def unbalanced_sinkhorn_divergence(x, y, *, epsilon, penalty, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
+    """
+    x, y: Points, as in sinkhorn_divergence.
+    epsilon: The weight of the entropy, in units of distance to the power order.
+    penalty: The weight of the marginals' error, in these units: mass is moved over distances whose power is well below it, and
+        otherwise left.
+    a, b (array or None): Masses of x's and y's points, of shapes (..., n) and (..., m): finite, at least 0, not all 0; they are
+        not scaled. None: 1 / n and 1 / m.
+    order: The power of Euclidean distances. No root is taken of the result.
+    tolerance: As in unbalanced_sinkhorn.
+    max_iterations: Passes over each of the three matrices.
+    Returns (number or array): One for each problem: 0 where x = y and a = b, and at least 0 for an order of at most 2; of the
+        kind of array given and the widest of their dtypes, at least float32.
+    Raises: A coordinate is not finite, a mass negative, NaN or infinite, a parameter out of its range, shapes do not fit.
+    >>> round(float(isentropic.unbalanced_sinkhorn_divergence([0.0], [1.0], epsilon=0.1, penalty=1.0, a=[1.0], b=[2.0])), 6)
+    1.345068
+    """
+    options = {"epsilon": epsilon, "penalty": penalty, "order": order, "tolerance": tolerance}
+    options["max_iterations"] = max_iterations
+    name = "unbalanced_sinkhorn_divergence"
+    many = _of_problems(name, x, y, a, b, lambda *one: unbalanced_sinkhorn_divergence(*one[:2], a=one[2], b=one[3], **options))
+    if many is not None:
+        return many
+    arrays, given = points_of(name, x, y, a, b)
+    value = np.empty(1)
+    _core.unbalanced_sinkhorn_divergence(*given, value, tuple(options.values()))
+    return arrays.back(value, ())
+
+
 # For torch and JAX: plans and gradients of problems in float64, whose points are x and y and whose weights are a and b.
 
 
@@ -262,38 +294,35 @@ def of_each(function, x, y, a, b):
     return tuple(np.reshape(column, (*lead, *np.shape(column[0]))) for column in zip(*found, strict=True))
 
 
-def plan_of(order, *given):
+def plan_of(order, metric, *given):
     """(wasserstein, the plan as parts of the whole)."""
     plan, distance = np.empty((len(given[0]), len(given[1]))), np.empty(1)
-    _core.wasserstein(*given, distance, plan, (order,))
+    _core.wasserstein(*given, distance, plan, (order, metric))
     return distance[0], plan
 
 
-def slopes_of(order, of_weights, x, y, a, b):
+def slopes_of(order, metric, of_weights, x, y, a, b):
     """(wasserstein, and its gradients in x, y, a and b). Those in weights take another solution and are 0 unless asked for.
 
     It is m (sum P_ij (d_ij / m)^order)^(1/order), where m is the largest distance over which the plan P moves mass. Relative to
     that no power overflows, and only those vanish that do not count.
     """
-    value, plan = plan_of(order, x, y, a, b)
+    value, plan = plan_of(order, metric, x, y, a, b)
     slopes = [np.zeros_like(one) for one in (x, y, a, b)]
     i, j = np.nonzero(plan)
-    apart = x[i] - y[j]
-    distance = np.hypot.reduce(np.abs(apart), axis=-1)
+    distance, of_x, of_y = METRICS[metric](np, x[i], y[j])
     largest = distance.max()
     if largest == 0:
         return value, *slopes
     powers = (distance / largest) ** (order - 1)
     total = (plan[i, j] * powers * (distance / largest)).sum()
     change = total ** (1 / order - 1)  # of the root
-    direction = apart / np.where(distance > 0, distance, 1)[:, None]
-    pull = (plan[i, j] * powers * change)[:, None] * direction
-    np.add.at(slopes[0], i, pull)
-    np.subtract.at(slopes[1], j, pull)
+    pull = (plan[i, j] * powers * change)[:, None]
+    np.add.at(slopes[0], i, pull * of_x)
+    np.add.at(slopes[1], j, pull * of_y)
     if of_weights:
-        distances = functools.reduce(np.hypot, map(np.subtract.outer, x.T, y.T))
         with np.errstate(over="ignore"):
-            cost = np.minimum(1e250, (np.abs(distances) / largest) ** order)
+            cost = np.minimum(1e250, (METRICS[metric](np, x[:, None], y)[0] / largest) ** order)
         found = optimal_transport(a, b, cost, mass_tolerance=1)
         for k, weights, potential in ((2, a, found.f), (3, b, found.g)):
             share = weights / weights.sum()

@@ -13,6 +13,7 @@ from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic._numpy import _wasserstein
 from isentropic._numpy._transport import with_nan_alone
+from isentropic.formulas import transport
 from isentropic.jax._call import HOSTED, array, call_hosted, hosted, normalized, sum_tolerance
 from isentropic.jax._parameters import known
 
@@ -26,6 +27,10 @@ class TransportResult(NamedTuple):
     f: jax.Array
     g: jax.Array
     gap: jax.Array
+
+    def map(self, targets):
+        """Where the plan sends each point, as isentropic.TransportResult.map."""
+        return transport.mapped("TransportResult.map", jnp, self, jnp.asarray(targets))
 
 
 @documented
@@ -41,6 +46,12 @@ class SinkhornResult(NamedTuple):
     upper_bound: jax.Array
     iterations: jax.Array
     converged: jax.Array
+    epsilon: jax.Array | None = None
+
+    def map(self, targets, cost=None):
+        """Where the plan sends each point, or new points with these costs, as isentropic.SinkhornResult.map."""
+        given = (jnp.asarray(one) for one in ((targets,) if cost is None else (targets, cost)))
+        return transport.mapped("SinkhornResult.map", jnp, self, *given)
 
 
 def _together(operation, own, **arrays):
@@ -168,7 +179,7 @@ def _optimal_transport(a, b, cost, *, mass_tolerance):
 
 @hosted("sinkhorn")
 def _sinkhorn(a, b, cost, *, given):
-    return with_nan_alone(lambda a, b, cost: isentropic.sinkhorn(a, b, cost, **dict(given)), a, b, cost)
+    return with_nan_alone(lambda a, b, cost: isentropic.sinkhorn(a, b, cost, **dict(given))[:-1], a, b, cost)
 
 
 def _problem(name, a, b, cost):
@@ -286,7 +297,9 @@ def sinkhorn(a, b, cost, /, *, epsilon, tolerance=1e-6, max_iterations=10000, ma
     options = {"tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
     found = _cast(_smooth(_numbers("sinkhorn", epsilon=epsilon, **options), a, b, cost), dtype)
     found[2:7] = map(jax.lax.stop_gradient, found[2:7])
-    return SinkhornResult(*found[:-1], found[-1].astype(bool))
+    return SinkhornResult(
+        *found[:-1], found[-1].astype(bool), jnp.where(jnp.isnan(found[2][..., 0]), jnp.nan, epsilon).astype(dtype)
+    )
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -350,59 +363,62 @@ def _order(name, order):
 
 
 @hosted("wasserstein")
-def _plan_of(*given, order):
-    return _wasserstein.of_each(functools.partial(_wasserstein.plan_of, order), *given)[1:]
+def _plan_of(*given, order, metric):
+    return _wasserstein.of_each(functools.partial(_wasserstein.plan_of, order, metric), *given)[1:]
 
 
 @hosted("wasserstein's weights")
-def _slopes_in_weights(*given, order):
-    return _wasserstein.of_each(functools.partial(_wasserstein.slopes_of, order, True), *given)[3:]
+def _slopes_in_weights(*given, order, metric):
+    return _wasserstein.of_each(functools.partial(_wasserstein.slopes_of, order, metric, True), *given)[3:]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _by_weights(order, x, y, a, b):
+def _by_weights(params, x, y, a, b):
     """0, with wasserstein's derivative in the weights: another solution, only where it is asked for."""
     return jnp.zeros(a.shape[:-1], a.dtype)
 
 
 @functools.partial(_by_weights.defjvp, symbolic_zeros=True)
-def _by_weights_jvp(order, primals, tangents):
-    value = _by_weights(order, *primals)
+def _by_weights_jvp(params, primals, tangents):
+    value = _by_weights(params, *primals)
     if all(isinstance(v, SymbolicZero) for v in tangents[2:]):
         return value, jnp.zeros_like(value)
-    pairs = zip(_weight_slopes(order, *primals), tangents[2:], strict=True)
+    pairs = zip(_weight_slopes(params, *primals), tangents[2:], strict=True)
     return value, sum((slope * v).sum(-1) for slope, v in pairs if not isinstance(v, SymbolicZero))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _weight_slopes(order, *given):
+def _weight_slopes(params, *given):
     outputs = [_empty(*weights.shape, like=weights) for weights in given[2:]]
-    return call_hosted("wasserstein's weights", {"order": order}, given, outputs)
+    return call_hosted("wasserstein's weights", dict(params), given, outputs)
 
 
 @_weight_slopes.defjvp
-def _weight_slopes_jvp(order, primals, tangents):
+def _weight_slopes_jvp(params, primals, tangents):
     raise NotImplementedError("isentropic.jax: wasserstein has no second derivative in weights")
 
 
 @documented
-def wasserstein(x, y, /, *, order=1.0, a=None, b=None):
+def wasserstein(x, y, /, *, order=1.0, metric="euclidean", a=None, b=None):
     """The Wasserstein distance of weighted points, as isentropic.wasserstein; differentiable in points and weights."""
     _order("wasserstein", order)
+    if metric not in transport.METRICS:
+        raise ValueError(f"wasserstein: metric must be one of {', '.join(transport.METRICS)}, got {metric!r}")
     x, y, a, b, dtype = _points("wasserstein", x, y, a, b)
     if 0 in a.shape[:-1]:
         return jnp.zeros(a.shape[:-1], dtype)
     order, fixed = float(order), [jax.lax.stop_gradient(one) for one in (x, y, a, b)]
-    (plan,) = call_hosted("wasserstein", {"order": order}, fixed, [_empty(*a.shape, b.shape[-1], like=x)])
+    params = {"order": order, "metric": metric}
+    (plan,) = call_hosted("wasserstein", params, fixed, [_empty(*a.shape, b.shape[-1], like=x)])
     # As in isentropic._numpy._wasserstein.slopes_of: relative to the largest distance over which the plan moves mass.
-    apart = jnp.where(plan[..., None] > 0, x[..., :, None, :] - y[..., None, :, :], 0)
-    size = jax.lax.stop_gradient(jnp.abs(apart).max(-1))  # so that no square overflows or vanishes
-    largest = size.max((-2, -1), keepdims=True)
-    square = ((apart / jnp.where(size > 0, size, 1)[..., None]) ** 2).sum(-1)
-    distance = size / jnp.where(largest > 0, largest, 1) * jnp.sqrt(jnp.where(size > 0, square, 1))
-    total = (plan * jnp.where(size > 0, distance, 1) ** order * (size > 0)).sum((-2, -1))
+    u, v = x[..., :, None, :], y[..., None, :, :]
+    distance = transport.METRICS[metric](jnp, u, jnp.where(plan[..., None] > 0, v, u))[0]
+    largest = jax.lax.stop_gradient(distance.max((-2, -1), keepdims=True))
+    there = distance > 0
+    share = jnp.where(there, distance, 1) / jnp.where(there & (largest > 0), largest, 1)
+    total = (plan * share**order * there).sum((-2, -1))
     root = jnp.where(total > 0, jnp.where(total > 0, total, 1) ** (1 / order), 0 * total)
-    return (largest[..., 0, 0] * root + _by_weights(order, *fixed[:2], a, b)).astype(dtype)
+    return (largest[..., 0, 0] * root + _by_weights(tuple(params.items()), *fixed[:2], a, b)).astype(dtype)
 
 
 @documented

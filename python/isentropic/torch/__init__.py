@@ -46,6 +46,7 @@ from isentropic.torch._transport import (
 from isentropic.torch._wasserstein import (
     sinkhorn_divergence,
     sliced_wasserstein,
+    unbalanced_sinkhorn_divergence,
     wasserstein,
     wasserstein_1d,
     wasserstein_histogram,
@@ -64,7 +65,7 @@ __all__ += ["normalize_density", "normalize_joint", "power_transform"]
 # To compare distributions: transport.
 __all__ += ["sliced_wasserstein", "wasserstein", "wasserstein_1d", "wasserstein_histogram"]
 __all__ += ["optimal_transport", "partial_transport", "sinkhorn", "sinkhorn_barycenter"]
-__all__ += ["sinkhorn_divergence", "unbalanced_sinkhorn"]
+__all__ += ["sinkhorn_divergence", "unbalanced_sinkhorn", "unbalanced_sinkhorn_divergence"]
 __all__ += ["c_transform", "clip_weights", "dual_value", "gradient_penalty", "lipschitz_constant", "wgan_critic_loss"]
 
 for _name in __all__:

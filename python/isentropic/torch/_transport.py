@@ -98,7 +98,7 @@ _isentropic = _operator(
     _LIMITS,
     {**_FOUND, **_BOUNDS, "iterations": ("", torch.int64), "converged": ("", torch.bool)},
 )
-_unbalanced = _operator(
+unbalanced_minimum = _operator(
     "unbalanced_sinkhorn",
     {"epsilon": "float", "penalty": "float", "tolerance": "float", "max_iterations": "int"},
     {"value": ("", None), **{k: v for k, v in _FOUND.items() if k != "cost"}, "gap": ("", None)}
@@ -182,7 +182,9 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     found = isentropic.SinkhornResult(*solve(_isentropic, a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance))
     plan = found.plan
     value = (plan * torch.where(cost < float("inf"), cost, 0)).sum((-2, -1), dtype=torch.float64).to(plan.dtype)
-    return isentropic.SinkhornResult(value, plan, *(x.detach() for x in found[2:]))
+    return isentropic.SinkhornResult(
+        value, plan, *(x.detach() for x in found[2:9]), torch.where(value.isnan(), value, epsilon).detach()
+    )
 
 
 @documented
@@ -221,7 +223,7 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
     a, b, cost = floats(name, a=a, b=b, cost=cost).values()
     params = numbers(name, epsilon=epsilon, penalty=penalty, tolerance=tolerance)
     max_iterations = _checks.integer(name, "max_iterations", max_iterations)
-    return isentropic.UnbalancedResult(*solve(_unbalanced, a, b, cost, *params, max_iterations))
+    return isentropic.UnbalancedResult(*solve(unbalanced_minimum, a, b, cost, *params, max_iterations))
 
 
 @documented

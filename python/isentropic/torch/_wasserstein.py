@@ -7,11 +7,20 @@ import isentropic
 from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic._numpy import _further_transport
+from isentropic.formulas.transport import METRICS
 from isentropic.torch._arguments import checked_dim, has_numbers, one_dim, readable
 from isentropic.torch._builder import Operator
 from isentropic.torch._compat import constants, is_differentiated
 from isentropic.torch._spec import OpSpec, Tensor
-from isentropic.torch._transport import common_type, minimum, numbers, refuse_as_numpy, solve, wide_floats
+from isentropic.torch._transport import (
+    common_type,
+    minimum,
+    numbers,
+    refuse_as_numpy,
+    solve,
+    unbalanced_minimum,
+    wide_floats,
+)
 
 
 def _learned(name, argument, value):
@@ -292,7 +301,7 @@ _of_points = Operator(
     OpSpec(
         name="wasserstein",
         tensors=("x", "y", "a", "b"),
-        params={"order": "float", "of_weights": "bool"},
+        params={"order": "float", "metric": "str", "of_weights": "bool"},
         outputs=("distance", "dx", "dy", "da", "db"),
         shapes=_shapes,
         differentiable=("x", "y", "a", "b"),
@@ -305,7 +314,7 @@ _of_points = Operator(
 
 
 @documented
-def wasserstein(x, y, *, order=1.0, a=None, b=None):
+def wasserstein(x, y, *, order=1.0, metric="euclidean", a=None, b=None):
     """The Wasserstein distance of weighted points, differentiable in the points: see ``isentropic.wasserstein``.
 
     >>> x = torch.zeros(1, 2, requires_grad=True)
@@ -313,13 +322,16 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
     >>> x.grad
     tensor([[-0.6000, -0.8000]])
     """
-    many = _of_problems("wasserstein", x, y, a, b, lambda *one: wasserstein(*one[:2], order=order, a=one[2], b=one[3]))
+    if metric not in METRICS:
+        raise ValueError(f"wasserstein: metric must be one of {', '.join(METRICS)}, got {metric!r}")
+    options = {"order": order, "metric": metric}
+    many = _of_problems("wasserstein", x, y, a, b, lambda *one: wasserstein(*one[:2], a=one[2], b=one[3], **options))
     if many is not None:
         return many
     order, *given = _arguments("wasserstein", order, x, y, a, b)
     of_weights = any(weights is not None and is_differentiated(weights) for weights in (a, b))
     dtype = common_type(*given)
-    return _of_points(*(one.to(torch.float64) for one in given), order, of_weights)[0].to(dtype)
+    return _of_points(*(one.to(torch.float64) for one in given), order, metric, of_weights)[0].to(dtype)
 
 
 @documented
@@ -362,6 +374,42 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
 
     between, within_x, within_y = (isentropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b)))
     value = between - 0.5 * (within_x + within_y)
+    if order <= 2:  # only rounding can make it negative
+        value = value + (value.clamp(min=0) - value).detach()
+    return value.to(dtype)
+
+
+@documented
+def unbalanced_sinkhorn_divergence(x, y, *, epsilon, penalty, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
+    """``isentropic.unbalanced_sinkhorn_divergence``, differentiable in the points and, where given, the masses.
+
+    By the envelope theorem, plans and potentials are treated as constant; there are no second derivatives.
+
+    >>> x = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
+    >>> y = torch.tensor([[0.3, 0.4]], dtype=torch.float64)
+    >>> isentropic.torch.unbalanced_sinkhorn_divergence(x, y, epsilon=0.1, penalty=1.0).backward()
+    >>> x.grad.round(decimals=4)
+    tensor([[-0.5327, -0.7102]], dtype=torch.float64)
+    """
+    name = "unbalanced_sinkhorn_divergence"
+    options = {"epsilon": epsilon, "penalty": penalty, "order": order, "tolerance": tolerance}
+    options["max_iterations"] = max_iterations
+    many = _of_problems(name, x, y, a, b, lambda *one: unbalanced_sinkhorn_divergence(*one[:2], a=one[2], b=one[3], **options))
+    if many is not None:
+        return many
+    epsilon, penalty, tolerance = numbers(name, epsilon=epsilon, penalty=penalty, tolerance=tolerance)
+    max_iterations = _checks.integer(name, "max_iterations", max_iterations)
+    # Without weights a point has the mass 1/n.
+    order, x, y, of_x, of_y = _arguments(name, order, x, y, a, b)
+    dtype = common_type(x, y, of_x, of_y)
+    x, y, of_x, of_y = (one.to(torch.float64) for one in (x, y, of_x, of_y))
+    of_x, of_y = (w / len(w) if given is None else w for w, given in ((of_x, a), (of_y, b)))
+
+    def least(u, v, from_, to):
+        return solve(unbalanced_minimum, from_, to, _powers(u, v, order), epsilon, penalty, tolerance, max_iterations)[0]
+
+    value = least(x, y, of_x, of_y) - 0.5 * (least(x, x, of_x, of_x) + least(y, y, of_y, of_y))
+    value = value + 0.5 * epsilon * (of_x.sum() - of_y.sum()) ** 2
     if order <= 2:  # only rounding can make it negative
         value = value + (value.clamp(min=0) - value).detach()
     return value.to(dtype)

@@ -342,7 +342,7 @@ def _problems(name, a, b, cost, *params):
             found = isentropic.sinkhorn(*arrays, **params)
             return isentropic.dual_value(found.f, found.g, *arrays[:2]), found.plan, found.f, found.g
         found = getattr(isentropic, name)(*arrays, **params)
-        return found[:5] if name == "optimal_transport" else found  # but for its status, which is words
+        return found[: {"optimal_transport": 5, "sinkhorn": 9}.get(name)]  # without status, which is words, or epsilon
 
     found = map(torch.as_tensor, with_nan_alone(run, *(x.numpy() for x in given), 2.0 * params.get("mass", 0.5)))
     dtype = functools.reduce(torch.promote_types, map(result_type, (a, b, cost)))
@@ -355,9 +355,9 @@ def _sinkhorn_barycenter(p, cost, weights, *params):
     return tuple(torch.from_numpy(x.reshape((*lead, *x.shape[1:]))) for x in (q, g, *numbers))
 
 
-def _points(x, y, a, b, order, of_weights):
+def _points(x, y, a, b, order, metric, of_weights):
     given = (one.detach().resolve_neg().numpy() for one in (x, y, a, b))
-    solved = functools.partial(_wasserstein.slopes_of, order, of_weights)
+    solved = functools.partial(_wasserstein.slopes_of, order, metric, of_weights)
     return tuple(map(torch.from_numpy, _wasserstein.of_each(solved, *given)))
 
 
