@@ -22,7 +22,7 @@ from timing import median_times
 import isentropic
 
 POTS_LIMITS = {"reg_type": "kl", "numItermax": 10**5, "stopThr": 1e-9}
-KINDS = ("normal", "uniform", "random")
+KINDS = ("normal", "uniform", "random", "(i + j)^2", "i j")
 
 
 def problem(kind, weights, n, m=None):
@@ -30,6 +30,9 @@ def problem(kind, weights, n, m=None):
     rng = np.random.default_rng(0)
     if kind == "random":
         cost = rng.random((n, m))
+    elif "i" in kind and "j" in kind:
+        i, j = np.arange(n)[:, None] / n, np.arange(m) / m
+        cost = (i + j) ** 2 if "+" in kind else i * j
     else:
         draw = rng.standard_normal if kind == "normal" else rng.random
         x, y = draw((n, 2)), draw((m, 2))

@@ -62,6 +62,7 @@ class NetworkSimplex {
   double tree_cost(int i, int j) const;
 
   void start(std::span<const Mass> row_masses, std::span<const Mass> column_masses);
+  bool start_along_a_line(std::span<const Mass> row_masses, std::span<const Mass> column_masses);
   void choose_shortlist(int i);
   void refresh_shortlist(int i, double limit);
   void set_shortlist_costs(bool nothing);

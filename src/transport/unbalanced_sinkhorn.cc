@@ -320,7 +320,7 @@ double unbalanced_sinkhorn_divergence(const UnbalancedSinkhornDivergence& option
                          : std::vector<double>(given.begin(), given.end());
   };
   const std::vector<double> of_x = masses("a", a, x.rows), of_y = masses("b", b, y.rows);
-  const auto sum = [](const std::vector<double>& masses) { return std::accumulate(masses.begin(), masses.end(), 0.0); };
+  const auto sum = [](const std::vector<double>& all) { return std::accumulate(all.begin(), all.end(), 0.0); };
   const double sum_x = sum(of_x), sum_y = sum(of_y);
   if (!std::isfinite(sum_x * sum_x) || !std::isfinite(sum_y * sum_y)) {
     fail("{}: the squares of the sums of a and b must be finite, got sums {} and {}", kDivergence, sum_x, sum_y);

@@ -816,3 +816,28 @@ def test_numbers_of_unknown_types_are_never_written(dtype):
         _core.optimal_transport(
             a, a, cost, value, np.empty((15, 3)), np.empty((5, 3)), np.empty((5, 3)), gap, status, -1, (None,)
         )
+
+
+@pytest.mark.parametrize("masses", ["equal", "random"])
+@pytest.mark.parametrize("shape", [(60, 60), (90, 40), (1, 7), (40, 2)])
+def test_costs_of_a_line_are_solved_from_their_order(shape, masses):
+    """(i + j)^2, i j, those of points in any order, with noise, and with forbidden arcs, beside a linear program."""
+    rng = np.random.default_rng(shape[0])
+    n, m = shape
+    i, j = rng.permutation(n)[:, None] / n, rng.permutation(m) / m
+    a, b = (np.ones(size) if masses == "equal" else rng.random(size) + 0.01 for size in shape)
+    a, b = a / a.sum(), b / b.sum()
+    if n > 2:
+        a[1] = 0
+        a /= a.sum()
+    for cost in ((i + j) ** 2, i * j, abs(i - j), i * j + 0.1 * rng.random(shape), -(i**2) * j, np.exp(i + j), 0 * i * j):
+        forbidden = np.where(rng.random(shape) < 0.1, np.inf, cost)
+        for costs in (cost, forbidden) if min(shape) > 20 else (cost,):
+            found = isentropic.optimal_transport(a, b, costs)
+            rows, columns = np.repeat(np.eye(n), m, axis=1), np.tile(np.eye(m), n)
+            finite = np.isfinite(costs).ravel()
+            matrix, sums = np.vstack([rows, columns])[:, finite], np.concatenate([a, b])
+            program = scipy.optimize.linprog(costs.ravel()[finite], A_eq=matrix, b_eq=sums, method="highs")
+            assert float(found.cost) == pytest.approx(program.fun, rel=1e-9, abs=1e-12)
+            assert abs(found.gap) <= 1e-12 * max(1, abs(cost).max())
+            np.testing.assert_allclose(found.plan.sum(1), a, atol=1e-15)
