@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "isentropic/matrix_view.h"
+#include "src/transport/cost_rows.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
@@ -21,14 +21,14 @@ struct LineOrders {
 // the leading singular vector of the costs of a few columns, v what it says of the columns by a few rows: no pass over the
 // matrix.
 template <class T>
-LineOrders line_orders(MatrixView<const T> cost, std::span<const int> rows, std::span<const int> columns) {
+LineOrders line_orders(const CostRows<T>& cost, std::span<const int> rows, std::span<const int> columns) {
   constexpr std::size_t kSample = 32, kSteps = 8;
   const std::size_t n = rows.size(), m = columns.size();
   const std::size_t few_rows = std::min(kSample, n), few_columns = std::min(kSample, m);
   const auto at = [](std::span<const int> all, std::size_t k, std::size_t few) {
     return static_cast<std::size_t>(all[(2 * k + 1) * all.size() / (2 * few)]);
   };
-  const auto cost_of = [&](std::size_t i, std::size_t j) { return static_cast<double>(cost.row(i)[j]); };
+  const auto cost_of = [&](std::size_t i, std::size_t j) { return cost.at(i, j); };
 
   std::vector<std::array<double, kSample>> sample(n);
   std::array<double, kSample> mean = {}, side = {};

@@ -38,7 +38,7 @@ Pricing NetworkSimplex<T>::pricing(int i) const {
 // The cost of an arc of the basis under the rule. The basis may have arcs without flow that may not enter.
 template <class T>
 double NetworkSimplex<T>::tree_cost(int i, int j) const {
-  const double cost = row(i)[j];
+  const double cost = at(i, j);
   switch (rule_.kind) {
     case Pricing::Kind::feasibility:
       return cost > rule_.limit ? 1 : 0;
@@ -121,7 +121,7 @@ void NetworkSimplex<T>::refresh_shortlist(int i, double limit) {
   }
   for (std::size_t k = 0; k < kept; ++k) {
     column[k] = candidates_[k].column;
-    cost[k] = rule_.kind == Pricing::Kind::feasibility ? 0 : static_cast<double>(row(i)[column[k]]);
+    cost[k] = rule_.kind == Pricing::Kind::feasibility ? 0 : at(i, column[k]);
   }
 }
 
@@ -133,7 +133,7 @@ void NetworkSimplex<T>::set_shortlist_costs(bool nothing) {
     double* const cost = list_cost_.data() + static_cast<std::size_t>(i) * list_length_;
     const int* const column = list_column_.data() + static_cast<std::size_t>(i) * list_length_;
     for (std::size_t k = 0; k < list_length_; ++k) {
-      const double own = row(i)[column[k]];
+      const double own = at(i, column[k]);
       bool allowed = own <= rule.limit;
       if (rule.kind == Pricing::Kind::masked) allowed &= rule.levels[column[k]] == rule.level;
       if (rule.kind == Pricing::Kind::cost) allowed = own < kInfinity;
@@ -208,7 +208,7 @@ bool NetworkSimplex<T>::start_along_a_line(std::span<const Mass> row_masses, std
   const auto paid = [&](const std::vector<Edge>& edges) {
     CompensatedSum sum;
     for (const Edge& edge : edges) {
-      if (edge.flow != 0) sum.add_product(static_cast<double>(edge.flow), row(edge.row)[edge.column]);
+      if (edge.flow != 0) sum.add_product(static_cast<double>(edge.flow), at(edge.row, edge.column));
     }
     return sum.value();
   };
@@ -509,7 +509,7 @@ std::vector<double> NetworkSimplex<T>::cost_gaps() const {
   }
   for (const int v : order_) {
     if (parent_[v] < 0) continue;
-    const double cost = v < rows_ ? row(v)[parent_[v] - rows_] : row(parent_[v])[v - rows_];
+    const double cost = v < rows_ ? at(v, parent_[v] - rows_) : at(parent_[v], v - rows_);
     if (cost < kInfinity) in_tree = std::max(in_tree, std::abs(cost));
   }
   std::vector<double> gaps;
@@ -520,8 +520,9 @@ std::vector<double> NetworkSimplex<T>::cost_gaps() const {
     constexpr int kBias = 1076, kExponents = 2102;
     std::vector<char> positive(kExponents), negative(kExponents);
     for (const int i : row_list_) {
+      const T* const c = row(i);
       for (int j = 0; j < columns_; ++j) {
-        const double cost = row(i)[j];
+        const double cost = c[j];
         if (cost != 0 && cost < kInfinity) (cost > 0 ? positive : negative)[std::ilogb(cost) + kBias] = 1;
       }
     }
@@ -545,8 +546,9 @@ void NetworkSimplex<T>::finish() {
     // whose sum under the masses is 0, makes the potentials valid for these arcs too.
     double factor = 0;
     for (const int i : row_list_) {
+      const T* const c = row(i);
       for (const int j : column_list_) {
-        const double cost = row(i)[j], apart = levels_[rows_ + j] - levels_[i];
+        const double cost = c[j], apart = levels_[rows_ + j] - levels_[i];
         if (cost <= rule_.limit && apart > 0) {
           factor = std::max(factor, (potential_[i] - potential_[rows_ + j] - cost) / apart);
         }
@@ -582,12 +584,12 @@ void NetworkSimplex<T>::complete_potentials() {
 }
 
 template <class T>
-typename NetworkSimplex<T>::Status NetworkSimplex<T>::solve(MatrixView<const T> cost, std::span<const Mass> row_masses,
+typename NetworkSimplex<T>::Status NetworkSimplex<T>::solve(const CostRows<T>& cost, std::span<const Mass> row_masses,
                                                             std::span<const Mass> column_masses) {
   kernels_ = transport_kernels<T>();
   cost_ = cost;
-  rows_ = static_cast<int>(cost.rows);
-  columns_ = static_cast<int>(cost.cols);
+  rows_ = static_cast<int>(cost.rows());
+  columns_ = static_cast<int>(cost.cols());
   row_list_.clear();
   column_list_.clear();
   for (int i = 0; i < rows_; ++i) {
@@ -624,7 +626,7 @@ bool NetworkSimplex<T>::is_exact(std::span<const Mass> row_masses, std::span<con
   CompensatedSum gap;
   double used = 0, total = 0, largest = 0;
   for_each_flow([&](std::size_t i, std::size_t j, Mass flow) {
-    const double cost = cost_.row(i)[j], amount = static_cast<double>(flow);
+    const double cost = cost_.at(i, j), amount = static_cast<double>(flow);
     gap.add_product(amount, cost);
     total += amount;
     used = std::max(used, std::abs(cost));
@@ -646,7 +648,7 @@ bool NetworkSimplex<T>::restrict_to(double limit, bool strictly) {
   const auto dear = [&] {
     return std::any_of(order_.begin(), order_.end(), [&](int v) {
       const int up = parent_[v];
-      return up >= 0 && row(v < rows_ ? v : up)[(v < rows_ ? up : v) - rows_] > limit;
+      return up >= 0 && at(v < rows_ ? v : up, (v < rows_ ? up : v) - rows_) > limit;
     });
   };
   rule_ = {strictly ? Pricing::Kind::masked : Pricing::Kind::cost, limit, nullptr, 0};
@@ -659,7 +661,7 @@ bool NetworkSimplex<T>::restrict_to(double limit, bool strictly) {
   set_shortlist_costs(true);
   optimize();
   bool feasible = true;
-  for_each_flow([&](std::size_t i, std::size_t j, Mass) { feasible &= static_cast<double>(cost_.row(i)[j]) <= limit; });
+  for_each_flow([&](std::size_t i, std::size_t j, Mass) { feasible &= cost_.at(i, j) <= limit; });
   rule_.kind = strictly || dear() ? Pricing::Kind::masked : Pricing::Kind::cost;
   levels_ = potential_;
   return feasible;
@@ -672,13 +674,13 @@ template <class T>
 bool NetworkSimplex<T>::refine() {
   double least = 0, limit = kInfinity;
   for (const int i : row_list_) {
-    for (const int j : column_list_) least = std::min(least, static_cast<double>(row(i)[j]));
+    const T* const c = row(i);
+    for (const int j : column_list_) least = std::min(least, static_cast<double>(c[j]));
   }
   bool narrowed = false;
   while (true) {
     double used = 0;
-    for_each_flow(
-        [&](std::size_t i, std::size_t j, Mass) { used = std::max(used, std::abs(static_cast<double>(cost_.row(i)[j]))); });
+    for_each_flow([&](std::size_t i, std::size_t j, Mass) { used = std::max(used, std::abs(cost_.at(i, j))); });
     const double next = (used - least) * nodes_;
     pivots_left_ = std::int64_t{1000} * nodes_ + std::int64_t{rows_} * columns_;
     if (!(next < limit / 2) || !restrict_to(next, true)) break;
@@ -706,7 +708,7 @@ void NetworkSimplex<T>::shortest_potentials() {
       if (least < potential_[i] - tolerance_) potential_[i] = least, changed = true;
     }
     for_each_flow([&](std::size_t i, std::size_t j, Mass) {
-      const double least = potential_[i] - static_cast<double>(cost_.row(i)[j]);
+      const double least = potential_[i] - cost_.at(i, j);
       if (least < p[j] - tolerance_) p[j] = least, changed = true;
     });
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "isentropic/matrix_view.h"
+#include "src/transport/cost_rows.h"
 #include "src/transport/kernels.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
@@ -30,7 +31,7 @@ class NetworkSimplex {
   enum class Status { optimal, infeasible, pivot_limit };
 
   // The masses of rows and of columns must have equal sums above 0; costs must be finite or +inf.
-  Status solve(MatrixView<const T> cost, std::span<const Mass> row_masses, std::span<const Mass> column_masses);
+  Status solve(const CostRows<T>& cost, std::span<const Mass> row_masses, std::span<const Mass> column_masses);
 
   // For the statuses optimal and pivot_limit: potentials with f_i + g_j <= c_ij up to rounding, also of nodes without mass.
   std::span<const double> f() const { return f_; }
@@ -58,6 +59,7 @@ class NetworkSimplex {
   };
 
   const T* row(int i) const { return cost_.row(static_cast<std::size_t>(i)); }
+  double at(int i, int j) const { return cost_.at(static_cast<std::size_t>(i), static_cast<std::size_t>(j)); }
   Pricing pricing(int i) const;
   double tree_cost(int i, int j) const;
 
@@ -87,7 +89,7 @@ class NetworkSimplex {
   }
 
   TransportKernels<T> kernels_;
-  MatrixView<const T> cost_;
+  CostRows<T> cost_;
   int rows_ = 0, columns_ = 0, nodes_ = 0;  // nodes_: nodes of the tree, which have mass
   Pricing rule_;
   double tolerance_ = 0;

@@ -90,55 +90,92 @@ std::vector<double> directions_of(std::string_view operation, std::string_view n
   return found;
 }
 
-// The distances of x's points (rows) and y's (columns), in units of the number returned, a power of 2: squares neither overflow
-// nor vanish.
+// The distances of x's points (rows) and y's (columns), in units of unit(), a power of 2: squares neither overflow nor vanish.
 template <class T>
-double distances(std::string_view operation, Metric metric, const MatrixView<const T>& x, const MatrixView<const T>& y,
-                 double* to) {
-  if (metric == Metric::cosine) {  // half the square of the distance of directions, which keeps its digits where that is small
-    const std::vector<double> u = directions_of(operation, "x", x), v = directions_of(operation, "y", y);
-    const MatrixView<const double> of_x(u.data(), x.rows, x.cols), of_y(v.data(), y.rows, y.cols);
-    distances(operation, Metric::sqeuclidean, of_x, of_y, to);
-    for (std::size_t k = 0; k < x.rows * y.rows; ++k) to[k] *= 0.5;
-    return 1;
-  }
-  const double largest = largest_coordinate(x, y);
-  const int exponent = largest > 0x1p400 || (largest > 0 && largest < 0x1p-400) ? std::ilogb(largest) : 0;
-  for (std::size_t i = 0; i < x.rows; ++i) {
-    for (std::size_t j = 0; j < y.rows; ++j) {
-      if (metric == Metric::cityblock) {
-        double sum = 0;
-        for (std::size_t k = 0; k < x.cols; ++k) {
-          sum += std::abs(std::ldexp(static_cast<double>(x.row(i)[k]), -exponent) -
-                          std::ldexp(static_cast<double>(y.row(j)[k]), -exponent));
-        }
-        to[i * y.rows + j] = sum;
-        continue;
-      }
-      const auto square = [&](int shift) {
-        double sum = 0;
-        for (std::size_t k = 0; k < x.cols; ++k) {
-          double u = x.row(i)[k], v = y.row(j)[k];
-          if (shift != 0) u = std::ldexp(u, shift), v = std::ldexp(v, shift);
-          sum += (u - v) * (u - v);
-        }
-        return sum;
-      };
-      const double sum = square(-exponent);
-      // Squares that underflow though others do not.
-      const double root = sum < 0x1p-900 ? std::ldexp(std::sqrt(square(400 - exponent)), -400) : std::sqrt(sum);
-      to[i * y.rows + j] = metric == Metric::sqeuclidean ? root * root : root;
+class PointDistances {
+ public:
+  PointDistances(std::string_view operation, Metric metric, const MatrixView<const T>& x, const MatrixView<const T>& y)
+      : metric_(metric), given_x_(x), given_y_(y), d_(x.cols), m_(y.rows) {
+    const double largest = largest_coordinate(x, y);
+    const bool extreme = largest > 0x1p400 || (largest > 0 && largest < 0x1p-400);
+    exponent_ = extreme && metric != Metric::cosine ? std::ilogb(largest) : 0;
+    x_ = metric == Metric::cosine ? directions_of(operation, "x", x) : scaled(x);
+    const std::vector<double> rows = metric == Metric::cosine ? directions_of(operation, "y", y) : scaled(y);
+    y_.resize(rows.size());
+    for (std::size_t j = 0; j < m_; ++j) {
+      for (std::size_t k = 0; k < d_; ++k) y_[k * m_ + j] = rows[j * d_ + k];
     }
   }
-  return std::ldexp(1.0, metric == Metric::sqeuclidean ? 2 * exponent : exponent);
-}
+
+  double unit() const { return std::ldexp(1.0, metric_ == Metric::sqeuclidean ? 2 * exponent_ : exponent_); }
+
+  void row(std::size_t i, double* to) const {
+    std::fill(to, to + m_, 0.0);
+    const bool sizes = metric_ == Metric::cityblock;
+    for (std::size_t k = 0; k < d_; ++k) {
+      const double u = x_[i * d_ + k];
+      const double* const v = y_.data() + k * m_;
+      if (sizes) {
+        for (std::size_t j = 0; j < m_; ++j) to[j] += std::abs(u - v[j]);
+      } else {
+        for (std::size_t j = 0; j < m_; ++j) to[j] += (u - v[j]) * (u - v[j]);
+      }
+    }
+    if (sizes) return;
+    for (std::size_t j = 0; j < m_; ++j) to[j] = of_square(i, j, to[j]);
+  }
+  double at(std::size_t i, std::size_t j) const {
+    double sum = 0;
+    for (std::size_t k = 0; k < d_; ++k) {
+      const double apart = x_[i * d_ + k] - y_[k * m_ + j];
+      sum += metric_ == Metric::cityblock ? std::abs(apart) : apart * apart;
+    }
+    return metric_ == Metric::cityblock ? sum : of_square(i, j, sum);
+  }
+
+ private:
+  std::vector<double> scaled(const MatrixView<const T>& points) const {
+    std::vector<double> found(points.rows * points.cols);
+    for (std::size_t i = 0; i < points.rows; ++i) {
+      for (std::size_t k = 0; k < points.cols; ++k) {
+        const double u = points.row(i)[k];
+        found[i * points.cols + k] = exponent_ != 0 ? std::ldexp(u, -exponent_) : u;
+      }
+    }
+    return found;
+  }
+  double of_square(std::size_t i, std::size_t j, double sum) const {
+    // Half the square of the distance of directions keeps the digits of a small cosine.
+    if (metric_ == Metric::cosine) return 0.5 * sum;
+    const double root = sum < 0x1p-900 ? small(i, j) : std::sqrt(sum);
+    return metric_ == Metric::sqeuclidean ? root * root : root;
+  }
+  // The distance of points whose squares underflow, though others do not.
+  double small(std::size_t i, std::size_t j) const {
+    double sum = 0;
+    for (std::size_t k = 0; k < d_; ++k) {
+      const double u = std::ldexp(static_cast<double>(given_x_.row(i)[k]), 400 - exponent_);
+      const double v = std::ldexp(static_cast<double>(given_y_.row(j)[k]), 400 - exponent_);
+      sum += (u - v) * (u - v);
+    }
+    return std::ldexp(std::sqrt(sum), -400);
+  }
+
+  Metric metric_;
+  MatrixView<const T> given_x_, given_y_;
+  std::size_t d_, m_;
+  int exponent_ = 0;
+  std::vector<double> x_, y_;  // y_ has a coordinate of all points in each row
+};
 
 // Euclidean distances to a power, which must be finite.
 template <class T>
 void powers_of_distances(std::string_view operation, double order, const MatrixView<const T>& x, const MatrixView<const T>& y,
                          std::vector<double>& cost) {
   cost.resize(x.rows * y.rows);
-  const double unit = distances(operation, Metric::euclidean, x, y, cost.data());
+  const PointDistances<T> distances(operation, Metric::euclidean, x, y);
+  const double unit = distances.unit();
+  for (std::size_t i = 0; i < x.rows; ++i) distances.row(i, cost.data() + i * y.rows);
   for (double& c : cost) {
     c = power(c * unit, order);
     if (!std::isfinite(c)) fail("{}: distances to the power {} must be finite", operation, order);

@@ -12,6 +12,12 @@
 #include "src/transport/points.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
+namespace {
+
+// Costs of more pairs than this are made again in every pass: no memory for all of them.
+constexpr std::size_t kStored = std::size_t{1} << 24;
+
+}  // namespace
 
 template <class T>
 double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView<const T> y,
@@ -42,22 +48,40 @@ double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView
   if (b.empty()) b = ones_b;
   WholeMasses masses;
   masses.set<T>(a, sum_a, b, sum_b);
-  std::vector<double> distance(n * m), cost(n * m);
-  const double unit = distances(kName, options.metric, x, y, distance.data());
-  double largest = *std::max_element(distance.begin(), distance.end());
+  const PointDistances<T> distance(kName, options.metric, x, y);
+  std::vector<double> stored(n * m <= kStored ? n * m : 0);
+  std::vector<double> row(m);
+  double largest = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    distance.row(i, row.data());
+    largest = std::max(largest, *std::max_element(row.begin(), row.end()));
+  }
+  // Relative distances to a power. A plan of cost 1 never uses a cost beyond 1e250.
+  const auto costs = [&](double order, double unit) {
+    const auto one = [order, unit](double r) { return std::min(1e250, power(r / unit, order)); };
+    const auto make = [&distance, m, one](std::size_t i, double* to) {
+      distance.row(i, to);
+      for (std::size_t j = 0; j < m; ++j) to[j] = one(to[j]);
+    };
+    if (stored.empty()) {
+      return CostRows<double>(n, m, make, [&distance, one](std::size_t i, std::size_t j) { return one(distance.at(i, j)); });
+    }
+    for (std::size_t i = 0; i < n; ++i) make(i, stored.data() + i * m);
+    return CostRows<double>(MatrixView<const double>(stored.data(), n, m));
+  };
   NetworkSimplex<double> simplex;
   double total = 0;
-  // Powers of distances are relative to the largest that a plan used; a plan of that cost never uses a cost beyond 1e250. A
-  // plan for a lower order finds it: with masses of at least m it uses no distance beyond m^(-1 / order) times the least
-  // possible largest one, whose power is then at least m^4 for four times that order.
+  // Powers of distances are relative to the largest that a plan used. A plan for a lower order finds it: with masses of at
+  // least m it uses no distance beyond m^(-1 / order) times the least possible largest one, whose power is then at least m^4
+  // for four times that order.
   for (double order = std::min(options.order, 32.0); largest > 0;) {
-    for (std::size_t k = 0; k < n * m; ++k) cost[k] = std::min(1e250, power(distance[k] / largest, order));
-    simplex.solve({cost.data(), n, m}, masses.a, masses.b);
+    const CostRows<double> cost = costs(order, largest);
+    simplex.solve(cost, masses.a, masses.b);
     double used = 0;
     CompensatedSum sum;
     simplex.for_each_flow([&](std::size_t i, std::size_t j, Mass flow) {
-      used = std::max(used, distance[i * m + j]);
-      sum.add_product(masses.number(flow) / sum_a, cost[i * m + j]);
+      used = std::max(used, distance.at(i, j));
+      sum.add_product(masses.number(flow) / sum_a, cost.at(i, j));
     });
     total = sum.value();
     if (used == 0) break;
@@ -69,13 +93,13 @@ double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView
   }
   for (std::size_t i = 0; i < plan.rows; ++i) std::fill(plan.row(i), plan.row(i) + m, T(0));
   if (plan.rows != 0) {
-    if (largest == 0) simplex.solve({distance.data(), n, m}, masses.a, masses.b);
+    if (largest == 0) simplex.solve(costs(1, 1), masses.a, masses.b);
     simplex.for_each_flow([&](std::size_t i, std::size_t j, Mass flow) {
       if (masses.is_rounding(i, j, flow)) return;
       plan.row(i)[j] = static_cast<T>(masses.number(flow) / sum_a);
     });
   }
-  return largest * (options.order == 1 ? total : std::pow(total, 1 / options.order)) * unit;
+  return largest * (options.order == 1 ? total : std::pow(total, 1 / options.order)) * distance.unit();
 }
 
 template double wasserstein(const Wasserstein&, MatrixView<const float>, MatrixView<const float>, std::span<const float>,

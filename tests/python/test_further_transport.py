@@ -650,3 +650,16 @@ def test_smooth_plans_of_narrow_and_wide_masses_converge_in_500_iterations(n):
         for epsilon in (1e-4, 1e-3, 1e-2, 1e-1, 1.0):
             found = isentropic.sinkhorn(a / a.sum(), b / b.sum(), cost, epsilon=epsilon, tolerance=1e-9)
             assert found.converged and found.iterations <= 500, (deviation, ratio, apart, epsilon, found.iterations)
+
+
+def test_many_points_need_no_matrix():
+    """Beyond 2^24 pairs costs are made in each pass: the same distance."""
+    rng = np.random.default_rng(0)
+    x, y = rng.random((4200, 2)), rng.random((4200, 2))
+    even = np.full(4200, 1 / 4200)
+    for options, cost in (
+        ({}, distance.cdist(x, y)),
+        ({"order": 2, "metric": "cityblock"}, distance.cdist(x, y, "cityblock") ** 2),
+    ):
+        want = isentropic.optimal_transport(even, even, cost).cost ** (1 / options.get("order", 1))
+        assert float(isentropic.wasserstein(x, y, **options)) == pytest.approx(want, rel=1e-12)
