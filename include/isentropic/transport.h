@@ -204,7 +204,8 @@ struct Wasserstein {
 };
 
 // W_p between points with weights a and b, which are scaled to sum 1: the root of the optimal cost for distances to the power
-// p. One dimension uses wasserstein_1d, but for cosines; more use optimal_transport's method, with n m numbers of memory.
+// p. One dimension uses wasserstein_1d, but for cosines; more use optimal_transport's method, with n m numbers of memory,
+// and beyond 2^24 pairs with none of them: costs are then made again in each pass.
 // Powers of distances are scaled by the relevant ones, so that nothing overflows. A point at 0 has no cosine, and is refused.
 //
 // Shapes: x n x d, y m x d; a n and b m, or empty for equal weights; plan n x m, or of no rows.

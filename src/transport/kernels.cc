@@ -14,8 +14,8 @@ namespace HWY_NAMESPACE {
 
 template <class T>
 TransportKernels<T> Transport() {
-  return {LeastSum<T>,    FindSum<T>,      SumsBelow<T>, Price,         ColumnMinima<T>,
-          LargestSize<T>, Exponentials<T>, Accumulate,   FindInvalid<T>};
+  return {LeastSum<T>,     FindSum<T>, SumsBelow<T>, Price,          ColumnMinima<T>, LargestSize<T>,
+          Exponentials<T>, Accumulate, FourProducts, AccumulateFour, FindInvalid<T>};
 }
 
 ISENTROPIC_KERNELS(Transport);

@@ -48,6 +48,28 @@ inline void Accumulate(const double* from, double factor, size_t m, double* to) 
   });
 }
 
+// A number of `v` or `to` serves four rows: these are passes over memory near the processor.
+inline void FourProducts(const double* rows, const double* v, size_t m, double* products) {
+  const D64 d;
+  double sums[4];
+  QuickSums(d, m, sums, [&](size_t j, size_t count, hn::Vec<D64>* terms) HWY_ATTR {
+    const auto vj = LoadUpTo(d, v + j, count, 0.0);
+    for (size_t r = 0; r < 4; ++r) terms[r] = hn::Mul(vj, LoadUpTo(d, rows + r * m + j, count, 0.0));
+  });
+  for (size_t r = 0; r < 4; ++r) products[r] = sums[r];
+}
+
+inline void AccumulateFour(const double* rows, const double* factors, size_t m, double* to) {
+  const D64 d;
+  const auto a = hn::Set(d, factors[0]), b = hn::Set(d, factors[1]), c = hn::Set(d, factors[2]), e = hn::Set(d, factors[3]);
+  QuickForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
+    auto sum = hn::MulAdd(a, LoadUpTo(d, rows + j, count, 0.0), LoadUpTo(d, to + j, count, 0.0));
+    sum = hn::MulAdd(b, LoadUpTo(d, rows + m + j, count, 0.0), sum);
+    sum = hn::MulAdd(c, LoadUpTo(d, rows + 2 * m + j, count, 0.0), sum);
+    StoreUpTo(hn::MulAdd(e, LoadUpTo(d, rows + 3 * m + j, count, 0.0), sum), d, count, to + j);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace isentropic::inline ISENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

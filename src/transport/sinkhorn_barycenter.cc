@@ -21,10 +21,68 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 constexpr double kStageError = 0.05;  // of the rows' sums, at which a stage ends
 
+// A range of costs, in units of epsilon, for which the stored kernel and its sums are normal numbers: these are between
+// e^-kStored and e^kStored, but for the number of columns. Factors of columns may underflow; those add nothing that counts.
+constexpr double kStored = 600;
+
+// exp((min_j C_ij - C_ij) / epsilon), in rows, of which four go together; what is lacking at the end is 0.
+struct StoredKernel {
+  double epsilon = 0;
+  std::vector<double> rows, least;
+
+  template <class T>
+  void make(const TransportKernels<T>& kernels, const MatrixView<const T>& cost, double new_epsilon) {
+    const std::size_t n = cost.rows, m = cost.cols;
+    epsilon = new_epsilon;
+    rows.assign((n + 3) / 4 * 4 * m, 0);
+    least.resize(n);
+    const std::vector<double> nothing(m, 0);
+    parallel_rows(n, 16 * m, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) {
+        double sum;
+        least[i] = -kernels.exponentials(cost.row(i), nothing.data(), m, epsilon, rows.data() + i * m, &sum);
+      }
+    });
+  }
+};
+
 // A plan from one distribution.
 template <class T>
 struct Plan {
   std::vector<double> p, f, g, sums, exponentials;
+  std::vector<double> factors;  // of the stored kernel's columns: exp((g - max g) / epsilon)
+  std::vector<double> totals;   // of its rows: their products with the factors; 0 before the first sweep
+  double top = 0;               // max g
+
+  // As sweep, with the stored kernel, four rows at a time: `error` counts those of the rows so far.
+  void start(const TransportKernels<T>& kernels, const std::vector<T>& nothing, double epsilon) {
+    factors.resize(g.size());
+    double sum;
+    top = kernels.exponentials(nothing.data(), g.data(), g.size(), epsilon, factors.data(), &sum);
+    std::fill(sums.begin(), sums.end(), 0);
+  }
+  void sweep_four(const TransportKernels<T>& kernels, const StoredKernel& kernel, std::size_t i, double scale,
+                  CompensatedSum& error) {
+    const std::size_t m = g.size();
+    double found[4], shares[4];
+    kernels.four_products(kernel.rows.data() + i * m, factors.data(), m, found);
+    for (std::size_t r = 0; r < 4; ++r) {
+      shares[r] = 0;
+      if (i + r >= p.size()) continue;
+      const double mass = p[i + r], before = totals[i + r];
+      totals[i + r] = found[r];
+      if (mass == 0) continue;
+      error.add(before > 0 ? mass * std::abs(found[r] / before * scale - 1) : kInfinity);
+      shares[r] = mass / found[r];
+    }
+    kernels.accumulate_four(kernel.rows.data() + i * m, shares, m, sums.data());
+  }
+  // f, from the totals of the stored kernel.
+  void finish(const StoredKernel& kernel) {
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      f[i] = kernel.least[i] - top - kernel.epsilon * std::log(totals[i]) + (p[i] > 0 ? kernel.epsilon * std::log(p[i]) : 0);
+    }
+  }
 
   // Calculates f from g, so that the row sums are right, and the column sums; returns the error of the rows with the previous
   // f.
@@ -115,8 +173,41 @@ SinkhornBarycenterResult iterate(const SinkhornBarycenter& options, const Matrix
   SinkhornBarycenterResult result = {};
   std::vector<double> errors(count), reached(count * m);
   std::int64_t in_stage = 0;
+  double lowest = kInfinity, highest = -kInfinity;
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < m; ++j) {
+      lowest = std::min(lowest, static_cast<double>(cost.row(i)[j]));
+      highest = std::max(highest, static_cast<double>(cost.row(i)[j]));
+    }
+  }
+  StoredKernel kernel;
+  const std::vector<T> nothing(m, 0);
   for (;;) {
-    parallel_rows(count, 16 * n * m, [&](std::size_t begin, std::size_t end) {
+    const bool stored = highest - lowest <= kStored * epsilon;
+    if (stored && kernel.epsilon != epsilon) {
+      kernel.make(kernels, cost, epsilon);
+      for (Plan<T>& plan : plans) plan.totals.assign(n, 0);
+    }
+    parallel_rows(count, (stored ? 2 : 16) * n * m, [&](std::size_t begin, std::size_t end) {
+      if (stored) {
+        std::vector<CompensatedSum> error(end - begin);
+        std::vector<double> scales(end - begin);
+        for (std::size_t k = begin; k < end; ++k) {
+          const double before = plans[k].top;
+          plans[k].start(kernels, nothing, epsilon);
+          scales[k - begin] = std::exp((plans[k].top - before) / epsilon);
+        }
+        for (std::size_t i = 0; i < n; i += 4) {
+          for (std::size_t k = begin; k < end; ++k) {
+            plans[k].sweep_four(kernels, kernel, i, scales[k - begin], error[k - begin]);
+          }
+        }
+        for (std::size_t k = begin; k < end; ++k) {
+          errors[k] = error[k - begin].value();
+          for (std::size_t j = 0; j < m; ++j) reached[k * m + j] = epsilon * std::log(plans[k].sums[j]) - plans[k].top;
+        }
+        return;
+      }
       for (std::size_t k = begin; k < end; ++k) {
         errors[k] = plans[k].sweep(kernels, cost, epsilon);
         for (std::size_t j = 0; j < m; ++j) reached[k * m + j] = plans[k].reached(cost, epsilon, j);
@@ -126,10 +217,16 @@ SinkhornBarycenterResult iterate(const SinkhornBarycenter& options, const Matrix
     const double error = *std::max_element(errors.begin(), errors.end());
     const bool last = epsilon == options.epsilon, over = result.iterations >= options.max_iterations;
     if (last) result.marginal_error = error;
+    const auto finish = [&] {
+      if (!stored) return;
+      for (Plan<T>& plan : plans) plan.finish(kernel);
+    };
     if (last && error <= options.tolerance) {
       result.converged = true;
+      finish();
       return result;
     }
+    if (over && last) finish();
     // The geometric mean of the column sums, and the g that gives each plan these column sums.
     for (std::size_t j = 0; j < m; ++j) {
       double mean = 0;

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import ot
 import pytest
-from scipy import optimize
+from scipy import optimize, special
 from scipy.spatial import distance
 
 import isentropic
@@ -663,3 +663,28 @@ def test_many_points_need_no_matrix():
     ):
         want = isentropic.optimal_transport(even, even, cost).cost ** (1 / options.get("order", 1))
         assert float(isentropic.wasserstein(x, y, **options)) == pytest.approx(want, rel=1e-12)
+
+
+@pytest.mark.parametrize(("n", "m"), [(5, 5), (7, 4), (1, 6), (6, 1)])
+@pytest.mark.parametrize("scale", [1.0, 1e5, 1e-5])
+def test_barycenters_by_the_stored_kernel_and_in_logarithms(n, m, scale):
+    """Both beside the iteration as it is written; an epsilon of a 600th of the costs' range divides them."""
+    rng = np.random.default_rng(n)
+    cost, p, weights = rng.random((n, m)) * scale, rng.dirichlet(np.ones(n) * 0.2, 3), rng.dirichlet(np.ones(3))
+    cost.flat[:2] = 0, scale
+    p[0] = np.eye(n)[0]
+    p[1, -1] = 1e-300
+    p /= p.sum(1, keepdims=True)
+    for epsilon in (scale, scale / 50, scale / 599, scale / 601):
+        g = np.zeros((3, m))
+        for _ in range(5000):
+            with np.errstate(divide="ignore"):
+                f = np.log(p) - special.logsumexp(g[:, None] - cost / epsilon, axis=2)
+            reached = special.logsumexp(f[:, :, None] - cost / epsilon, axis=1)
+            mean = weights @ reached
+            before, g = g, mean - reached
+            if abs(g - before).max() < 1e-14:
+                break
+        found = isentropic.sinkhorn_barycenter(p, cost, weights=weights, epsilon=epsilon, tolerance=1e-13)
+        assert found.converged
+        np.testing.assert_allclose(found.barycenter, special.softmax(mean), atol=2e-13)
