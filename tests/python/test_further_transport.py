@@ -688,3 +688,48 @@ def test_barycenters_by_the_stored_kernel_and_in_logarithms(n, m, scale):
         found = isentropic.sinkhorn_barycenter(p, cost, weights=weights, epsilon=epsilon, tolerance=1e-13)
         assert found.converged
         np.testing.assert_allclose(found.barycenter, special.softmax(mean), atol=2e-13)
+
+
+# Images.
+
+
+def of_axis(n, m):
+    return (np.linspace(0, 1, n)[:, None] - np.linspace(0, 1, m)) ** 2
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.05, 0.004, 0.003])
+def test_barycenters_of_images_are_those_of_all_their_points(epsilon):
+    """By products of the kernels of both axes, and for the smaller epsilon in logarithms."""
+    rng = np.random.default_rng(0)
+    p, weights, costs = rng.random((3, 9, 7)), rng.dirichlet(np.ones(3)), (of_axis(9, 6), of_axis(7, 8))
+    p[0, :3] = 0
+    matrix = (costs[0][:, None, :, None] + costs[1][None, :, None, :]).reshape(63, 48)
+    options = {"epsilon": epsilon, "weights": weights, "tolerance": 1e-9}
+    found = isentropic.sinkhorn_barycenter(p, costs, **options)
+    want = isentropic.sinkhorn_barycenter(p.reshape(3, 63), matrix, **options)
+    assert found.converged and abs(found.iterations - want.iterations) <= 1
+    np.testing.assert_allclose(found.barycenter.ravel(), want.barycenter, rtol=1e-6, atol=1e-12)
+    half = isentropic.sinkhorn_barycenter(p.astype(np.float16), costs, epsilon=epsilon, max_iterations=3)
+    assert half.barycenter.dtype == np.float64 and not half.converged and half.iterations == 3
+    narrow = isentropic.sinkhorn_barycenter(p.astype(np.float32), tuple(np.float32(one) for one in costs), epsilon=epsilon)
+    assert narrow.barycenter.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cost": (of_axis(9, 9), of_axis(9, 7))}, r"must have shapes \(k, h, w\), .*, got \(2, 9, 7\), \(9, 9\) and \(9, 7\)"),
+        ({"cost": (of_axis(9, 9), np.inf + of_axis(7, 7))}, "costs must be finite"),
+        ({"p": -np.ones((2, 9, 7))}, "p must be at least 0 and finite, got -1.0 at image 0, row 0, column 0"),
+        ({"p": np.zeros((2, 9, 7))}, "p must have a finite sum above 0, got 0 in image 0"),
+        ({"weights": [1.0]}, r"weights must have shape \(2,\), one for each distribution, got \(1,\)"),
+        ({"weights": [1.0, -1.0]}, "weights must be finite, at least 0 and not all 0"),
+        ({"epsilon": 0.0}, "epsilon must be above 0 and finite, got 0.0"),
+        ({"max_iterations": 0}, "max_iterations must be above 0 and finite, got 0"),
+        ({"tolerance": -1.0}, "tolerance must be at least 0 and finite, got -1.0"),
+    ],
+)
+def test_wrong_images_are_refused(change, message):
+    given = {"p": np.ones((2, 9, 7)), "cost": (of_axis(9, 9), of_axis(7, 7)), "epsilon": 0.1} | change
+    with pytest.raises(ValueError, match=f"sinkhorn_barycenter: .*{message}|sinkhorn_barycenter: {message}"):
+        isentropic.sinkhorn_barycenter(**given)

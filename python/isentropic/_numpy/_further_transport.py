@@ -9,7 +9,7 @@ import numpy as np
 import isentropic._core as _core
 from isentropic import _checks
 from isentropic._descriptions import documented
-from isentropic._numpy import _transport, _wasserstein
+from isentropic._numpy import _grids, _transport, _wasserstein
 
 
 @documented
@@ -170,7 +170,9 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
     """
     p: Distributions in rows, of shape (..., k, n): at least 0, each scaled to sum 1. Never changed, as cost.
     cost: Between the points of their support and those of the result's, of shape (..., n, m), finite. Leading axes are of
-        problems, and broadcast.
+        problems, and broadcast. Or a tuple of two matrices, of shapes (h, h') and (w, w'): p are images, of shape (k, h, w),
+        whose costs are sums over both axes; the barycenter is an image of shape (h', w'). No matrix of all points is made;
+        NumPy multiplies, so last digits may depend on the machine.
     epsilon: The weight of the entropy, which also blurs the result.
     weights (array of shape (..., k) or None): The weight of each distribution: at least 0, not all 0; scaled to sum 1. None:
         all equal.
@@ -186,6 +188,10 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
     >>> found.barycenter.round(6)
     array([0., 1., 0.])
     """
+    if _grids.is_grid(cost):
+        arrays, q, *numbers = _grids.barycenter("sinkhorn_barycenter", p, cost, epsilon, weights, tolerance, max_iterations)
+        error, iterations, converged = map(np.array, numbers)
+        return BarycenterResult(arrays.back(q, q.shape), arrays.back(error, ()), iterations[()], converged[()])
     arrays, lead, (q, _, _, *numbers) = barycenters(p, cost, weights, (epsilon, tolerance, max_iterations))
     error, iterations, converged = (one.reshape(lead) for one in numbers)
     return BarycenterResult(arrays.back(q, (*lead, q.shape[-1])), arrays.back(error, lead), iterations[()], converged[()])
