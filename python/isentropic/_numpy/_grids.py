@@ -28,7 +28,8 @@ def _logarithms(scores, costs, epsilon, turned):
 
 def _logsumexp(terms):
     top = terms.max(-1, keepdims=True)
-    return np.log(np.exp(terms - np.where(np.isfinite(top), top, 0)).sum(-1)) + top[..., 0]
+    with np.errstate(divide="ignore"):  # of nothing it is -inf
+        return np.log(np.exp(terms - np.where(np.isfinite(top), top, 0)).sum(-1)) + top[..., 0]
 
 
 class _Kernel:
