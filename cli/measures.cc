@@ -45,16 +45,18 @@ Table Pairs::compared(const isentropic::OperationInfo& info, const isentropic::D
 }
 
 // The last two axes are a table.
-Table of_table(const isentropic::TableMeasure& op, const Files& files, Table table) {
+Table of_table(const isentropic::OperationInfo& info, const std::vector<isentropic::ParamValue>& values, const Files& files,
+               Table table) {
   const std::size_t rows = table.shape.size() < 2 ? table.rows : table.shape[table.shape.size() - 2];
   const std::size_t tables = rows == 0 ? 0 : table.rows / rows;
   std::vector<double> numbers;
   std::visit(
-      [&]<class T>(std::vector<T>& values) {
+      [&]<class T>(std::vector<T>& of_tables) {
         for (std::size_t t = 0; t < tables; ++t) {
-          const isentropic::MatrixView<const T> pxy(values.data() + t * rows * table.cols, rows, table.cols);
+          const isentropic::MatrixView<const T> pxy(of_tables.data() + t * rows * table.cols, rows, table.cols);
           try {
-            numbers.push_back(isentropic::measure(op, pxy));
+            double& number = numbers.emplace_back();
+            call(info, values, {{numbers_of(pxy), column_of(isentropic::MatrixView<double>(&number, 1, 1))}});
           } catch (const isentropic::RowError& error) {
             Origin(table, files.in).refuse(error, t * rows + error.row());
           } catch (const isentropic::ArgumentError& error) {
@@ -71,7 +73,7 @@ Table of_table(const isentropic::TableMeasure& op, const Files& files, Table tab
   table.shape.resize(table.shape.size() - std::min<std::size_t>(table.shape.size(), 2));
   table.rows = tables;
   table.cols = 1;
-  if (!table.header.empty()) table.header = {std::string(description_of(op).name)};
+  if (!table.header.empty()) table.header = {std::string(info.name)};
   table.label_column.reset();
   table.labels.clear();
   return table;
@@ -102,15 +104,20 @@ void add_measures(CLI::App& app, Program& program) {
     add_path(command, "Q", others->path, "standard input", "The distributions that P is compared with")
         ->option_text(std::string(kRequired));
   }
-  const auto evaluate_table = [&program](const isentropic::TableMeasure& op, const OperationInfo& /*info*/) -> Evaluation {
-    return {[op, &files = program.files](Table table) { return of_table(op, files, std::move(table)); }};
+  const auto evaluate_table = [&program](const auto& op, const OperationInfo& info) -> Evaluation {
+    return {[&info, values = isentropic::values_of(op), &files = program.files](Table table) {
+      return of_table(info, values, files, std::move(table));
+    }};
   };
-  add_family<isentropic::TableMeasure>(
-      app, program, evaluate_table,
-      {.input = "table",
-       .holds = "Joint probabilities",
-       .output = "result.csv",
-       .remark = "The whole file is one table, x in rows; in an array with more axes, the last two are a table.\n",
-       .whole = true});
+  Footnotes tables = {
+      .input = "table",
+      .holds = "Joint probabilities",
+      .output = "result.csv",
+      .remark = "The whole file is one table, x in rows; in an array with more axes, the last two are a table.\n",
+      .whole = true};
+  add_family<isentropic::TableMeasure>(app, program, evaluate_table, tables);
+  tables.holds = "Counts of pairs";
+  add_family<isentropic::CountTableMeasure>(app, program, evaluate_table, tables);
+  add_rows<isentropic::CountMeasure>(app, program, {.input = "counts", .holds = "Counts", .output = "result.csv"});
   add_rows<isentropic::EntryMeasure>(app, program, probabilities, true);
 }

@@ -133,7 +133,11 @@ def families(package):
             *("entropy_invariant_scale", "TemperatureClampedWarning"),
         ],
         "Losses": [*(loss["name"] for loss in _core.losses()), "ratio_map", "linear_loss", *TOKENS],
-        "Measures": [*measures, "Counts"],
+        "Measures": [*measures, "conditional_mutual_information"],
+        "Counts and labels": [
+            *("entropy_of_counts", "mutual_information_of_counts", "Counts", "contingency_table", "ContingencyTable"),
+            *("mutual_information_of_labels", "mutual_information_scores"),
+        ],
         "Transport": [name for name in package.__all__ if name in TRANSPORT],
         "Sampling": ["sample", "Sampler", "gumbel_softmax"],
         "Attention": ["attention", "attention_vjp", "scaled_dot_product_attention", "linear_attention", "linear_attention_vjp"],

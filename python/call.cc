@@ -180,7 +180,7 @@ nb::object function(const OperationInfo& info, bool vjp, bool slopes) {
   [&]<std::size_t... n>(std::index_sequence<n...>) {
     ((n == count ? (void)(made = function(info, vjp, slopes, std::make_index_sequence<n>())) : void()), ...);
   }
-  (std::index_sequence<4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>());
+  (std::index_sequence<3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>());
   if (!made.is_valid())
     throw std::logic_error(std::string(info.name) + ": a call cannot have " + std::to_string(count) + " arguments");
   return made;
@@ -254,6 +254,7 @@ void bind_calls(nb::module_& m) {
   list("losses", {&family_info<Loss>()});
   list("measure_operations",
        {&family_info<Measure>(), &family_info<Divergence>(), &family_info<TableMeasure>(), &family_info<EntryMeasure>()});
+  list("count_operations", {&family_info<CountMeasure>(), &family_info<CountTableMeasure>()});
   list("control_operations", {&family_info<EntropyControl>()});
   list("sampling_operations", {&family_info<Sampling>()});
   list("sampling_steps", {&family_info<Step>()});
@@ -261,8 +262,9 @@ void bind_calls(nb::module_& m) {
   list("calibration_operations", {&family_info<Calibration>()});
   list("attention_operations", {&family_info<AttentionOperation>()});
   // Those that are written by hand in Python call these functions.
-  for (const FamilyInfo* family : {&family_info<EntropyControl>(), &family_info<Sampling>(), &family_info<Transport>(),
-                                   &family_info<AttentionOperation>()}) {
+  for (const FamilyInfo* family :
+       {&family_info<EntropyControl>(), &family_info<CountMeasure>(), &family_info<CountTableMeasure>(),
+        &family_info<Sampling>(), &family_info<Transport>(), &family_info<AttentionOperation>()}) {
     for (const OperationInfo& info : family->operations) {
       for (const bool vjp : {false, true}) {
         if (runner_of(info, vjp) != nullptr) {

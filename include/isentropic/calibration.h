@@ -76,9 +76,16 @@ struct ExpectedCalibrationError {
   enum class Strategy { uniform, quantile };
   static constexpr std::string_view kStrategies[] = {"uniform", "quantile"};
 
+  enum class Norm { l1, l2, max };
+  static constexpr std::string_view kNorms[] = {"l1", "l2", "max"};
+
   std::int64_t bins = 15;
   Strategy strategy = Strategy::uniform;
   std::optional<double> sum_tolerance = {};
+  Norm norm = Norm::l1;
+  bool classwise = false;
+  bool debiased = false;
+  bool binary = false;
 
   static constexpr Description kDescription = {
       .name = "expected_calibration_error",
@@ -89,21 +96,40 @@ struct ExpectedCalibrationError {
       .arrays = kCalibrationErrorArrays,
       .not_in = kCalibrationErrorNotIn,
   };
-  static constexpr auto kParams =
-      std::tuple{Param<ExpectedCalibrationError, std::int64_t>{.name = "bins",
-                                                               .meaning = "number of bins",
-                                                               .member = &ExpectedCalibrationError::bins,
-                                                               .above = 0,
-                                                               .up_to = 1'000'000},
-                 Param<ExpectedCalibrationError, Strategy>{.name = "strategy",
-                                                           .meaning = "bins of equal width, or of equally many rows",
-                                                           .member = &ExpectedCalibrationError::strategy,
-                                                           .names = kStrategies},
-                 Param<ExpectedCalibrationError, std::optional<double>>{
-                     .name = "sum_tolerance",
-                     .meaning = "how far a row's sum may be from 1; 1e-4 for float, 1e-6 for double",
-                     .member = &ExpectedCalibrationError::sum_tolerance,
-                     .at_least = 0}};
+  static constexpr auto kParams = std::tuple{
+      Param<ExpectedCalibrationError, std::int64_t>{.name = "bins",
+                                                    .meaning = "number of bins",
+                                                    .member = &ExpectedCalibrationError::bins,
+                                                    .above = 0,
+                                                    .up_to = 1'000'000},
+      Param<ExpectedCalibrationError, Strategy>{.name = "strategy",
+                                                .meaning = "bins of equal width, or of equally many rows",
+                                                .member = &ExpectedCalibrationError::strategy,
+                                                .names = kStrategies},
+      Param<ExpectedCalibrationError, std::optional<double>>{
+          .name = "sum_tolerance",
+          .meaning = "how far a row's sum may be from 1; 1e-4 for float, 1e-6 for double",
+          .member = &ExpectedCalibrationError::sum_tolerance,
+          .at_least = 0},
+      Param<ExpectedCalibrationError, Norm>{.name = "norm",
+                                            .meaning = "of the distances of bins: their mean, the root of the mean "
+                                                       "square, or the largest",
+                                            .member = &ExpectedCalibrationError::norm,
+                                            .names = kNorms},
+      Param<ExpectedCalibrationError, bool>{.name = "classwise",
+                                            .meaning = "the mean over classes of the error of each one's probability",
+                                            .member = &ExpectedCalibrationError::classwise},
+      Param<ExpectedCalibrationError, bool>{
+          .name = "debiased",
+          .meaning = "without what a perfectly calibrated model has in the mean, because bins have few rows",
+          .member = &ExpectedCalibrationError::debiased},
+      Param<ExpectedCalibrationError, bool>{.name = "binary",
+                                            .meaning = "p has one column, the probability of class 1 of two",
+                                            .member = &ExpectedCalibrationError::binary}};
+  std::string_view check() const {
+    if (debiased && norm == Norm::max) return "debiased must not go with norm max, whose bias is not known";
+    return classwise && binary ? "classwise must not go with binary, which has one probability" : "";
+  }
 };
 
 // sum_b (n_b / rows) |accuracy in b - mean confidence in b|. The confidence of a row is its largest entry; its prediction is
@@ -111,9 +137,15 @@ struct ExpectedCalibrationError {
 //   uniform   bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1
 //   quantile  a row goes by the number k of rows with a lower confidence into bin floor(k bins / rows): equally many in each,
 //             but equal confidences stay together; where rows have weights these count in place of rows
-// Empty bins add nothing.
+// Empty bins add nothing. In place of the mean of these distances, norm l2 takes the root of their mean square, max the
+// largest.
+//   binary     p is one column, the probability of class 1 against labels 0 and 1: in bins of p, its mean beside the share of
+//              labels 1
+//   classwise  the mean over classes k of the binary error of p_rk against 1[y_r = k]
+//   debiased   with d the distance of a bin of n rows and v = accuracy (1 - accuracy): l2 takes v / (n - 1) from d^2, l1 the
+//              excess of the mean of |N(d, v / n)| over |d| from |d|; a sum below 0 is 0
 //
-// Shapes: p rows x cols, labels rows, each in [0, cols).
+// Shapes: p rows x cols, labels rows, each in [0, cols), or with binary 0 or 1.
 // Throws: std::invalid_argument naming row and entry where p is no distribution (negative, NaN, infinite, sum not 1).
 template <class T>
 ISENTROPIC_API double expected_calibration_error(const ExpectedCalibrationError& options, MatrixView<const T> p,
@@ -128,7 +160,8 @@ struct ReliabilityBin {
   double accuracy;      // the share of rows whose prediction is the label
 };
 
-// The bins that have rows, in the order of confidence. Arguments and errors as expected_calibration_error.
+// The bins that have rows, in the order of confidence. Arguments and errors as expected_calibration_error; norm, classwise and
+// debiased are refused.
 template <class T>
 ISENTROPIC_API std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError& options, MatrixView<const T> p,
                                                             std::span<const std::int64_t> labels,

@@ -9,6 +9,7 @@
 #include "isentropic/calibration.h"
 #include "isentropic/describe.h"
 #include "isentropic/entropy_control.h"
+#include "isentropic/estimators.h"
 #include "isentropic/half.h"
 #include "isentropic/input.h"
 #include "isentropic/losses.h"

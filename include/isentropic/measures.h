@@ -51,9 +51,30 @@ constexpr auto input_param(Input Op::*input) {
   return Param<Op, Input>{.name = "input", .meaning = "what the rows hold", .member = input, .names = kInputs};
 }
 template <class Op>
+constexpr auto normalize_param(bool Op::*normalize) {
+  return Param<Op, bool>{.name = "normalize", .meaning = "divide each row by its sum first", .member = normalize};
+}
+template <class Op>
 constexpr auto measure_params(std::optional<double> Op::*base, Input Op::*input, bool Op::*normalize) {
-  return std::tuple{base_param(base), input_param(input),
-                    Param<Op, bool>{.name = "normalize", .meaning = "divide each row by its sum first", .member = normalize}};
+  return std::tuple{base_param(base), input_param(input), normalize_param(normalize)};
+}
+
+template <class Op>
+constexpr auto smoothing_param(double Op::*smoothing) {
+  return Param<Op>{.name = "smoothing",
+                   .meaning = "added to every class of both, which are then divided by their sums",
+                   .member = smoothing,
+                   .at_least = 0};
+}
+template <class Op>
+constexpr auto divergence_params(std::optional<double> Op::*base, Input Op::*input, bool Op::*normalize,
+                                 double Op::*smoothing) {
+  return std::tuple_cat(measure_params(base, input, normalize), std::tuple{smoothing_param(smoothing)});
+}
+// Of those without a logarithm, and so without a unit.
+template <class Op>
+constexpr auto divergence_params(Input Op::*input, bool Op::*normalize, double Op::*smoothing) {
+  return std::tuple{input_param(input), normalize_param(normalize), smoothing_param(smoothing)};
 }
 
 // Measures of one distribution.
@@ -72,6 +93,8 @@ inline constexpr ArrayInfo kTableArrays[] = {{.name = "pxy", .kind = ArrayKind::
                                              {.name = "dp", .kind = ArrayKind::table, .output = true, .optional = true}};
 inline constexpr ArrayInfo kEntryArrays[] = {
     {.name = "p"}, {.name = "value", .output = true}, {.name = "dp", .output = true, .optional = true}};
+inline constexpr Absence kHostRows[] = {{Door::device, "there is no kernel for it"},
+                                        {Door::ranks, "it is not written in sums over parts of a row"}};
 inline constexpr Absence kRowsOnly[] = {{Door::device, "there are kernels for rows alone"},
                                         {Door::ranks, "only rows are split"},
                                         {Door::web, "left out, because each page loads the library"}};
@@ -174,7 +197,50 @@ struct Perplexity {
   static constexpr auto kParams = measure_params(&Perplexity::base, &Perplexity::input, &Perplexity::normalize);
 };
 
-using Measure = std::variant<Entropy, RenyiEntropy, TsallisEntropy, Perplexity>;
+struct Varentropy {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "varentropy",
+      .summary = "The variance of the surprise, of which entropy is the mean; base b divides it by log(b)^2.",
+      .formula = "Var_p[-log p] = sum p (log p + H)^2",
+      .gradient = "c^2 + 2 c with c = log p + H; in scores p (c^2 + 2 c - V)",
+      .source = "Kontoyiannis, Verdu, IEEE Trans. Inf. Theory 60, 2014",
+      .arrays = kMeasureArrays,
+      .not_in = kHostRows,
+  };
+  static constexpr auto kParams = measure_params(&Varentropy::base, &Varentropy::input, &Varentropy::normalize);
+};
+
+struct HillNumber {
+  double order = 1;
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "hill_number",
+      .summary =
+          "The number of equally likely outcomes that has the same Renyi entropy: order 0 counts the support, 1 is the "
+          "perplexity, 2 one over Simpson's index, infinity one over the largest probability.",
+      .formula = "(sum p^order)^(1 / (1 - order)) = exp(renyi_entropy(p, alpha=order))",
+      .gradient = "that of renyi_entropy, times the number; in order likewise",
+      .source = "Hill, Ecology 54, 1973",
+      .arrays = kMeasureArrays,
+      .not_in = kHostRows,
+  };
+  static constexpr auto kParams = std::tuple{Param<HillNumber>{.name = "order",
+                                                               .meaning = "order; inf is allowed",
+                                                               .member = &HillNumber::order,
+                                                               .at_least = 0,
+                                                               .up_to = std::numeric_limits<double>::infinity(),
+                                                               .required = true,
+                                                               .typical = 2},
+                                             input_param(&HillNumber::input), normalize_param(&HillNumber::normalize)};
+};
+
+using Measure = std::variant<Entropy, RenyiEntropy, TsallisEntropy, Perplexity, Varentropy, HillNumber>;
 
 // Measures of two distributions.
 
@@ -199,6 +265,7 @@ struct KlDivergence {
   std::optional<double> base = {};
   Input input = Input::probs;
   bool normalize = false;
+  double smoothing = 0;
 
   static constexpr Description kDescription = {
       .name = "kl_divergence",
@@ -208,13 +275,15 @@ struct KlDivergence {
       .source = "Kullback, Leibler, Ann. Math. Stat. 22, 1951",
       .arrays = kDivergenceArrays,
   };
-  static constexpr auto kParams = measure_params(&KlDivergence::base, &KlDivergence::input, &KlDivergence::normalize);
+  static constexpr auto kParams =
+      divergence_params(&KlDivergence::base, &KlDivergence::input, &KlDivergence::normalize, &KlDivergence::smoothing);
 };
 
 struct JsDivergence {
   std::optional<double> base = {};
   Input input = Input::probs;
   bool normalize = false;
+  double smoothing = 0;
 
   static constexpr Description kDescription = {
       .name = "js_divergence",
@@ -224,13 +293,15 @@ struct JsDivergence {
       .source = "Lin, IEEE Trans. Inf. Theory 37, 1991",
       .arrays = kDivergenceArrays,
   };
-  static constexpr auto kParams = measure_params(&JsDivergence::base, &JsDivergence::input, &JsDivergence::normalize);
+  static constexpr auto kParams =
+      divergence_params(&JsDivergence::base, &JsDivergence::input, &JsDivergence::normalize, &JsDivergence::smoothing);
 };
 
 struct JsDistance {
   std::optional<double> base = {};
   Input input = Input::probs;
   bool normalize = false;
+  double smoothing = 0;
 
   static constexpr Description kDescription = {
       .name = "js_distance",
@@ -241,10 +312,143 @@ struct JsDistance {
       .arrays = kDivergenceArrays,
       .not_in = kNotSplit,
   };
-  static constexpr auto kParams = measure_params(&JsDistance::base, &JsDistance::input, &JsDistance::normalize);
+  static constexpr auto kParams =
+      divergence_params(&JsDistance::base, &JsDistance::input, &JsDistance::normalize, &JsDistance::smoothing);
 };
 
-using Divergence = std::variant<CrossEntropy, KlDivergence, JsDivergence, JsDistance>;
+struct TotalVariation {
+  Input input = Input::probs;
+  bool normalize = false;
+  double smoothing = 0;
+
+  static constexpr Description kDescription = {
+      .name = "total_variation",
+      .summary = "Half the L1 distance: the largest difference of the probabilities of an event; a metric, at most 1.",
+      .formula = "sum |p - q| / 2",
+      .gradient = "dp: sign(p - q) / 2; dq: sign(q - p) / 2; 0 where p = q, where there is none",
+      .source = "Levin, Peres, Wilmer, Markov Chains and Mixing Times, 2009",
+      .arrays = kDivergenceArrays,
+      .not_in = kHostRows,
+  };
+  static constexpr auto kParams =
+      divergence_params(&TotalVariation::input, &TotalVariation::normalize, &TotalVariation::smoothing);
+};
+
+struct HellingerDistance {
+  Input input = Input::probs;
+  bool normalize = false;
+  double smoothing = 0;
+
+  static constexpr Description kDescription = {
+      .name = "hellinger_distance",
+      .summary = "The distance of the roots of the probabilities: a metric, at most 1.",
+      .formula = "sqrt(sum (sqrt p - sqrt q)^2 / 2)",
+      .gradient = "dp: (1 - sqrt(q/p)) / (4 distance); dq: (1 - sqrt(p/q)) / (4 distance); 0 at p = q, where there is none",
+      .source = "Hellinger, J. reine angew. Math. 136, 1909",
+      .arrays = kDivergenceArrays,
+      .not_in = kHostRows,
+  };
+  static constexpr auto kParams =
+      divergence_params(&HellingerDistance::input, &HellingerDistance::normalize, &HellingerDistance::smoothing);
+};
+
+struct ChiSquaredDivergence {
+  Input input = Input::probs;
+  bool normalize = false;
+  double smoothing = 0;
+
+  static constexpr Description kDescription = {
+      .name = "chi_squared_divergence",
+      .summary = "Pearson's divergence: not symmetric, infinite where p > 0 and q = 0.",
+      .formula = "sum (p - q)^2 / q",
+      .gradient = "dp: 2 (p/q - 1); dq: 1 - (p/q)^2",
+      .source = "Pearson, Phil. Mag. 50, 1900",
+      .arrays = kDivergenceArrays,
+      .not_in = kHostRows,
+  };
+  static constexpr auto kParams =
+      divergence_params(&ChiSquaredDivergence::input, &ChiSquaredDivergence::normalize, &ChiSquaredDivergence::smoothing);
+};
+
+struct JeffreysDivergence {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+  double smoothing = 0;
+
+  static constexpr Description kDescription = {
+      .name = "jeffreys_divergence",
+      .summary = "KL(p, q) + KL(q, p): symmetric, infinite where one alone is 0; the population stability index.",
+      .formula = "sum (p - q) log(p/q)",
+      .gradient = "dp: log(p/q) + 1 - q/p; dq: log(q/p) + 1 - p/q",
+      .source = "Jeffreys, Proc. R. Soc. A 186, 1946",
+      .arrays = kDivergenceArrays,
+      .not_in = kHostRows,
+  };
+  static constexpr auto kParams = divergence_params(&JeffreysDivergence::base, &JeffreysDivergence::input,
+                                                    &JeffreysDivergence::normalize, &JeffreysDivergence::smoothing);
+};
+
+struct RenyiDivergence {
+  double alpha = 1;
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+  double smoothing = 0;
+
+  static constexpr Description kDescription = {
+      .name = "renyi_divergence",
+      .summary =
+          "Renyi's divergence of order alpha: 1 is KL, 0 -log of the mass of q where p > 0, infinity the largest log(p/q).",
+      .formula = "log(sum p^alpha q^(1 - alpha)) / (alpha - 1); at 1 KL(p, q), at 0 -log q(p > 0), at inf log max p/q",
+      .gradient =
+          "with S = sum p^alpha q^(1 - alpha), dp: alpha (1 - (q/p)^(1 - alpha)) / ((1 - alpha) S); dq: (1 - (p/q)^alpha) / S; "
+          "without the 1 where S < 1/2, which no row that sums to 1 can tell",
+      .source = "Renyi, Berkeley Symposium, 1961; van Erven, Harremoes, IEEE Trans. Inf. Theory 60, 2014",
+      .arrays = kDivergenceArrays,
+      .not_in = kHostRows,
+  };
+  static constexpr auto kParams =
+      std::tuple_cat(std::tuple{Param<RenyiDivergence>{.name = "alpha",
+                                                       .meaning = "order; inf is allowed",
+                                                       .member = &RenyiDivergence::alpha,
+                                                       .at_least = 0,
+                                                       .up_to = std::numeric_limits<double>::infinity(),
+                                                       .required = true,
+                                                       .typical = 2}},
+                     divergence_params(&RenyiDivergence::base, &RenyiDivergence::input, &RenyiDivergence::normalize,
+                                       &RenyiDivergence::smoothing));
+};
+
+struct AlphaDivergence {
+  double alpha = 1;
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+  double smoothing = 0;
+
+  static constexpr Description kDescription = {
+      .name = "alpha_divergence",
+      .summary =
+          "Amari's divergence of any real order: 1 is KL(p, q), 0 KL(q, p), 1/2 four times the square of hellinger_distance, 2 "
+          "half of chi_squared_divergence.",
+      .formula = "sum (alpha p + (1 - alpha) q - p^alpha q^(1 - alpha)) / (alpha (1 - alpha)), each term at least 0",
+      .gradient = "dp: (1 - (q/p)^(1 - alpha)) / (1 - alpha), at 1 log(p/q); dq: (1 - (p/q)^alpha) / alpha, at 0 log(q/p)",
+      .source = "Amari, Ann. Stat. 10, 1982; Cichocki, Amari, Entropy 12, 2010",
+      .arrays = kDivergenceArrays,
+      .not_in = kHostRows,
+  };
+  static constexpr auto kParams = std::tuple_cat(std::tuple{Param<AlphaDivergence>{.name = "alpha",
+                                                                                   .meaning = "order, any finite number",
+                                                                                   .member = &AlphaDivergence::alpha,
+                                                                                   .required = true,
+                                                                                   .typical = 2}},
+                                                 divergence_params(&AlphaDivergence::base, &AlphaDivergence::input,
+                                                                   &AlphaDivergence::normalize, &AlphaDivergence::smoothing));
+};
+
+using Divergence = std::variant<CrossEntropy, KlDivergence, JsDivergence, JsDistance, TotalVariation, HellingerDistance,
+                                ChiSquaredDivergence, JeffreysDivergence, RenyiDivergence, AlphaDivergence>;
 
 // Measures of a table p(x, y), x in rows, which is one distribution.
 
@@ -307,7 +511,53 @@ struct MutualInformation {
       measure_params(&MutualInformation::base, &MutualInformation::input, &MutualInformation::normalize);
 };
 
-using TableMeasure = std::variant<JointEntropy, ConditionalEntropy, MutualInformation>;
+enum class Average { arithmetic, geometric, min, max };
+inline constexpr std::string_view kAverages[] = {"arithmetic", "geometric", "min", "max"};
+
+struct NormalizedMutualInformation {
+  Average average = Average::arithmetic;
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "normalized_mutual_information",
+      .summary =
+          "Mutual information as a share of the mean of both entropies: 1 if each variable tells the other, 0 if neither "
+          "tells anything, and where the mean is 0.",
+      .formula = "I(X; Y) / mean(H(X), H(Y))",
+      .gradient = "that of the quotient; of two equal entropies under min and max the mean of both",
+      .source = "Vinh, Epps, Bailey, JMLR 11, 2010",
+      .arrays = kTableArrays,
+      .not_in = kRowsOnly,
+  };
+  static constexpr auto kParams =
+      std::tuple{Param<NormalizedMutualInformation, Average>{.name = "average",
+                                                             .meaning = "the mean of the entropies",
+                                                             .member = &NormalizedMutualInformation::average,
+                                                             .names = kAverages},
+                 input_param(&NormalizedMutualInformation::input), normalize_param(&NormalizedMutualInformation::normalize)};
+};
+
+struct VariationOfInformation {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "variation_of_information",
+      .summary = "What two variables do not tell of each other: a metric of partitions, 0 if each tells the other.",
+      .formula = "H(X|Y) + H(Y|X)",
+      .gradient = "-log(p(x,y) / p(x)) - log(p(x,y) / p(y)); in scores p (that - VI)",
+      .source = "Meila, J. Multivar. Anal. 98, 2007",
+      .arrays = kTableArrays,
+      .not_in = kRowsOnly,
+  };
+  static constexpr auto kParams =
+      measure_params(&VariationOfInformation::base, &VariationOfInformation::input, &VariationOfInformation::normalize);
+};
+
+using TableMeasure =
+    std::variant<JointEntropy, ConditionalEntropy, MutualInformation, NormalizedMutualInformation, VariationOfInformation>;
 
 // Measures of each entry by itself.
 
@@ -357,9 +607,9 @@ ISENTROPIC_API void measure(const Measure& op, MatrixView<const T> p, std::span<
                             MatrixView<std::type_identity_t<T>> dp = {}, std::span<const PerRow> per_row = {},
                             std::span<const ParamGradient> gradients = {});
 
-// value = measure(p, q) for each row, and its gradients. kl_divergence, js_divergence and js_distance are sums of terms that
-// are not negative, and small where p and q are near. So they are never negative, exactly 0 for equal rows, and have a small
-// relative error for nearly equal ones.
+// value = measure(p, q) for each row, and its gradients. All but cross_entropy are sums of terms that are not negative, and
+// small where p and q are near. So they are never negative, exactly 0 for equal rows, and have a small relative error for
+// nearly equal ones.
 //
 // Shapes: p, dp and dq rows x cols; q the same, or 1 x cols to compare every row of p with; value rows. dp may be p itself, and
 // dq may be q itself if q has as many rows as p; other overlaps are refused.

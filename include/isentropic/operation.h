@@ -18,6 +18,7 @@
 #include "isentropic/calibration.h"
 #include "isentropic/describe.h"
 #include "isentropic/entropy_control.h"
+#include "isentropic/estimators.h"
 #include "isentropic/export.h"
 #include "isentropic/losses.h"
 #include "isentropic/maps.h"
@@ -40,8 +41,8 @@ using AttentionOperation = std::variant<Attention, LinearAttention>;
 // Every family, in the order in which they are listed.
 template <class... Family>
 struct FamilyList {};
-using Families = FamilyList<Map, Logarithm, EntropyControl, Measure, Divergence, TableMeasure, EntryMeasure, Transport, Loss,
-                            Sampling, Step, Calibration, AttentionOperation>;
+using Families = FamilyList<Map, Logarithm, EntropyControl, Measure, Divergence, TableMeasure, EntryMeasure, CountMeasure,
+                            CountTableMeasure, Transport, Loss, Sampling, Step, Calibration, AttentionOperation>;
 
 // A parameter's value; monostate means no value, that is the default if there is one.
 using ParamValue = std::variant<std::monostate, double, std::int64_t, bool, std::string, Map>;

@@ -1,7 +1,7 @@
 """The measures: of a distribution, of two, of a table, of entries."""
 
 from source import Argument, Signature, define, stub
-from words import argument, document, per_row, values
+from words import argument, document, per_row, several, values
 
 ARGUMENTS = {"measure": ("p",), "divergence": ("p", "q"), "table": ("pxy",), "entry": ("p",)}
 RUN = {"measure": "of_one", "divergence": "of_two", "table": "of_table", "entry": "of_entries"}
@@ -13,7 +13,9 @@ def has_axis(description):
 
 def signature(description):
     kind = "_DLPack | _Lists" + (" | _Number" if description["family"] == "entry" else "")
-    keywords = list(map(argument, description["params"]))
+    listed = several(description)
+    many = "SupportsFloat | _DLPack | _Lists"
+    keywords = [argument(one, many if one["name"] == listed else "SupportsFloat") for one in description["params"]]
     keywords += [Argument("axis", "-1", "SupportsIndex")] if has_axis(description) else []
     arrays = [Argument(name, type=kind) for name in ARGUMENTS[description["family"]]]
     keywords += [Argument("param_grad", "False", "bool")] if per_row(description) else []
@@ -79,6 +81,9 @@ def doc(description):
     axis = "axis: The axis along which p is a distribution; all others count rows.\n"
     held = {"divergence": ", of both arrays", "table": ", of the whole table"}.get(family, "")
     scores = "x of p = 1 / (1 + exp(-x))" if name == "binary_entropy" else "x of p = softmax(x)"
+    listed = (
+        f" A list for {several(description)} gives a result for each, in one more last axis." if several(description) else ""
+    )
     division = ". With normalize it includes the division" if "normalize" in [p["name"] for p in description["params"]] else ""
     return f"""
 {ARRAY_DOC[family]}
@@ -87,7 +92,7 @@ Returns: {RETURNS[family]}
 Raises: {OF_ENTRIES if family == "entry" else REFUSED} A parameter is out of its range, shapes do not fit.
 Notes: input says what the numbers are{held}: "probs" are probabilities, "log_probs" their logarithms, "scores" the {scores}. Of
     scores, NaN gives NaN and -inf is an absent entry. 0 log 0 counts as 0. Everything is computed in float64. The gradient is
-    with respect to the numbers given: to p, to log p or to the scores{division}.
+    with respect to the numbers given: to p, to log p or to the scores{division}.{listed}
 
     Gradient: {description["gradient"]}.
 >>> value = isentropic.{name}({EXAMPLE[family]}{required})

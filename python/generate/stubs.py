@@ -6,11 +6,14 @@ from source import head
 
 # Types by the names of arguments, where the source has none; all others are Any, or tensors. A default of None adds None.
 _OF_ARRAYS = {
-    "_DLPack | _Lists": "x p pxy q k v x_reference",
+    "_DLPack | _Lists": "x p pxy pxyz q k v x_reference counts table",
     "SupportsFloat": "order epsilon penalty tolerance mass temperature train_length kappa mass_tolerance ridge d base",
     "SupportsIndex": "axis position seed max_iterations bins ignore_index size outcomes",
     "SupportsIndex | _DLPack | Sequence[SupportsIndex]": "stream",
-    "bool": "causal hard return_weights return_entropy return_grad param_grad header",
+    "bool": "causal hard return_weights return_entropy return_grad return_std param_grad header normalize classwise debiased",
+    'Literal["l1", "l2", "max"]': "norm",
+    'Literal["arithmetic", "geometric", "min", "max"]': "normalized",
+    'Literal["plugin", "miller_madow", "jackknife", "grassberger", "chao_shen", "james_stein", "nsb"]': "estimator",
     "_Target": "gamma entropy perplexity joint marginal conditional",
     "_Map": "map",
     'Literal["sqrt", "entropy_invariant"] | SupportsFloat': "scale",
@@ -19,7 +22,7 @@ _OF_ARRAYS = {
     'Literal["scores", "probs", "log_probs"]': "input",
     "Callable[[Any], Any]": "f",
     "Sequence[_Step]": "steps",
-    "_DLPack | _Lists | int": "labels",
+    "_DLPack | _Lists | Sequence[str] | int": "labels",
     "_DLPack | _Lists | float": "sample_weight",
     "str": "key delimiter format",
     "tuple[SupportsFloat, SupportsFloat]": "gamma_range",
@@ -53,6 +56,9 @@ RESULTS = {
     **dict.fromkeys(("power_transform", "normalize_joint", "gumbel_softmax", "probs"), "{}"),
     **dict.fromkeys(("fit_temperature", "fit_target_entropy", "match_entropy", "brier_score"), "float"),
     "expected_calibration_error": "float",
+    "contingency_table": "ContingencyTable",
+    "mutual_information_of_labels": "np.float64",
+    "mutual_information_scores": "NDArray[np.float64]",
     "reliability_bins": "ReliabilityBins",
     "fit_vector_scaling": "VectorScaling",
     "gamma_for_entropy": "GammaResult",
@@ -90,6 +96,8 @@ FLAGS = {
         ({"n": "_Integers | _Lists"}, "NDArray[np.float64]"),
         ({"n": "_Array"}, "_Array"),
     ),
+    "entropy_of_counts": (({"return_std": _NO}, "Any"), ({"return_std": _YES}, "tuple[Any, Any]")),
+    "conditional_mutual_information": (({"return_grad": _NO}, "Any"), ({"return_grad": _YES}, "tuple[Any, Any]")),
     "read": (({"names": _NO}, "NDArray[np.floating[Any]]"), ({"names": _YES}, "_Table")),
 }
 FLAGS_OF_TENSORS = {

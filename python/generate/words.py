@@ -65,5 +65,12 @@ def laws(description):
     return "; ".join(law for law, holds in said.items() if holds) or "none"
 
 
+def several(description):
+    """As in isentropic/_descriptions.py."""
+    if description["family"] != "measure":
+        return None
+    return next((param["name"] for param in description["params"] if param["kind"] == "float" and not param["per_row"]), None)
+
+
 def per_row(description):
     return [param["name"] for param in description["params"] if param["per_row"]]

@@ -24,6 +24,11 @@ from isentropic._numpy._entropy_control import (
     normalize_joint,
     power_transform,
 )
+from isentropic._numpy._estimators_of_counts import (
+    conditional_mutual_information,
+    entropy_of_counts,
+    mutual_information_of_counts,
+)
 from isentropic._numpy._files import read, write
 from isentropic._numpy._further_transport import (
     BarycenterResult,
@@ -34,6 +39,12 @@ from isentropic._numpy._further_transport import (
     sinkhorn_barycenter,
     sliced_wasserstein,
     unbalanced_sinkhorn,
+)
+from isentropic._numpy._labels import (
+    ContingencyTable,
+    contingency_table,
+    mutual_information_of_labels,
+    mutual_information_scores,
 )
 from isentropic._numpy._ratio_map import ratio_map
 from isentropic._numpy._sampling import Sampler, gumbel_softmax, sample
@@ -101,7 +112,9 @@ __all__ += ["attention", "attention_vjp", "linear_attention", "linear_attention_
 # To decode: draws, and the temperature that gives an entropy, of scores and of distributions.
 __all__ += ["Sampler", "gumbel_softmax", "sample"]
 __all__ += ["GammaResult", "gamma_for_entropy", "mean_field_entropy", "normalize_density", "normalize_joint", "power_transform"]
-# To compare distributions: counts, and transport.
+# To compare distributions: counts and labels, and transport.
+__all__ += ["conditional_mutual_information", "entropy_of_counts", "mutual_information_of_counts"]
+__all__ += ["ContingencyTable", "contingency_table", "mutual_information_of_labels", "mutual_information_scores"]
 __all__ += ["Counts", "wasserstein", "wasserstein_1d", "wasserstein_histogram"]
 __all__ += ["PartialResult", "TransportResult", "optimal_transport", "partial_transport"]
 __all__ += ["SinkhornResult", "UnbalancedResult", "sinkhorn", "sinkhorn_divergence", "unbalanced_sinkhorn"]

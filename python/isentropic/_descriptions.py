@@ -15,6 +15,7 @@ CONTROL = {one["name"]: one for one in _core.control_operations()}
 WRITTEN = {
     one["name"]: one
     for operations in (
+        _core.count_operations(),
         _core.sampling_operations(),
         _core.transport_operations(),
         _core.calibration_operations(),
@@ -38,6 +39,15 @@ def names_per_row(description):
 def per_row(description):
     """The names of the parameters that may have a number for each row."""
     return [param["name"] for param in description["params"] if param["per_row"]]
+
+
+def several(description):
+    """The name of the number for which an array gives several results, in one more last axis: that of a measure of rows which
+    is
+    not one for each row. Otherwise None."""
+    if description["family"] != "measure":
+        return None
+    return next((param["name"] for param in description["params"] if param["kind"] == "float" and not param["per_row"]), None)
 
 
 def rows(description):

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -16,7 +17,12 @@
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
-// Checks that a row of p is a distribution.
+// Checks that a row of p is a distribution, or with `binary` a probability.
+template <class T>
+void check_probability(std::string_view name, MatrixView<const T> p, std::size_t r) {
+  const T one = p.row(r)[0];
+  if (!(one >= 0 && one <= 1)) fail_in_row(name, "p", r, "p must be a probability, in [0, 1], got {}", one);
+}
 template <class T>
 void check_distribution(std::string_view name, MatrixView<const T> p, std::size_t r, std::optional<double> sum_tolerance) {
   const T* row = p.row(r);
@@ -39,10 +45,12 @@ struct Judged {
 // Sums over the rows of a bin.
 struct Bin {
   double weight = 0, confidence = 0, right = 0;
-  double excess = 0;  // sum of 1[right] - confidence
+  double excess = 0;   // sum of 1[right] - confidence
+  double squares = 0;  // of weights
   double least = std::numeric_limits<double>::infinity(), largest = -std::numeric_limits<double>::infinity();
   void add(const Judged& row) {
     weight += row.weight, confidence += row.weight * row.confidence, right += row.right ? row.weight : 0;
+    squares += row.weight * row.weight;
     excess += row.weight * ((row.right ? 1 : 0) - row.confidence);
     least = std::min(least, row.confidence), largest = std::max(largest, row.confidence);
   }
@@ -53,21 +61,10 @@ struct Bins {
   std::vector<Bin> bins;
   double total, unit;
 };
-template <class T>
-Bins bins_of(std::string_view name, const ExpectedCalibrationError& options, MatrixView<const T> p,
-             std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
-  check_params(options);
-  const SampleWeights weights = check_labels(name, "p", p, labels, sample_weight);
-  std::vector<Judged> rows;
-  rows.reserve(p.rows);
+// Puts judged rows into bins.
+Bins bins_of(const ExpectedCalibrationError& options, std::vector<Judged> rows, double unit) {
   double total = 0;
-  for (std::size_t r = 0; r < p.rows; ++r) {
-    if (weights[r] == 0) continue;
-    check_distribution(name, p, r, options.sum_tolerance);
-    const auto prediction = std::max_element(p.row(r), p.row(r) + p.cols) - p.row(r);
-    rows.push_back({static_cast<double>(p.row(r)[prediction]), weights[r], labels[r] == prediction});
-    total += weights[r];
-  }
+  for (const Judged& row : rows) total += row.weight;
 
   const auto count = static_cast<std::size_t>(options.bins);
   const double width = static_cast<double>(options.bins);
@@ -90,7 +87,72 @@ Bins bins_of(std::string_view name, const ExpectedCalibrationError& options, Mat
       before += rows[k].weight;
     }
   }
-  return {std::move(bins), total, weights.unit()};
+  return {std::move(bins), total, unit};
+}
+
+// The rows of p by their predictions, or by the probability of class `of`.
+template <class T>
+std::vector<Judged> judged(std::string_view name, const ExpectedCalibrationError& options, MatrixView<const T> p,
+                           std::span<const std::int64_t> labels, const SampleWeights& weights,
+                           std::optional<std::size_t> of = {}) {
+  std::vector<Judged> rows;
+  rows.reserve(p.rows);
+  for (std::size_t r = 0; r < p.rows; ++r) {
+    if (weights[r] == 0) continue;
+    if (options.binary) {
+      check_probability(name, p, r);
+      rows.push_back({static_cast<double>(p.row(r)[0]), weights[r], labels[r] == 1});
+      continue;
+    }
+    if (of.value_or(0) == 0) check_distribution(name, p, r, options.sum_tolerance);
+    const auto first = static_cast<std::size_t>(std::max_element(p.row(r), p.row(r) + p.cols) - p.row(r));
+    const std::size_t shown = of.value_or(first);
+    rows.push_back({static_cast<double>(p.row(r)[shown]), weights[r], static_cast<std::size_t>(labels[r]) == shown});
+  }
+  return rows;
+}
+
+// The labels' classes: two with `binary`, whose p has one column.
+template <class T>
+SampleWeights checked(std::string_view name, const ExpectedCalibrationError& options, MatrixView<const T> p,
+                      std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
+  check_params(options);
+  if (!options.binary) return check_labels(name, "p", p, labels, sample_weight);
+  if (p.cols != 1) fail_at(name, "p", {}, "p must have one column, the probability of class 1, got {}", p.cols);
+  return check_labels(name, "p", MatrixView<const T>{p.data, p.rows, 2, std::max<std::size_t>(p.row_stride, 2)}, labels,
+                      sample_weight);
+}
+
+// E|N(d, s^2)|.
+double mean_size(double d, double s) {
+  if (s == 0) return std::abs(d);
+  const double z = d / s;
+  return s * std::sqrt(2 / std::numbers::pi) * std::exp(-z * z / 2) + d * std::erf(z / std::numbers::sqrt2);
+}
+
+double error_of(const ExpectedCalibrationError& options, const Bins& found) {
+  using Norm = ExpectedCalibrationError::Norm;
+  double sum = 0;
+  for (const Bin& bin : found.bins) {
+    if (bin.weight == 0) continue;
+    const double d = bin.excess / bin.weight, share = bin.weight / found.total;
+    const double accuracy = bin.right / bin.weight, variance = accuracy * (1 - accuracy);
+    const double rows = bin.weight * bin.weight / bin.squares;  // as many of equal weight would tell as much
+    switch (options.norm) {
+      case Norm::l1:
+        sum += options.debiased ? share * (2 * std::abs(d) - mean_size(d, std::sqrt(variance / rows)))
+                                : std::abs(bin.excess) / found.total;
+        break;
+      case Norm::l2:
+        sum += share * (d * d - (options.debiased && rows > 1 ? variance / (rows - 1) : 0));
+        break;
+      case Norm::max:
+        sum = std::max(sum, std::abs(d));
+        break;
+    }
+  }
+  sum = std::max(sum, 0.0);
+  return options.norm == Norm::l2 ? std::sqrt(sum) : sum;
 }
 
 }  // namespace
@@ -98,16 +160,26 @@ Bins bins_of(std::string_view name, const ExpectedCalibrationError& options, Mat
 template <class T>
 double expected_calibration_error(const ExpectedCalibrationError& options, MatrixView<const T> p,
                                   std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
-  const Bins found = bins_of(ExpectedCalibrationError::kDescription.name, options, p, labels, sample_weight);
+  constexpr std::string_view kName = ExpectedCalibrationError::kDescription.name;
+  const SampleWeights weights = checked(kName, options, p, labels, sample_weight);
+  const auto error = [&](std::optional<std::size_t> of) {
+    return error_of(options, bins_of(options, judged(kName, options, p, labels, weights, of), weights.unit()));
+  };
+  if (!options.classwise) return error({});
   double sum = 0;
-  for (const Bin& bin : found.bins) sum += std::abs(bin.excess);
-  return sum / found.total;
+  for (std::size_t k = 0; k < p.cols; ++k) sum += error(k);
+  return sum / static_cast<double>(p.cols);
 }
 
 template <class T>
 std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError& options, MatrixView<const T> p,
                                              std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
-  const auto [bins, total, unit] = bins_of("reliability_bins", options, p, labels, sample_weight);
+  constexpr std::string_view kName = "reliability_bins";
+  const SampleWeights weights = checked(kName, options, p, labels, sample_weight);
+  if (options.classwise || options.debiased || options.norm != ExpectedCalibrationError::Norm::l1) {
+    fail("{}: norm, classwise and debiased have no effect on bins", kName);
+  }
+  const auto [bins, total, unit] = bins_of(options, judged(kName, options, p, labels, weights), weights.unit());
   const bool uniform = options.strategy == ExpectedCalibrationError::Strategy::uniform;
   const double width = static_cast<double>(options.bins);
   std::vector<ReliabilityBin> result;

@@ -256,10 +256,32 @@ void run_chain(Arguments& call) {
   });
 }
 
+void run_counts(Arguments& call) {
+  const auto op = std::get<EntropyOfCounts>(call.make<CountMeasure>());
+  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
+    as_double(b[1], call.array(1), [&](std::span<double> value) {
+      if (!call.array(2).given()) return entropy_of_counts<T>(op, b[0].matrix<const T>(), value);
+      as_double(b[2], call.array(2),
+                [&](std::span<double> deviation) { entropy_of_counts<T>(op, b[0].matrix<const T>(), value, deviation); });
+    });
+  });
+}
+
+template <class T>
+double measure_table(const TableMeasure& op, MatrixView<const T> table, MatrixView<T> gradient) {
+  return measure<T>(op, table, gradient);
+}
+template <class T>
+double measure_table(const CountTableMeasure& op, MatrixView<const T> table, MatrixView<T> /*none*/) {
+  return mutual_information_of_counts<T>(std::get<MutualInformationOfCounts>(op), table);
+}
+
 // A table is an array's last two axes, without gaps.
+template <class Family>
 void run_table(Arguments& call) {
-  const auto op = call.make<TableMeasure>();
-  const CallArray &pxy = call.array(0), &value = call.array(1), &dp = call.array(2);
+  const auto op = call.make<Family>();
+  const bool has_gradient = call.call().operation.arrays.size() > 2;
+  const CallArray &pxy = call.array(0), &value = call.array(1), none = {}, &dp = has_gradient ? call.array(2) : none;
   for (const CallArray* one : {&pxy, &dp}) {
     if (one->given() && (one->shape.size() < 2 || !without_gaps(*one) || one->type != pxy.type)) {
       fail("{}: {} must have no gaps, and the type of {}", call.where(), one == &pxy ? call.name(0) : call.name(2),
@@ -282,7 +304,7 @@ void run_table(Arguments& call) {
       MatrixView<T> gradient;
       if (dp.given()) gradient = {reinterpret_cast<T*>(dp.data) + begin, rows, cols};
       try {
-        found[t] = measure<T>(op, table, gradient);
+        found[t] = measure_table<T>(op, table, gradient);
       } catch (const std::invalid_argument& error) {
         if (tables == 1) throw;
         throw std::invalid_argument(std::string(error.what()) + ", in table " + std::to_string(t));
@@ -318,7 +340,11 @@ template <>
 constexpr Runner kRunner<Transport> = run_checked<run_transport>;
 #ifndef __wasm__
 template <>
-constexpr Runner kRunner<TableMeasure> = run_checked<run_table>;
+constexpr Runner kRunner<TableMeasure> = run_checked<run_table<TableMeasure>>;
+template <>
+constexpr Runner kRunner<CountMeasure> = run_checked<run_counts>;
+template <>
+constexpr Runner kRunner<CountTableMeasure> = run_checked<run_table<CountTableMeasure>>;
 template <>
 constexpr Runner kRunner<EntryMeasure> = run_checked<run_entry>;
 template <>

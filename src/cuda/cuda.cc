@@ -420,6 +420,10 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
   with_kernels(op, [&]<class Op>(const Op& one) {
     constexpr std::string_view kName = Op::kDescription.name;
     check_params(one);
+    if constexpr (requires { one.smoothing; }) {
+      if (one.smoothing != 0)
+        fail("{}: smoothing must be 0 on a device, whose kernels have none, got {}", kName, one.smoothing);
+    }
     check_divergence(kName, p, q, value, dp, dq);
     check_has_columns(kName, "p", p);
     check_memory(kName, memory, MeasureKernels<Op, Working<T>>::memory(p.rows, p.cols));

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(512, 1) MeasureKernel(const __grid_constant__ 
       WriteValue(call, r, kNaN<double>);
       if (gradient) FillRow(RowTag<T>(), kNaN<T>, n, dp);
     } else if (const double nats = gradient ? 0 : EntropyInFloat(op, p, n); nats > 0) {
-      WriteValue(call, r, InUnit(nats, op.base));
+      WriteValue(call, r, InUnit(nats, op));
     } else {
       double value;
       double* slope = nullptr;
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(512, 1) DivergenceKernel(const __grid_constant
       if (dp != nullptr) FillRow(RowTag<T>(), kNaN<T>, n, dp);
       if (dq != nullptr) FillRow(RowTag<T>(), kNaN<T>, n, dq);
     } else if (const double nats = KlInFloat(op, p, q, n, dp, dq, own, logs); nats > 0) {
-      WriteValue(call, r, Kept<T>(call, InUnit(nats, op.base)));
+      WriteValue(call, r, Kept<T>(call, InUnit(nats, op)));
     } else {
       Distribution first, second;
       for (const Logs needed : {kLogsOf<Op>, Logs::all}) {

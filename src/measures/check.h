@@ -47,14 +47,16 @@ void check_divergence(std::string_view name, const MatrixView<const T>& p, const
   check_apart(name, "dp", dp, "dq", dq);
 }
 
-// The upper bound of a divergence: log 2 of Jensen and Shannon's, and its root.
+// The upper bound of a divergence: log 2 of Jensen and Shannon's, and its root; 1 of those without a unit.
 template <class Op>
 double bound_of(const Op& op) {
-  if constexpr (!std::is_same_v<Op, JsDivergence> && !std::is_same_v<Op, JsDistance>) {
-    return std::numeric_limits<double>::infinity();
-  } else {
+  if constexpr (std::is_same_v<Op, TotalVariation> || std::is_same_v<Op, HellingerDistance>) {
+    return 1;
+  } else if constexpr (std::is_same_v<Op, JsDivergence> || std::is_same_v<Op, JsDistance>) {
     const double bound = std::numbers::ln2 / (op.base ? std::log(*op.base) : 1);
     return std::is_same_v<Op, JsDistance> ? std::sqrt(bound) : bound;
+  } else {
+    return std::numeric_limits<double>::infinity();
   }
 }
 

@@ -7,6 +7,9 @@
 #define ISENTROPIC_MEASURES_DIVERGENCES_INL_H_
 #endif
 
+#include <algorithm>
+#include <cmath>
+
 #include "src/measures/gradient-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -148,6 +151,240 @@ HWY_INLINE Partial FirstPartialOf(const JsDivergence&, const Pair& rows, size_t 
 
 HWY_INLINE Partial SecondPartialOf(const JsDivergence& op, const Pair& rows, size_t i, size_t count) {
   return FirstPartialOf(op, rows.Swapped(), i, count);
+}
+
+// q - p. The difference of the logarithms keeps digits that p and q have rounded.
+HWY_INLINE V64 ExcessOf(D64 d, const Pair& rows, size_t i, size_t count) {
+  const V64 p = rows.p.P(d, i, count), excess = hn::Sub(rows.q.P(d, i, count), p);
+  if (!rows.has_logs()) return excess;
+  const V64 z = rows.Difference(d, i, count);
+  return hn::IfThenElse(IsNearZero(d, z), hn::Mul(p, Expm1NearZero(d, z)), excess);
+}
+
+inline HWY_NOINLINE double ValueOf(const TotalVariation&, const Pair& rows) {
+  const D64 d;
+  return Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR { return hn::Abs(ExcessOf(d, rows, i, count)); }) / 2;
+}
+
+HWY_INLINE Partial FirstPartialOf(const TotalVariation&, const Pair& rows, size_t i, size_t count) {
+  const D64 d;
+  const V64 excess = ExcessOf(d, rows, i, count), half = hn::CopySign(hn::Set(d, 0.5), hn::Neg(excess));
+  return WeightedPartial(d, rows.p.P(d, i, count), ZeroWhere(hn::Eq(excess, hn::Zero(d)), half));
+}
+
+inline HWY_NOINLINE double ValueOf(const JeffreysDivergence&, const Pair& rows) {
+  const D64 d;
+  return Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 excess = ExcessOf(d, rows, i, count);
+    return ZeroWhere(hn::Eq(excess, hn::Zero(d)), hn::Neg(hn::Mul(excess, LogQuotientOf(d, rows, i, count))));
+  });
+}
+
+// log(p/q) - (q - p)/p.
+HWY_INLINE Partial FirstPartialOf(const JeffreysDivergence&, const Pair& rows, size_t i, size_t count) {
+  const D64 d;
+  const V64 p = rows.p.P(d, i, count), log = LogQuotientOf(d, rows, i, count), z = hn::Neg(log);
+  const V64 weight = hn::Sub(ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Mul(p, log)), ExcessOf(d, rows, i, count));
+  return {hn::Sub(log, Expm1(d, z, Exp(d, z))), weight};
+}
+
+// Amari's divergence of order alpha, b = 1 - alpha, each of which may be small, and what follows from it: Hellinger's,
+// Pearson's and Renyi's. With z = log(q/p) its term is p (1 - b + b e^z - e^(bz)) / (b (1 - b)) = (q - p - p (e^(bz) - 1) / b)
+// / (1 - b).
+
+// p (e^(bz) - 1) / b, p z at b = 0: it is 0 where p is.
+HWY_INLINE V64 GrowthOf(D64 d, double b, const Pair& rows, V64 p, V64 z, size_t i, size_t count) {
+  const V64 absent = hn::Set(d, -kInfinity<double>);
+  const auto nothing = rows.has_logs() ? hn::Eq(rows.p.Z(d, i, count), absent) : hn::Eq(p, hn::Zero(d));
+  if (b == 0) return ZeroWhere(hn::Or(nothing, hn::Eq(p, hn::Zero(d))), hn::Mul(p, z));
+  const V64 y = hn::Mul(hn::Set(d, b), z);
+  V64 power;  // p e^y, where e^y by itself may overflow and p underflow
+  if (rows.has_logs()) {
+    power = Exp(d, hn::Add(rows.p.LogP(d, i, count), y));
+  } else {
+    const V64 root = Exp(d, hn::Mul(hn::Set(d, 0.5), y));
+    power = hn::Mul(hn::Mul(p, root), root);
+  }
+  const V64 near = hn::Mul(hn::Mul(p, z), hn::MulAdd(y, Phi2NearZero(d, y), hn::Set(d, 1.0)));
+  const V64 far = hn::Div(hn::Sub(power, p), hn::Set(d, b));
+  return ZeroWhere(nothing, hn::IfThenElse(IsNearZero(d, y), near, far));
+}
+
+struct Amari {
+  double alpha, b;
+
+  HWY_INLINE Amari Swapped() const { return {b, alpha}; }
+};
+HWY_INLINE Amari AmariOf(double alpha) { return {alpha, 1 - alpha}; }
+
+inline HWY_NOINLINE double ValueOf(const Amari& op, const Pair& rows) {
+  // Of p and q in the order for which b is at most 1/2, so that 1 - b does not cancel: there phi_2(z) is above b phi_2(bz).
+  if (op.alpha < 0.5) return ValueOf(op.Swapped(), rows.Swapped());
+  const D64 d;
+  const double b = op.b;
+  const V64 scale = hn::Set(d, b), rest = hn::Set(d, op.alpha);
+  return Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 p = rows.p.P(d, i, count), z = hn::Neg(LogQuotientOf(d, rows, i, count)), y = hn::Mul(scale, z);
+    const V64 tails = hn::NegMulAdd(scale, Phi2NearZero(d, y), Phi2NearZero(d, z));
+    const V64 near = hn::Mul(hn::Mul(p, hn::Mul(z, z)), tails);
+    const V64 far = hn::Sub(ExcessOf(d, rows, i, count), GrowthOf(d, b, rows, p, z, i, count));
+    const auto is_near = hn::And(IsNearZero(d, z), b == 0 ? IsNearZero(d, z) : IsNearZero(d, y));
+    return hn::Div(hn::IfThenElse(is_near, near, far), rest);
+  });
+}
+
+// -(e^(bz) - 1) / b.
+HWY_INLINE Partial FirstPartialOf(const Amari& op, const Pair& rows, size_t i, size_t count) {
+  const D64 d;
+  const double b = op.b;
+  const V64 p = rows.p.P(d, i, count), z = hn::Neg(LogQuotientOf(d, rows, i, count));
+  const V64 weight = hn::Neg(GrowthOf(d, b, rows, p, z, i, count));
+  if (b == 0) return {hn::Neg(z), weight};
+  const V64 y = hn::Mul(hn::Set(d, b), z);
+  const V64 near = hn::Mul(z, hn::MulAdd(y, Phi2NearZero(d, y), hn::Set(d, 1.0)));
+  const V64 far = hn::Div(hn::Sub(Exp(d, y), hn::Set(d, 1.0)), hn::Set(d, b));
+  return {hn::Neg(hn::IfThenElse(IsNearZero(d, y), near, far)), weight};
+}
+
+// Renyi's: with S = sum p^alpha q^(1 - alpha) = 1 - alpha (1 - alpha) A, A Amari's, it is log(S) / (alpha - 1). Where S is
+// small or overflows, its logarithm comes from the logarithms of the terms.
+struct Affinity {
+  double value;        // of the divergence
+  bool by_logs;        // or by A
+  double log_sum = 0;  // log S
+  double count = 0;    // of infinite order: entries with the largest quotient
+};
+
+// log of p^alpha q^(1 - alpha), -inf where p is 0.
+HWY_INLINE V64 LogTermOf(D64 d, double b, const Pair& rows, size_t i, size_t count) {
+  const V64 log_p = rows.p.LogP(d, i, count), absent = hn::Set(d, -kInfinity<double>);
+  const V64 z = hn::Neg(LogQuotientOf(d, rows, i, count));
+  return hn::IfThenElse(hn::Eq(log_p, absent), absent, hn::MulAdd(hn::Set(d, b), z, log_p));
+}
+
+// log(p/q), -inf where p is 0.
+HWY_INLINE V64 LogQuotientOrNone(D64 d, const Pair& rows, size_t i, size_t count) {
+  const V64 absent = hn::Set(d, -kInfinity<double>);
+  const V64 given = rows.p.z == nullptr ? rows.p.P(d, i, count) : rows.p.Z(d, i, count);
+  const auto nothing = hn::Eq(given, rows.p.z == nullptr ? hn::Zero(d) : absent);
+  return hn::IfThenElse(nothing, absent, LogQuotientOf(d, rows, i, count));
+}
+
+template <class At>
+HWY_INLINE double LargestOf(D64 d, size_t n, At&& at) {
+  V64 most = hn::Set(d, -kInfinity<double>);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { most = hn::Max(most, at(i, count)); });
+  return MaxLane(d, most);
+}
+
+inline HWY_NOINLINE Affinity AffinityOf(const RenyiDivergence& op, const Pair& rows) {
+  const D64 d;
+  const double alpha = op.alpha, b = 1 - alpha;
+  const size_t n = rows.p.n;
+  const V64 one = hn::Set(d, 1.0);
+  const auto quotient = [&](size_t i, size_t count) HWY_ATTR { return LogQuotientOrNone(d, rows, i, count); };
+  if (alpha == kInfinity<double>) {
+    const double most = LargestOf(d, n, quotient);
+    const double ties = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      return hn::IfThenElseZero(hn::Eq(quotient(i, count), hn::Set(d, most)), one);
+    });
+    return {std::max(most, 0.0), true, 0, ties};
+  }
+  if (alpha == 0) {
+    double sums[2];  // of q where p is 0, and elsewhere
+    Sums(d, n, sums, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
+      const auto nothing = hn::Eq(quotient(i, count), hn::Set(d, -kInfinity<double>));
+      const V64 q = rows.q.P(d, i, count);
+      terms[0] = hn::IfThenElseZero(nothing, q);
+      terms[1] = ZeroWhere(nothing, q);
+    });
+    const bool by_logs = sums[0] > 0.5;
+    const double log_sum = by_logs ? LogNumber(sums[1]) : Log1pNumber(-sums[0]);
+    return {0 - log_sum, by_logs, log_sum};
+  }
+  if (alpha == 1) return {ValueOf(KlDivergence{}, rows), false};
+  const double lack = alpha * b * ValueOf(AmariOf(alpha), rows);
+  if (lack <= 0.5 && lack >= -1e200) {
+    const double log_sum = Log1pNumber(-lack);
+    return {0 - log_sum / b, false, log_sum};
+  }
+  const auto term = [&](size_t i, size_t count) HWY_ATTR { return LogTermOf(d, b, rows, i, count); };
+  const double most = LargestOf(d, n, term);
+  double log_sum = most;
+  if (std::isfinite(most)) {
+    log_sum += LogNumber(Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      const V64 log = term(i, count);
+      return ZeroWhere(hn::Eq(log, hn::Set(d, -kInfinity<double>)), Exp(d, hn::Sub(log, hn::Set(d, most))));
+    }));
+  }
+  return {0 - log_sum / b, true, log_sum};
+}
+
+// The kernel of Renyi's divergence knows S.
+struct RenyiKernel {
+  double alpha;
+  Affinity of;
+};
+
+inline double ValueOf(const RenyiKernel& kernel, const Pair& /*rows*/) { return kernel.of.value; }
+
+HWY_INLINE Partial Times(D64 d, double factor, const Partial& partial) {
+  const V64 scale = hn::Set(d, factor);
+  return {hn::Mul(scale, partial.g), hn::Mul(scale, partial.weight)};
+}
+
+HWY_INLINE Partial FirstPartialOf(const RenyiKernel& kernel, const Pair& rows, size_t i, size_t count) {
+  const D64 d;
+  const double alpha = kernel.alpha, b = 1 - alpha;
+  const V64 p = rows.p.P(d, i, count);
+  if (alpha == kInfinity<double>) {
+    const auto top = hn::Ge(LogQuotientOrNone(d, rows, i, count), hn::Set(d, kernel.of.value));
+    const V64 weight = hn::IfThenElseZero(top, hn::Set(d, 1 / kernel.of.count));
+    return {ZeroWhere(hn::Eq(weight, hn::Zero(d)), hn::Div(weight, p)), weight};
+  }
+  if (alpha == 0) return {hn::Zero(d), hn::Zero(d)};
+  if (!kernel.of.by_logs) {
+    return Times(d, alpha / ExpNumber(kernel.of.log_sum), FirstPartialOf(AmariOf(alpha), rows, i, count));
+  }
+  const V64 log_sum = hn::Set(d, kernel.of.log_sum), z = hn::Neg(LogQuotientOf(d, rows, i, count));
+  return Times(d, -alpha / b,
+               {Exp(d, hn::MulSub(hn::Set(d, b), z, log_sum)), Exp(d, hn::Sub(LogTermOf(d, b, rows, i, count), log_sum))});
+}
+
+HWY_INLINE Partial SecondPartialOf(const RenyiKernel& kernel, const Pair& rows, size_t i, size_t count) {
+  const D64 d;
+  const double alpha = kernel.alpha;
+  const V64 q = rows.q.P(d, i, count);
+  if (alpha == kInfinity<double>) {
+    const auto top = hn::Ge(LogQuotientOrNone(d, rows, i, count), hn::Set(d, kernel.of.value));
+    const V64 weight = hn::IfThenElseZero(top, hn::Set(d, -1 / kernel.of.count));
+    return {ZeroWhere(hn::Eq(weight, hn::Zero(d)), hn::Div(weight, q)), weight};
+  }
+  if (alpha == 0) {
+    const auto nothing = hn::Eq(LogQuotientOrNone(d, rows, i, count), hn::Set(d, -kInfinity<double>));
+    const V64 inside = hn::Set(d, kernel.of.by_logs ? -1.0 : 0.0), outside = hn::Set(d, kernel.of.by_logs ? 0.0 : 1.0);
+    const V64 g = hn::Div(hn::IfThenElse(nothing, outside, inside), hn::Set(d, ExpNumber(kernel.of.log_sum)));
+    return WeightedPartial(d, q, ZeroWhere(IsNothing(d, rows, i, count), g));
+  }
+  if (!kernel.of.by_logs) {
+    const Partial partial = FirstPartialOf(AmariOf(alpha).Swapped(), rows.Swapped(), i, count);
+    return Times(d, alpha / ExpNumber(kernel.of.log_sum), partial);
+  }
+  const V64 log_sum = hn::Set(d, kernel.of.log_sum), z = LogQuotientOf(d, rows, i, count);
+  return Times(
+      d, -1,
+      {Exp(d, hn::MulSub(hn::Set(d, alpha), z, log_sum)), Exp(d, hn::Sub(LogTermOf(d, 1 - alpha, rows, i, count), log_sum))});
+}
+
+// The derivative in q of a divergence that is its own, or another's, with p and q exchanged.
+HWY_INLINE Partial SecondPartialOf(const TotalVariation& op, const Pair& rows, size_t i, size_t count) {
+  return FirstPartialOf(op, rows.Swapped(), i, count);
+}
+HWY_INLINE Partial SecondPartialOf(const JeffreysDivergence& op, const Pair& rows, size_t i, size_t count) {
+  return FirstPartialOf(op, rows.Swapped(), i, count);
+}
+HWY_INLINE Partial SecondPartialOf(const Amari& op, const Pair& rows, size_t i, size_t count) {
+  return FirstPartialOf(op.Swapped(), rows.Swapped(), i, count);
 }
 
 }  // namespace HWY_NAMESPACE

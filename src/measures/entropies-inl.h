@@ -34,6 +34,38 @@ HWY_INLINE Partial PartialOf(const Entropy&, const Distribution& row, double, si
   return WeightedPartial(d, row.P(d, i, count), hn::Sub(hn::Zero(d), row.LogP(d, i, count)));
 }
 
+// log p + H, as the distance of log p, or of z, from its mean.
+HWY_INLINE V64 Centred(D64 d, const Distribution& row, double mean, size_t i, size_t count) {
+  const V64 log = row.z == nullptr ? row.LogP(d, i, count) : row.Z(d, i, count);
+  return hn::Sub(log, hn::Set(d, mean));
+}
+
+inline HWY_NOINLINE double MeanLog(const Distribution& row) {
+  const D64 d;
+  return Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 p = row.P(d, i, count);
+    return ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Mul(p, Centred(d, row, 0, i, count)));
+  });
+}
+
+inline HWY_NOINLINE double ValueOf(const Varentropy&, const Distribution& row) {
+  const D64 d;
+  const double mean = MeanLog(row);
+  return Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 p = row.P(d, i, count), c = Centred(d, row, mean, i, count);
+    return ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Mul(p, hn::Mul(c, c)));
+  });
+}
+
+// Where p does not sum to 1, the mean of c = log p - mean is not 0, and its square changes with the mean.
+HWY_INLINE Partial PartialOf(const Varentropy&, const Distribution& row, double mean, size_t i, size_t count) {
+  const D64 d;
+  const V64 p = row.P(d, i, count), c = Centred(d, row, mean, i, count);
+  const V64 rest = hn::Set(d, 2 * mean * (row.sum - 1));
+  const V64 own = hn::MulAdd(hn::Add(c, hn::Set(d, 2.0)), c, hn::Mul(rest, hn::Add(row.LogP(d, i, count), hn::Set(d, 1.0))));
+  return WeightedPartial(d, p, own);
+}
+
 // The distance of an order from 1 below which sums of p^alpha - p replace sums of p^alpha, because the two sums are nearly
 // equal.
 //

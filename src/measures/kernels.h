@@ -25,8 +25,8 @@ struct GivenSums {
 // `one` and `two` find them while they read the rows.
 template <class T>
 struct MeasureKernels {
-  // Memory for rows of n. Each distribution takes two rows in float64, a pair one more; a table has its own memory.
-  static constexpr std::size_t room(std::size_t n) { return 5 * Arena::room<double>(n); }
+  // Memory for rows of n. Each distribution takes three rows in float64, a pair three more; a table has its own memory.
+  static constexpr std::size_t room(std::size_t n) { return 9 * Arena::room<double>(n); }
 
   void (*sums)(Input, bool normalize, MatrixView<const T> p, double* sums);
   void (*one)(const Measure&, MatrixView<const T> p, GivenSums, double* value, MatrixView<T> dp, RowsOf<PerRow>,

@@ -74,6 +74,11 @@ HWY_INLINE V64 TermOf(const JsDivergence& /*op*/, V64 p, V64 q) {
   return JensenShannonTerm(d, Contrast(d, p, q), hn::Add(p, q));
 }
 
+template <class Op>
+inline constexpr bool kHasLanes = requires(V64 v) {
+  TermOf(Op{}, v, v);
+};
+
 // p, or NaN if it is no probability.
 HWY_INLINE V64 Checked(V64 p) {
   const D64 d;

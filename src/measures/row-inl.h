@@ -19,33 +19,62 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-HWY_INLINE double UnitOf(const std::optional<double>& base) { return base ? 1 / LogNumber(*base) : 1; }
+// The logarithm of op's base; 1 for nats, and for measures without a unit.
+template <class Op>
+HWY_INLINE double LogBaseOf(const Op& op) {
+  if constexpr (requires { op.base; }) {
+    const double log = op.base ? LogNumber(*op.base) : 1;
+    return std::is_same_v<Op, Varentropy> ? log * log : log;
+  }
+  (void)op;
+  return 1;
+}
 // A division, so that log 2 is 1 in base 2.
-HWY_INLINE double InUnit(double nats, const std::optional<double>& base) { return base ? nats / LogNumber(*base) : nats; }
+template <class Op>
+HWY_INLINE double InUnit(double nats, const Op& op) {
+  return nats / LogBaseOf(op);
+}
+
+// The measure that is computed, of which the value may be the exponential.
+template <class Op>
+HWY_INLINE auto NatsOf(const Op& op) {
+  if constexpr (std::is_same_v<Op, Perplexity>) {
+    return Entropy{};
+  } else if constexpr (std::is_same_v<Op, HillNumber>) {
+    return RenyiEntropy{.alpha = op.order};
+  } else {
+    return op;
+  }
+}
+template <class Op>
+inline constexpr bool kIsExponential = std::is_same_v<Op, Perplexity> || std::is_same_v<Op, HillNumber>;
 
 template <class Op, class T>
 HWY_NOINLINE void OneRow(const Op& op, const Distribution& row, double* value, T* dp, double* slope = nullptr) {
-  constexpr bool kPerplexity = std::is_same_v<Op, Perplexity>;
-  constexpr bool kPowers = std::is_same_v<Op, RenyiEntropy>;
-  using Kernel = std::conditional_t<kPerplexity, Entropy, Op>;
-  Kernel kernel;
-  if constexpr (!kPerplexity) kernel = op;
-  double nats = kNaN<double>, factor = UnitOf(op.base);
+  const auto kernel = NatsOf(op);
+  using Kernel = std::remove_cv_t<decltype(kernel)>;
+  double nats = kNaN<double>, factor = 1 / LogBaseOf(op);
   if (row.exists) nats = ValueOf(kernel, row);
-  *value = InUnit(nats, op.base);
-  if constexpr (kPerplexity) *value = factor = ExpNumber(nats);
-  if (slope != nullptr) *slope = row.exists ? InUnit(OrderSlope(kernel, row, nats), op.base) : kNaN<double>;
+  *value = InUnit(nats, op);
+  if constexpr (kIsExponential<Op>) {
+    *value = factor = ExpNumber(nats);
+    if constexpr (std::is_same_v<Op, HillNumber>) {
+      if (op.order == 0 && row.exists) *value = CountSupport(row);
+    }
+  }
+  if (slope != nullptr) *slope = row.exists ? InUnit(OrderSlope(kernel, row, nats), op) : kNaN<double>;
   if (dp == nullptr) return;
   const Through through = ThroughOf(op.input, op.normalize);
-  if constexpr (kPowers) {
-    const Powers powers = row.exists && op.alpha > 0 ? PowersOf(op.alpha, row) : Powers{0, 0};
+  if constexpr (std::is_same_v<Kernel, RenyiEntropy>) {
+    const Powers powers = row.exists && kernel.alpha > 0 ? PowersOf(kernel.alpha, row) : Powers{0, 0};
     WriteGradient(
-        through, row, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return PartialOf(op, row, nats, powers, i, count); },
-        dp);
+        through, row, factor, 0,
+        [&](size_t i, size_t count) HWY_ATTR { return PartialOf(kernel, row, nats, powers, i, count); }, dp);
   } else {
+    const double known = std::is_same_v<Kernel, Varentropy> && row.exists ? MeanLog(row) : nats;
     const double lacking = std::is_same_v<Kernel, Entropy> ? -1 : 0;
     WriteGradient(
-        through, row, factor, lacking, [&](size_t i, size_t count) HWY_ATTR { return PartialOf(kernel, row, nats, i, count); },
+        through, row, factor, lacking, [&](size_t i, size_t count) HWY_ATTR { return PartialOf(kernel, row, known, i, count); },
         dp);
   }
 }
@@ -73,47 +102,74 @@ HWY_INLINE double EntropyInFloat(const Op& op, const T* p, size_t n) {
 template <class Op, class T>
 HWY_INLINE double KlInFloat(const Op& op, const T* p, const T* q, size_t n, T* dp, T* dq, double* p_terms, double* q_terms) {
   if constexpr (std::is_same_v<Op, KlDivergence> && sizeof(T) == 4) {
-    if (IsOfScores(op)) return KlOfScores(p, q, n, UnitOf(op.base), dp, dq, p_terms, q_terms);
+    if (IsOfScores(op)) return KlOfScores(p, q, n, 1 / LogBaseOf(op), dp, dq, p_terms, q_terms);
   }
   (void)op, (void)p, (void)q, (void)n, (void)dp, (void)dq, (void)p_terms, (void)q_terms;
   return 0;
 }
 
-// The divergence that is computed: for a distance, the one of which it is the root.
+// The divergence that is computed, of which a divergence is a multiple or the root of one.
 template <class Op>
-using Rooted = std::conditional_t<std::is_same_v<Op, JsDistance>, JsDivergence, Op>;
+HWY_INLINE auto Rooted(const Op& op) {
+  if constexpr (std::is_same_v<Op, JsDistance>) {
+    return JsDivergence{};
+  } else if constexpr (std::is_same_v<Op, HellingerDistance>) {
+    return AmariOf(0.5);
+  } else if constexpr (std::is_same_v<Op, ChiSquaredDivergence>) {
+    return AmariOf(2);
+  } else if constexpr (std::is_same_v<Op, AlphaDivergence>) {
+    return AmariOf(op.alpha);
+  } else {
+    return op;
+  }
+}
+template <class Op>
+inline constexpr bool kIsRoot = std::is_same_v<Op, JsDistance> || std::is_same_v<Op, HellingerDistance>;
+template <class Op>
+inline constexpr double kMultiple = std::is_same_v<Op, HellingerDistance>      ? 0.25
+                                    : std::is_same_v<Op, ChiSquaredDivergence> ? 2
+                                                                               : 1;
 
 // Of the distributions that a divergence compares, by their quotient or by their logarithms.
 template <class Op>
 inline constexpr Logs kLogsOf = std::is_same_v<Op, CrossEntropy> ? Logs::inaccurate : Logs::none;
 
-// The value in the unit of op's base, from the sum of its terms.
+// What the gradient of the kernel is multiplied by.
+template <class Op>
+HWY_INLINE double FactorOf(const Op& op, double value) {
+  const double factor = kMultiple<Op> / LogBaseOf(op);
+  if (kIsRoot<Op>) return value > 0 ? factor / (2 * value) : 0;
+  return factor;
+}
+
+// The value in the unit of op's base, from the sum of its terms. Sums that are not quite 1 give no more than the bound.
 template <class Op>
 HWY_INLINE double OfNats(const Op& op, double nats) {
-  if constexpr (std::is_same_v<Rooted<Op>, JsDivergence>) nats = std::min(nats, 0x1.62e42fefa39efp-1);  // log 2, or NaN
-  const double value = InUnit(nats, op.base);
-  return std::is_same_v<Op, JsDistance> ? std::sqrt(value) : value;
+  if constexpr (std::is_same_v<Op, JsDivergence> || std::is_same_v<Op, JsDistance>) {
+    nats = std::min(nats, 0x1.62e42fefa39efp-1);  // log 2, or NaN
+  } else if constexpr (std::is_same_v<Op, TotalVariation> || std::is_same_v<Op, HellingerDistance>) {
+    nats = std::min(nats, 1 / kMultiple<Op>);
+  }
+  const double value = InUnit(kMultiple<Op> * nats, op);
+  return kIsRoot<Op> ? std::sqrt(value) : value;
 }
 
 template <class Op, class T>
 HWY_NOINLINE void TwoRow(const Op& op, const Pair& rows, double* value, T* dp, T* dq) {
-  constexpr bool kDistance = std::is_same_v<Op, JsDistance>;
   const bool exists = rows.p.exists && rows.q.exists;
-  const double nats = exists ? ValueOf(Rooted<Op>{}, rows) : kNaN<double>;
+  const double nats = exists ? ValueOf(Rooted(op), rows) : kNaN<double>;
   *value = OfNats(op, nats);
-  double factor = UnitOf(op.base);
-  if constexpr (kDistance) factor = *value > 0 ? factor / (2 * *value) : 0;
+  const double factor = FactorOf(op, *value);
   const Through through = ThroughOf(op.input, op.normalize);
   Distribution p = rows.p, q = rows.q;
   p.exists = q.exists = exists;
   if (dp != nullptr) {
     WriteGradient(
-        through, p, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return FirstPartialOf(Rooted<Op>{}, rows, i, count); },
-        dp);
+        through, p, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return FirstPartialOf(Rooted(op), rows, i, count); }, dp);
   }
   if (dq != nullptr) {
     WriteGradient(
-        through, q, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return SecondPartialOf(Rooted<Op>{}, rows, i, count); },
+        through, q, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return SecondPartialOf(Rooted(op), rows, i, count); },
         dq);
   }
 }

@@ -11,6 +11,7 @@
 #include "src/measures/kernels.h"
 #include "src/measures/lanes-inl.h"
 #include "src/measures/row-inl.h"
+#include "src/measures/stored-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
@@ -33,6 +34,9 @@ double SumOfRow(const Op& op, MatrixView<const T> x, GivenSums given, size_t r) 
 // wanted, and of several rows.
 template <class Op, class T>
 bool InLanes(const Op& op, MatrixView<const T> x, GivenSums given) {
+  if constexpr (requires { op.smoothing; }) {
+    if (op.smoothing > 0) return false;
+  }
   return op.input == Input::probs && !op.normalize && x.cols <= RowsInLanes::kLongest && given.sums != nullptr && !given.known;
 }
 
@@ -50,7 +54,7 @@ void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, dou
               if constexpr (std::is_same_v<Op, Perplexity>) {
                 value[r] = ExpNumber(value[r]);
               } else {
-                value[r] = InUnit(value[r], common.base);
+                value[r] = InUnit(value[r], common);
               }
             }
             return;
@@ -60,7 +64,7 @@ void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, dou
           const Op op = at_row(common, per_row, r);
           const double sum = SumOfRow(op, p, given, r);
           if (const double nats = dp.data == nullptr ? EntropyInFloat(op, p.row(r), n) : 0; nats > 0) {
-            value[r] = InUnit(nats, op.base);
+            value[r] = InUnit(nats, op);
             continue;
           }
           double slope = 0;
@@ -84,14 +88,19 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
     return {own, memory.take<double>(n)};
   };
   const Place p_place = place(), q_place = place();
-  double* const ratios = memory.take<double>(n);
+  double *const ratios = memory.take<double>(n), *const p_smooth = memory.take<double>(n),
+                *const q_smooth = memory.take<double>(n);
+  double *const slopes = memory.take<double>(n), *const weights = memory.take<double>(n);
+  const Partials partials = {slopes, weights};
   const bool gradients = dp.data != nullptr || dq.data != nullptr;
   std::visit(
       [&]<class Op>(const Op& op) {
-        if (InLanes(op, p, of_p) && InLanes(op, q, of_q)) {
-          MeasureInLanes(Rooted<Op>{}, p, q, of_p.sums, of_q.sums, value);
-          for (size_t r = 0; r < p.rows; ++r) value[r] = OfNats(op, value[r]);
-          return;
+        if constexpr (kHasLanes<decltype(Rooted(op))>) {
+          if (InLanes(op, p, of_p) && InLanes(op, q, of_q)) {
+            MeasureInLanes(Rooted(op), p, q, of_p.sums, of_q.sums, value);
+            for (size_t r = 0; r < p.rows; ++r) value[r] = OfNats(op, value[r]);
+            return;
+          }
         }
         const auto distribution = [&](MatrixView<const T> x, size_t r, double sum, Place to, Logs logs = kLogsOf<Op>) {
           const Distribution row = DistributionOf(op.input, op.normalize, x.row(r), n, sum, logs, to.p, to.z);
@@ -105,11 +114,19 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
           T *const dp_row = dp.data == nullptr ? nullptr : dp.row(r), *const dq_row = dq.data == nullptr ? nullptr : dq.row(r);
           const double first_sum = SumOfRow(op, p, of_p, r);
           if (r_of_q == r) second_sum = SumOfRow(op, q, of_q, r);
+          if constexpr (requires { op.smoothing; }) {
+            if (op.smoothing > 0) {
+              const Compared first = SmoothedOf(op, p.row(r), n, first_sum, p_place.p, p_place.z, p_smooth);
+              const Compared other = SmoothedOf(op, q.row(r_of_q), n, second_sum, q_place.p, q_place.z, q_smooth);
+              StoredTwoRow(op, first, other, nullptr, value + r, dp_row, dq_row, partials);
+              continue;
+            }
+          }
           // A row that all others are compared with is not written over, should dq be q.
           const bool keeps_q = dq_row == nullptr || q.rows == p.rows || dq.data != q.data;
           const double nats = keeps_q ? KlInFloat(op, p.row(r), q.row(r_of_q), n, dp_row, dq_row, p_place.p, p_place.z) : 0;
           if (nats > 0) {
-            value[r] = InUnit(nats, op.base);
+            value[r] = InUnit(nats, op);
             continue;
           }
           Distribution first = distribution(p, r, first_sum, p_place);
@@ -121,7 +138,11 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
           }
           Pair rows = {first, second};
           if (kLogsOf<Op> == Logs::none && IsNearSoftmax(rows, p.row(r), q.row(r_of_q), ratios)) rows.ratios = ratios;
-          TwoRow(op, rows, value + r, dp_row, dq_row);
+          if constexpr (kIsStored<Op>) {
+            StoredTwoRow(op, {first, first}, {second, second}, rows.ratios, value + r, dp_row, dq_row, partials);
+          } else {
+            TwoRow(op, rows, value + r, dp_row, dq_row);
+          }
         }
       },
       divergence);
@@ -144,10 +165,10 @@ double TableOf(const TableMeasure& measure, const T* pxy, TableShape shape, doub
           Marginals marginals;
           if (all.exists) value = ValueOf(op, all, shape, rest, &marginals);
           const Through through = ThroughOf(op.input, op.normalize);
-          value = InUnit(value, op.base);
+          value = InUnit(value, op);
           if (dp != nullptr) {
             WriteGradient(
-                through, all, UnitOf(op.base), 0,
+                through, all, 1 / LogBaseOf(op), 0,
                 [&](size_t i, size_t count) HWY_ATTR { return PartialOf(op, all, shape, marginals, i, count); }, dp);
           }
         }

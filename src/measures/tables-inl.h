@@ -34,6 +34,7 @@ struct TableMemory {
 struct Marginals {
   double *x = nullptr, *y = nullptr;
   double sum = 0;
+  double value = 0, mean = 0, of_x = 0, of_y = 0;  // I / mean, the mean of both entropies, its derivatives in these
 };
 
 // The sums of columns keep the rounding error of each addition. They need it to recognise a table that is a product up to
@@ -164,6 +165,56 @@ inline Partial PartialOf(const ConditionalEntropy& op, const Distribution& all, 
   const V64 g =
       hn::IfThenElse(hn::Eq(marginal, hn::Zero(d)), hn::Zero(d), hn::Sub(hn::Zero(d), QuotientOf(d, marginal, p).log));
   return WeightedPartial(d, p, g);
+}
+
+inline double ValueOf(const VariationOfInformation&, const Distribution& all, TableShape shape, const TableMemory& memory,
+                      Marginals* marginals) {
+  return ValueOf(ConditionalEntropy{.given = Given::x}, all, shape, memory, marginals) +
+         ValueOf(ConditionalEntropy{.given = Given::y}, all, shape, memory, marginals);
+}
+
+inline Partial PartialOf(const VariationOfInformation&, const Distribution& all, TableShape shape, const Marginals& m, size_t i,
+                         size_t count) {
+  const Partial x = PartialOf(ConditionalEntropy{.given = Given::x}, all, shape, m, i, count);
+  const Partial y = PartialOf(ConditionalEntropy{.given = Given::y}, all, shape, m, i, count);
+  return {hn::Add(x.g, y.g), hn::Add(x.weight, y.weight)};
+}
+
+// -sum p log p, which keeps its digits where one of them is nearly all.
+inline double EntropyOf(const double* p, size_t n, double* scratch) {
+  const double sum = SumRow(D64(), p, n);
+  return ConditionalRow(p, n, scratch) - (sum > 0 ? sum * LogNumber(sum) : 0);
+}
+
+inline double ValueOf(const NormalizedMutualInformation& op, const Distribution& all, TableShape shape,
+                      const TableMemory& memory, Marginals* marginals) {
+  const double information = ValueOf(MutualInformation{}, all, shape, memory, marginals);
+  Marginals& m = *marginals;
+  const double x = EntropyOf(m.x, shape.rows, memory.terms), y = EntropyOf(m.y, shape.cols, memory.terms);
+  if (op.average == Average::arithmetic) {
+    m.mean = (x + y) / 2, m.of_x = m.of_y = 0.5;
+  } else if (op.average == Average::geometric) {
+    m.mean = std::sqrt(x * y), m.of_x = std::sqrt(y / x) / 2, m.of_y = std::sqrt(x / y) / 2;
+  } else {
+    const bool is_x = (x < y) == (op.average == Average::min);
+    m.mean = is_x ? x : y, m.of_x = x == y ? 0.5 : is_x, m.of_y = 1 - m.of_x;
+  }
+  m.value = m.mean > 0 ? std::min(information / m.mean, 1.0) : 0;
+  return m.value;
+}
+
+inline Partial PartialOf(const NormalizedMutualInformation&, const Distribution& all, TableShape shape, const Marginals& m,
+                         size_t i, size_t count) {
+  const D64 d;
+  if (!(m.mean > 0)) return {hn::Zero(d), hn::Zero(d)};
+  HWY_ALIGN double slopes[16] = {};
+  ForEntries(shape, i, HWY_MIN(count, hn::Lanes(d)), [&](size_t k, size_t x, size_t y) {
+    const double log_x = m.x[x] > 0 ? LogNumber(m.x[x]) : 0, log_y = m.y[y] > 0 ? LogNumber(m.y[y]) : 0;
+    slopes[k] = m.of_x * (log_x + 1) + m.of_y * (log_y + 1);
+  });
+  const Partial information = PartialOf(MutualInformation{}, all, shape, m, i, count);
+  const V64 g = hn::MulAdd(hn::Load(d, slopes), hn::Set(d, m.value), information.g);
+  return WeightedPartial(d, all.P(d, i, count), hn::Div(g, hn::Set(d, m.mean)));
 }
 
 }  // namespace HWY_NAMESPACE

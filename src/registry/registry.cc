@@ -55,6 +55,11 @@ constexpr Title kTitle<TableMeasure> = {"table", "Measures of tables",
 template <>
 constexpr Title kTitle<EntryMeasure> = {"entry", "Measures of entries", "of each probability by itself"};
 template <>
+constexpr Title kTitle<CountMeasure> = {"counts", "Estimators", "what counts of outcomes say of their law"};
+template <>
+constexpr Title kTitle<CountTableMeasure> = {"count_table", "Estimators of tables",
+                                             "what counts of pairs of outcomes, x in rows, say of their law"};
+template <>
 constexpr Title kTitle<Transport> = {"transport", "Transport", "how far masses are apart, and what goes where"};
 template <>
 constexpr Title kTitle<Loss> = {"loss", "Losses", "one number for each row of scores against a target"};
@@ -366,6 +371,8 @@ ISENTROPIC_FAMILY(Logarithm);
 ISENTROPIC_FAMILY(EntropyControl);
 ISENTROPIC_FAMILY(Measure);
 ISENTROPIC_FAMILY(Divergence);
+ISENTROPIC_FAMILY(CountMeasure);
+ISENTROPIC_FAMILY(CountTableMeasure);
 ISENTROPIC_FAMILY(TableMeasure);
 ISENTROPIC_FAMILY(EntryMeasure);
 ISENTROPIC_FAMILY(Transport);

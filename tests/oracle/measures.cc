@@ -39,6 +39,13 @@ long double nats(const isentropic::Entropy&, const Numbers& p) {
 }
 long double nats(const isentropic::Perplexity&, const Numbers& p) { return std::exp(nats(isentropic::Entropy{}, p)); }
 
+long double nats(const isentropic::Varentropy&, const Numbers& p) {
+  const long double h = nats(isentropic::Entropy{}, p);
+  long double sum = 0;
+  for (const long double pi : p) sum += pi == 0 ? 0 : pi * (std::log(pi) + h) * (std::log(pi) + h);
+  return sum;
+}
+
 long double sum_of_powers(long double alpha, const Numbers& p) {
   long double sum = 0;
   for (const long double pi : p) sum += pi == 0 ? 0 : std::pow(pi, alpha);
@@ -55,6 +62,9 @@ long double nats(const isentropic::RenyiEntropy& op, const Numbers& p) {
   if (std::isinf(op.alpha)) return -std::log(*std::max_element(p.begin(), p.end()));
   const long double sum = sum_of_powers(op.alpha, p), rest = 1 - static_cast<long double>(op.alpha);
   return (std::abs(rest) < 0x1p-10L ? std::log1p(sum - total(op.alpha, p)) : std::log(sum)) / rest;
+}
+long double nats(const isentropic::HillNumber& op, const Numbers& p) {
+  return std::exp(nats(isentropic::RenyiEntropy{.alpha = op.order}, p));
 }
 long double nats(const isentropic::TsallisEntropy& op, const Numbers& p) {
   if (op.alpha == 1) return nats(isentropic::Entropy{}, p);
@@ -91,6 +101,74 @@ long double nats(const isentropic::JsDistance&, const Numbers& p, const Numbers&
   return std::sqrt(nats(isentropic::JsDivergence{}, p, q));
 }
 
+long double nats(const isentropic::TotalVariation&, const Numbers& p, const Numbers& q) {
+  long double sum = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) sum += std::abs(p[i] - q[i]);
+  return sum / 2;
+}
+long double nats(const isentropic::HellingerDistance&, const Numbers& p, const Numbers& q) {
+  long double sum = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const long double roots = std::sqrt(p[i]) + std::sqrt(q[i]), difference = p[i] - q[i];
+    sum += roots == 0 ? 0 : difference * difference / (roots * roots);
+  }
+  return std::sqrt(sum / 2);
+}
+long double nats(const isentropic::ChiSquaredDivergence&, const Numbers& p, const Numbers& q) {
+  long double sum = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) sum += p[i] == q[i] ? 0 : (p[i] - q[i]) * (p[i] - q[i]) / q[i];
+  return sum;
+}
+long double nats(const isentropic::JeffreysDivergence&, const Numbers& p, const Numbers& q) {
+  long double sum = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const long double t = (p[i] - q[i]) / q[i];
+    sum += p[i] == q[i] ? 0 : (p[i] - q[i]) * (std::abs(t) < 0.5L ? std::log1p(t) : std::log(p[i] / q[i]));
+  }
+  return sum;
+}
+long double log_ratio(long double p, long double q) {
+  return std::abs(p - q) < q / 2 ? std::log1p((p - q) / q) : std::log(p / q);
+}
+// With p + t p = q the term is p sum over k from 2 of t^k (b - 2) ... (b - k + 1) / k!, b = 1 - alpha.
+long double amari_term(long double alpha, long double b, long double p, long double q) {
+  if (alpha < 0.5L) return amari_term(b, alpha, q, p);
+  const long double t = (q - p) / p;
+  if (p == 0) return q / alpha;
+  if (q == 0) return b > 0 ? p / b : std::numeric_limits<long double>::infinity();
+  if (std::abs(t) * std::max(1.0L, std::abs(b)) < 0.01L) {
+    long double sum = 0, term = t * t / 2;
+    for (int k = 3; k < 20; ++k) sum += term, term *= t * (b - k + 1) / k;
+    return p * sum;
+  }
+  const long double z = std::log(q / p);
+  return p * (t - (b == 0 ? z : std::expm1(b * z) / b)) / alpha;
+}
+long double nats(const isentropic::AlphaDivergence& op, const Numbers& p, const Numbers& q) {
+  const long double alpha = op.alpha;
+  long double sum = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) sum += p[i] == q[i] ? 0 : amari_term(alpha, 1 - alpha, p[i], q[i]);
+  return sum;
+}
+long double nats(const isentropic::RenyiDivergence& op, const Numbers& p, const Numbers& q) {
+  const long double alpha = op.alpha, b = 1 - alpha;
+  if (op.alpha == 1) return nats(isentropic::KlDivergence{}, p, q);
+  long double missing = 0, sum = 0, most = -std::numeric_limits<long double>::infinity();
+  for (std::size_t i = 0; i < p.size(); ++i) (p[i] == 0 ? missing : sum) += q[i];
+  if (op.alpha == 0) return missing > 0.5L ? -std::log(sum) : -std::log1p(-missing);
+  const auto term = [&](std::size_t i) {
+    return std::isinf(op.alpha) ? log_ratio(p[i], q[i]) : alpha * std::log(p[i]) + b * std::log(q[i]);
+  };
+  for (std::size_t i = 0; i < p.size(); ++i) most = p[i] == 0 ? most : std::max(most, term(i));
+  if (std::isinf(op.alpha)) return std::max(most, 0.0L);
+  const long double lack = alpha * b * nats(isentropic::AlphaDivergence{.alpha = op.alpha}, p, q);
+  if (lack <= 0.5L && lack >= -1e200L) return -std::log1p(-lack) / b;
+  if (std::isinf(most)) return -most / b;
+  sum = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) sum += p[i] == 0 ? 0 : std::exp(term(i) - most);
+  return -(most + std::log(sum)) / b;
+}
+
 long double nats(const isentropic::JointEntropy&, const Numbers& p, std::size_t) { return nats(isentropic::Entropy{}, p); }
 
 Numbers marginal(isentropic::Given of, const Numbers& p, std::size_t cols) {
@@ -115,11 +193,26 @@ long double nats(const isentropic::MutualInformation&, const Numbers& p, std::si
   return nats(isentropic::KlDivergence{}, p, product);
 }
 
+long double nats(const isentropic::VariationOfInformation&, const Numbers& p, std::size_t cols) {
+  return nats(isentropic::ConditionalEntropy{.given = isentropic::Given::x}, p, cols) +
+         nats(isentropic::ConditionalEntropy{.given = isentropic::Given::y}, p, cols);
+}
+long double nats(const isentropic::NormalizedMutualInformation& op, const Numbers& p, std::size_t cols) {
+  const long double x = nats(isentropic::Entropy{}, marginal(isentropic::Given::x, p, cols));
+  const long double y = nats(isentropic::Entropy{}, marginal(isentropic::Given::y, p, cols));
+  const long double means[] = {(x + y) / 2, std::sqrt(x * y), std::min(x, y), std::max(x, y)};
+  const long double mean = means[static_cast<std::size_t>(op.average)];
+  return mean > 0 ? nats(isentropic::MutualInformation{}, p, cols) / mean : 0;
+}
+
 template <class Op>
 long double in_unit(const Op& op, long double nats) {
-  if (std::is_same_v<Op, isentropic::Perplexity> || !op.base) return nats;
-  const long double unit = std::log(static_cast<long double>(*op.base));
-  return std::is_same_v<Op, isentropic::JsDistance> ? nats / std::sqrt(unit) : nats / unit;
+  if constexpr (requires { op.base; } && !std::is_same_v<Op, isentropic::Perplexity>) {
+    const long double unit = op.base ? std::log(static_cast<long double>(*op.base)) : 1;
+    if (std::is_same_v<Op, isentropic::Varentropy>) return nats / unit / unit;
+    return std::is_same_v<Op, isentropic::JsDistance> ? nats / std::sqrt(unit) : nats / unit;
+  }
+  return nats;
 }
 
 long double value(const isentropic::SelfInformation& op, long double p) {
@@ -150,9 +243,22 @@ long double value(const isentropic::Measure& op, const Numbers& x) {
   return std::visit(of, op);
 }
 
+// Rows with `smoothing` added to every class and divided by their sums.
+template <class Op>
+Numbers smoothed(const Op& op, const Numbers& x) {
+  if constexpr (requires { op.smoothing; }) {
+    if (op.smoothing > 0) {
+      Numbers p = distribution(op.input, op.input == isentropic::Input::scores, x);
+      for (long double& pi : p) pi += op.smoothing;
+      return distribution(isentropic::Input::probs, true, p);
+    }
+  }
+  return distribution(op.input, op.normalize, x);
+}
+
 long double value(const isentropic::Divergence& op, const Numbers& x, const Numbers& y) {
   const auto of = [&](const auto& one) {
-    const Numbers p = distribution(one.input, one.normalize, x), q = distribution(one.input, one.normalize, y);
+    const Numbers p = smoothed(one, x), q = smoothed(one, y);
     return definition::in_unit(one, definition::nats(one, p, q));
   };
   return std::visit(of, op);

@@ -204,7 +204,13 @@ ERRORS = [
     (ValueError, "{name}: labels must be at least 0 and below the number of classes, 3, got -1 in row 0", X, [-1, 0, 1, 2]),
     (ValueError, "{name}: labels must be at least 0 and below the number of classes, 0, got 2 in row 0", X[:, :0], LABELS),
     (TypeError, "{name}: labels must be of an integer type, got dtype float64", X, [2.0, 0.0, 1.0, 2.0]),
-    (TypeError, "{name}: labels must be of an integer type, got dtype <U1", X, ["a", "b", "c", "d"]),
+    (
+        ValueError,
+        "{name}: there must be a name for each of 3 classes, got ['a', 'b', 'c', 'd']; classes= gives them",
+        X,
+        ["a", "b", "c", "d"],
+    ),
+    (ValueError, "{name}: labels must have no missing names, got None in row 1", X, ["a", None, "b", "c"]),
     (
         TypeError,
         "{name}: {x} must be of float16, float32, float64, an integer type or bool, got dtype complex128",
@@ -835,13 +841,105 @@ def test_scalers_take_tensors_of_every_type(name):
 def test_one_probability_in_each_row_is_that_of_the_second_class():
     p, y = np.array([0.81, 0.33, 0.62, 0.93, 0.24]), np.array([1, 0, 0, 1, 1])
     both = np.stack([1 - p, p], -1)
-    for function in (isentropic.expected_calibration_error, isentropic.brier_score):
-        assert function(p, y) == function(both, y) == function(p.tolist(), np.array(["no", "yes"])[y])
-        assert function(p.astype(np.float32), y == 1) == pytest.approx(function(both, y), rel=1e-6)
-    for one, other in zip(isentropic.reliability_bins(p, y), isentropic.reliability_bins(both, y), strict=True):
-        np.testing.assert_array_equal(one, other)
+    function = isentropic.brier_score
+    assert function(p, y) == function(both, y) == function(p.tolist(), np.array(["no", "yes"])[y])
+    assert function(p.astype(np.float32), y == 1) == pytest.approx(function(both, y), rel=1e-6)
+    # Bins of p: its mean beside the share of ones.
+    found = isentropic.reliability_bins(p, y, bins=2)
+    np.testing.assert_allclose(found.confidence, [0.285, (0.81 + 0.62 + 0.93) / 3])
+    np.testing.assert_allclose(found.accuracy, [0.5, 2 / 3])
+    error = (2 * abs(0.285 - 0.5) + abs(0.81 + 0.62 + 0.93 - 2)) / 5
+    for labels in (y, y == 1, y.astype(float), np.array(["no", "yes"])[y], [["no", "yes"][one] for one in y]):
+        assert isentropic.expected_calibration_error(p, labels, bins=2) == pytest.approx(error, rel=1e-14)
+    given = isentropic.expected_calibration_error(p, np.array(["yes", "no"])[y], bins=2, classes=["yes", "no"])
+    assert given == pytest.approx(error, rel=1e-14)
+    assert isentropic.expected_calibration_error(p, y, bins=2, norm="max") == pytest.approx(0.215)
+    with pytest.raises(ValueError, match=r"^expected_calibration_error: classwise must not go with binary"):
+        isentropic.expected_calibration_error(p, y, classwise=True)
+    for fit in (isentropic.fit_temperature, isentropic.fit_target_entropy):
+        assert fit(p, y, input="probs") == pytest.approx(fit(np.log(both), y), rel=1e-12)
+        assert fit(np.log(p / (1 - p)), y) == pytest.approx(fit(np.log(both), y), rel=1e-9)
     assert isentropic.brier_score([0.25, 0.75], 1) == 0.125  # a single distribution
-    with pytest.raises(ValueError, match=r"^brier_score: labels must be of two classes .*, got 3$"):
+    with pytest.raises(ValueError, match=r"^brier_score: there must be a name for each of 2 classes, got \['a', 'b', 'c'\]"):
         isentropic.brier_score([0.2, 0.3, 0.4], ["a", "b", "c"])
     with pytest.raises(ValueError, match="row 1"):
         isentropic.brier_score([0.2, 1.3, 0.4], [0, 1, 1])
+
+
+def test_norms_of_the_calibration_error():
+    rng = np.random.default_rng(5)
+    p = rng.dirichlet(np.ones(3), 400)
+    y = np.array([rng.choice(3, p=row**0.5 / (row**0.5).sum()) for row in p])
+    of = isentropic.expected_calibration_error
+    found = isentropic.reliability_bins(p, y, bins=8)
+    apart, share = found.accuracy - found.confidence, found.weight / 400
+    assert of(p, y, bins=8) == pytest.approx(share @ abs(apart), rel=1e-12)
+    assert of(p, y, bins=8, norm="l2") == pytest.approx(math.sqrt(share @ apart**2), rel=1e-12)
+    assert of(p, y, bins=8, norm="max") == pytest.approx(abs(apart).max(), rel=1e-12)
+    variance = found.accuracy * (1 - found.accuracy)
+    squared = share @ (apart**2 - np.where(found.weight > 1, variance / np.maximum(found.weight - 1, 1), 0))
+    assert of(p, y, bins=8, norm="l2", debiased=True) == pytest.approx(math.sqrt(max(squared, 0)), rel=1e-12)
+    for norm in ("l1", "l2", "max"):
+        each = [of(p[:, k], y == k, bins=8, norm=norm) for k in range(3)]
+        assert of(p, y, bins=8, norm=norm, classwise=True) == pytest.approx(np.mean(each), rel=1e-12)
+    # Of a calibrated model only chance is left, which the debiased error leaves out.
+    good = np.array([rng.choice(3, p=row) for row in p])
+    for norm in ("l1", "l2"):
+        assert of(p, good, norm=norm, debiased=True) < 0.75 * of(p, good, norm=norm)
+    drawn = rng.normal(apart[:, None], np.sqrt(variance / found.weight)[:, None], (len(apart), 200000))
+    bias = share @ (abs(drawn).mean(1) - abs(apart))
+    assert of(p, y, bins=8, debiased=True) == pytest.approx(share @ abs(apart) - bias, abs=2e-4)
+    with pytest.raises(ValueError, match=r"^expected_calibration_error: debiased must not go with norm max"):
+        of(p, y, norm="max", debiased=True)
+    with pytest.raises(ValueError, match=r"^expected_calibration_error: norm must be one of l1, l2, max"):
+        of(p, y, norm="l3")
+
+
+def test_names_as_labels():
+    pd = pytest.importorskip("pandas")
+    x, y = np.random.default_rng(6).normal(size=(60, 3)), np.random.default_rng(7).integers(0, 3, 60)
+    y[:3] = 0, 1, 2
+    names = np.array(["cat", "dog", "eel"])
+    other = np.array(["dog", "eel", "cat"])
+    for function, rows in ((isentropic.fit_temperature, x), (isentropic.fit_target_entropy, x),
+                            (isentropic.fit_vector_scaling, x), (isentropic.brier_score, isentropic.softmax(x))):  # fmt: skip
+        want = function(rows, y)
+        for labels in (names[y], names[y].tolist(), pd.Series(names[y]), pd.Categorical(names[y])):
+            np.testing.assert_array_equal(function(rows, labels), want)
+        np.testing.assert_array_equal(function(rows, other[y], classes=other), want)
+        np.testing.assert_array_equal(function(rows, pd.Categorical(other[y], categories=other)), want)
+        np.testing.assert_array_equal(function(pd.DataFrame(rows, columns=other), other[y]), want)
+    with pytest.raises(ValueError, match=r"^fit_temperature: labels must be one of the classes .*, got .*'eel'.* in row 2$"):
+        isentropic.fit_temperature(x, names[y], classes=["cat", "dog", "fox"])
+
+
+@pytest.mark.parametrize("name", ["TemperatureScaler", "VectorScaler", "EntropyScaler"])
+def test_probabilities_as_input(name):
+    pytest.importorskip("sklearn")
+    rng = np.random.default_rng(8)
+    p, labels = rng.dirichlet(np.ones(3), 80), rng.integers(0, 3, 80)
+    p[0] = 0.25, 0.75, 0
+    labels[0] = 1
+    with np.errstate(divide="ignore"):
+        scores = np.log(p)
+    kind = getattr(isentropic.calibration, name)
+    of_probs = kind(input="probs").fit(p, labels)
+    np.testing.assert_allclose(of_probs.predict_proba(p), kind().fit(scores, labels).predict_proba(scores), rtol=1e-9)
+    one = kind(input="probs").fit(p[1:, 0], labels[1:] == 0)
+    both = kind(input="probs").fit(np.stack([1 - p[1:, 0], p[1:, 0]], -1), labels[1:] == 0)
+    np.testing.assert_allclose(
+        one.predict_proba(p[1:, 0]), both.predict_proba(np.stack([1 - p[1:, 0], p[1:, 0]], -1)), rtol=1e-9
+    )
+    with pytest.warns(UserWarning, match="each row of X sums to 1"):
+        kind().fit(p[1:], labels[1:])
+    for fit in (isentropic.fit_temperature, isentropic.fit_target_entropy):
+        assert fit(p, labels, input="probs") == fit(scores, labels)
+        with pytest.warns(UserWarning, match=f'^{fit.__name__}: each row of x sums to 1; pass input="probs"'):
+            fit(p[1:], labels[1:])
+        with pytest.raises(ValueError, match=f"^{fit.__name__}: x must be at least 0 and finite, got -1.0 at entry 0 in row 1"):
+            fit([[0.5, 0.5], [-1, 2]], [0, 1], input="probs")
+        with pytest.raises(ValueError, match=f"^{fit.__name__}: x must sum to 1 within 1e-06, got 0.75 in row 0"):
+            fit([[0.5, 0.25]], [0], input="probs")
+        with pytest.raises(ValueError, match=f"^{fit.__name__}: input must be one of scores, probs, log_probs, got 'odds'"):
+            fit(p, labels, input="odds")
+    assert isentropic.match_entropy(p, input="probs") == pytest.approx(isentropic.entropy(p).mean(), rel=1e-12)

@@ -358,8 +358,12 @@ Q = np.array([[0.1, 0.4, 0.3, 0.2], [0.7, 0.1, 0.1, 0.1]])
 
 @pytest.mark.parametrize("input", ["probs", "log_probs", "scores"])
 @pytest.mark.parametrize("name", measures.MEASURES)
-def test_measures(door, name, input):
-    params = {"base": 2.0, "input": input, "normalize": input == "probs", "alpha": 1.4, "given": "x", "cols": 2}
+@pytest.mark.parametrize("more", [{}, {"smoothing": 0.1, "alpha": 0.3, "average": "min"}], ids=str)
+def test_measures(door, name, input, more):
+    params = {"base": 2.0, "input": input, "normalize": input == "probs", "alpha": 1.4, "order": 1.4, "given": "x", "cols": 2}
+    params |= {"average": "geometric", **more}
+    if measures.MEASURES[name].__code__.co_argcount != 4:
+        params.pop("smoothing", None)
     arrays = [P, Q] if measures.MEASURES[name].__code__.co_argcount == 4 else [P]
     arrays = [np.log(one) if input != "probs" else one for one in arrays]
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp  # noqa: E402
 import isentropic  # noqa: E402
 import isentropic.jax as ej  # noqa: E402
 import isentropic.jax.distributed as ejd  # noqa: E402
+from isentropic import _descriptions as descriptions  # noqa: E402
 
 # What takes the time here is XLA's compiler. It reads its flags at its first use, and aborts at one that it does not know.
 if (0, 10) <= jax.__version_info__ < (0, 11):
@@ -49,7 +50,11 @@ LOSSES = [
     ("distillation_loss", {"temperature": 2.0}),
     ("jsd_loss", {"beta": 0.3}),
 ]
-MEASURES = [("entropy", {}), ("renyi_entropy", {"alpha": 2.0}), ("perplexity", {}), ("kl_divergence", {}), ("js_distance", {})]
+MEASURES = [
+    (name, {param["name"]: param["typical"] for param in one["params"] if param["required"]})
+    for name, one in descriptions.MEASURES.items()
+    if one["family"] in ("measure", "divergence")
+]
 PER_ROW = [
     ("softmax", {"temperature": 0.7}),
     ("sparsemax", {"temperature": 1.3}),
@@ -212,7 +217,8 @@ def test_losses(name, params):
 
 @pytest.mark.parametrize(("name", "params"), MEASURES)
 def test_measures(name, params):
-    given = [isentropic.softmax(scores(4, 6, seed=seed)) for seed in range(2 if "_d" in name else 1)]
+    two = descriptions.MEASURES[name]["family"] == "divergence"
+    given = [isentropic.softmax(scores(4, 6, seed=seed)) for seed in range(2 if two else 1)]
     expected, *slopes = getattr(isentropic, name)(*given, return_grad=True, **params)
     function = lambda *given: getattr(ej, name)(*given, **params)  # noqa: E731
     assert np.asarray(jax.jit(function)(*given)).tobytes() == expected.tobytes()
@@ -759,6 +765,15 @@ TWICE = [
     ("tsallis_entropy", {"alpha": 0.7, "normalize": True}),
     ("kl_divergence", {"input": "scores"}),
     ("js_distance", {"base": 2.0}),
+    ("varentropy", {"input": "scores"}),
+    ("hill_number", {"order": 2.0}),
+    ("hellinger_distance", {"input": "scores"}),
+    ("chi_squared_divergence", {"smoothing": 0.1}),
+    ("jeffreys_divergence", {}),
+    ("renyi_divergence", {"alpha": 0.5, "input": "scores"}),
+    ("alpha_divergence", {"alpha": 2.0, "input": "scores", "smoothing": 0.1}),
+    ("normalized_mutual_information", {"average": "geometric"}),
+    ("variation_of_information", {"input": "scores"}),
     ("margin_softmax_loss", {"kind": "arc"}),
     ("distillation_loss", {"temperature": 2.0}),
     ("jsd_loss", {}),
@@ -770,9 +785,9 @@ TWICE = [
 def test_second_derivatives_of_numbers_are_those_of_their_gradients(name, params):
     """Formulas give them; the gradients are the kernels'."""
     p, others = np.array([[0.3, 0.45, 0.25], [0.2, 0.3, 0.5]]), ()
-    p = p / 2 if re.match("joint|cond|mut", name) and params.get("input") != "scores" else p
+    p = p / 2 if re.match("joint|cond|mut|norm|vari", name) and params.get("input") != "scores" else p
     p = np.log(p) if params.get("input", "probs") != "probs" else p
-    if "_d" in name:
+    if re.search("_di", name) and not name.endswith("loss"):
         others = (np.log([[0.2, 0.3, 0.5], [0.5, 0.3, 0.2]]) if params.get("input") else p[::-1].copy(),)
     elif name.endswith("loss"):
         others = (np.array([[0.2, 0.3, 0.5], [0.5, 0.3, 0.2]]) if re.match("dist|jsd", name) else np.array([0, 2]),)

@@ -7,12 +7,14 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 
 import isentropic  # noqa: E402
 import isentropic.torch as et  # noqa: E402
+from isentropic._descriptions import MEASURES  # noqa: E402
 from isentropic.torch._measures import OPERATORS  # noqa: E402
 from isentropic.torch.backends import reference  # noqa: E402
 
-TWO = ["cross_entropy", "kl_divergence", "js_divergence", "js_distance"]
-TABLE = ["joint_entropy", "conditional_entropy", "mutual_information"]
-NAMES = ["entropy", "perplexity", "renyi_entropy", "tsallis_entropy", *TWO, *TABLE]
+ONE, TWO, TABLE = (
+    [name for name, one in MEASURES.items() if one["family"] == family] for family in ("measure", "divergence", "table")
+)
+NAMES = [*ONE, *TWO, *TABLE]
 each = pytest.mark.parametrize("name", NAMES)
 
 
@@ -21,16 +23,25 @@ def arrays(name, dtype=torch.float64):
     return [torch.randn(3, 5, generator=generator, dtype=torch.float64).to(dtype) for _ in range(1 + (name in TWO))]
 
 
-def params(name):
-    return {"alpha": 1.7} if name in ("renyi_entropy", "tsallis_entropy") else {}
+def values(name, **given):
+    """All parameters of a measure in their order, as its operator takes them."""
+    chosen = params(name, **given)
+    return [chosen.get(param["name"], param["default"]) for param in MEASURES[name]["params"]]
+
+
+def params(name, **given):
+    """A value for each parameter without a default; of those given, the ones that the measure has."""
+    has = {param["name"]: param for param in MEASURES[name]["params"]}
+    typical = {one: 1.7 for one in has if has[one]["required"]}
+    return typical | {key: value for key, value in given.items() if key in has}
 
 
 @each
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_same_numbers(name, dtype):
     x = arrays(name, dtype)
-    got = getattr(et, name)(*x, input="scores", base=2, **params(name))
-    want = getattr(isentropic, name)(*(t.numpy() for t in x), input="scores", base=2, **params(name))
+    got = getattr(et, name)(*x, input="scores", **params(name, base=2))
+    want = getattr(isentropic, name)(*(t.numpy() for t in x), input="scores", **params(name, base=2))
     np.testing.assert_array_equal(got.numpy(), want)
     if name not in TABLE:
         got = getattr(et, name)(*x, input="scores", dim=0, **params(name))
@@ -49,11 +60,14 @@ def test_same_numbers(name, dtype):
 
 @each
 @pytest.mark.parametrize(("kind", "normalize"), [("scores", False), ("probs", True), ("log_probs", True)])
-def test_gradients(name, kind, normalize):
+@pytest.mark.parametrize("smoothing", [0, 0.3])
+def test_gradients(name, kind, normalize, smoothing):
+    if smoothing and not params(name, smoothing=1).get("smoothing"):
+        return
     x = [(t.abs() + 0.1 if kind == "probs" else t).requires_grad_() for t in arrays(name)]
 
     def function(*x):
-        return getattr(et, name)(*x, input=kind, normalize=normalize, **params(name))
+        return getattr(et, name)(*x, input=kind, normalize=normalize, **params(name, smoothing=smoothing))
 
     assert torch.autograd.gradcheck(function, x)
     # Each entry by itself for scores, a random direction for the others.
@@ -67,8 +81,8 @@ def test_second_derivatives_beside_an_absent_score(name):
     x = torch.tensor([1.0, -torch.inf, 0.5, -0.3], dtype=torch.float64)
     q = torch.tensor([0.3, -torch.inf, 0.2, 1.0], dtype=torch.float64)
     others = (q,) if name in TWO else ()
-    for alpha in [0.5, 1.0, 2.0, 3.0] if name in ("renyi_entropy", "tsallis_entropy") else [None]:
-        more = {} if alpha is None else {"alpha": alpha}
+    for alpha in [0.5, 1.0, 2.0, 3.0] if params(name) else [None]:
+        more = dict.fromkeys(params(name), alpha)
 
         def second(x, *others, more=more):
             x = x.requires_grad_()
@@ -158,9 +172,17 @@ def test_orders_are_learned(name, kind):
 def test_compositions_at_zeros(name):
     for p, q in (([0.4, 0.6, 0.0], [0.5, 0.5, 0.0]), ([0.5, 0.5, 0.0], [0.25, 0.25, 0.5]), ([0.5, 0.5, 0.0], [1.0, 0.0, 0.0])):
         tensors = [torch.tensor([row], dtype=torch.float64) for row in (p, q)]
-        composed = reference.IMPLEMENTATIONS[name](*tensors, None, "probs", False, 1, True)
-        for got, want in zip(composed, getattr(isentropic, name)([p], [q], return_grad=True), strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-15)
+        for order in (-0.5, 0, 0.5, 1, 2, np.inf) if params(name) else (1,):
+            if (name, order) in (("alpha_divergence", np.inf), ("renyi_divergence", -0.5)):
+                continue
+            for smoothing in (0, 0.1) if "smoothing" in params(name, smoothing=0) else (0,):
+                chosen = params(name, alpha=order, smoothing=smoothing)
+                composed = reference.IMPLEMENTATIONS[name](*tensors, *values(name, **chosen), 1, True)
+                wanted = getattr(isentropic, name)([p], [q], return_grad=True, **chosen)
+                if name == "renyi_divergence" and np.isinf(wanted[0]):
+                    continue  # there is no gradient
+                for got, want in zip(composed, wanted, strict=True):
+                    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-15, err_msg=f"{chosen} {p} {q}")
 
 
 def test_masked_scores_have_finite_gradients():
@@ -168,7 +190,7 @@ def test_masked_scores_have_finite_gradients():
     y = torch.tensor([[0.0, 3.0, -torch.inf]], requires_grad=True)
     for name in ("entropy", *TWO):
         given = (x, y) if name in TWO else (x,)
-        grads = torch.autograd.grad(getattr(et, name)(*given, input="scores").sum(), given)
+        grads = torch.autograd.grad(getattr(et, name)(*given, input="scores", **params(name)).sum(), given)
         assert all(bool(grad.isfinite().all()) and grad[0, 2] == 0 for grad in grads), name
 
 
@@ -180,7 +202,7 @@ def test_vmap_compile_and_broadcast():
     np.testing.assert_allclose(jacobian, isentropic.entropy(x[0].numpy(), input="scores", return_grad=True)[1])
     compiled = torch.compile(lambda a, b: 2 * et.kl_divergence(a, b, input="scores"), fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(x, y), 2 * want)
-    torch.library.opcheck(torch.ops.isentropic.kl_divergence.default, (x, y, None, "scores", False, 1, True))
+    torch.library.opcheck(torch.ops.isentropic.kl_divergence.default, (x, y, *values("kl_divergence", input="scores"), 1, True))
     one = et.js_divergence(x, y[0], input="scores")
     np.testing.assert_array_equal(one, isentropic.js_divergence(x.numpy(), y[0].numpy(), input="scores"))
 

@@ -21,19 +21,25 @@ class TemperatureClampedWarning(UserWarning):
 
 
 @documented(module="isentropic.calibration")
-def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
+def fit_temperature(x, labels, *, input="scores", classes=None, sample_weight=None, ignore_index=None):
     """
     The temperature T for which the labels have the smallest mean negative log-likelihood under softmax(x/T).
 
         T = argmin_T mean_r -log softmax(x_r / T)_{y_r}, 1e-3 <= T <= 1e3
 
-    x: Scores (logits), of shape (..., n): n classes along the last axis. A -inf score is an absent class.
+    x: Scores (logits), of shape (..., n): n classes along the last axis. A -inf score is an absent class. Of shape (rows,), as
+        labels are: of two classes, scores s that stand for (0, s), or the probabilities of the second.
+    labels: The class of each row, of shape x.shape[:-1]: numbers in [0, n), or names.
+    input ("scores", "probs" or "log_probs"): What x holds. Of probabilities the scores are log p; 0 is an absent class.
+    classes (sequence or None): The name of each column, if labels are names. None: the categories of labels, the columns of x
+        if it is a frame that has all labels as columns, otherwise the names in sorted order.
     Returns (float): T, with a relative error of about 1e-14, larger if the loss is flat. 1.0 if no row has two different finite
         scores.
     Raises: There is no row, labels has another shape, a label is not a class or is one with score -inf (the loss would be
         infinite at every T), or a score is NaN or +inf. The message names the row, counted as in x.reshape(-1, n).
-    TypeError: x is not an array of numbers, or labels not of integers.
+    TypeError: x is not an array of numbers.
     Warns (TemperatureClampedWarning): The loss would fall further beyond an end of [1e-3, 1e3]; this end is returned.
+    Warns (UserWarning): Each row of scores sums to 1, as probabilities do.
     Notes: The loss is convex in 1/T, so there is one minimum. Newton's method inside a bracket finds it for any scale of the
         scores, without a learning rate. Sums are in float64 and do not depend on the number of threads.
     Source: Guo, Pleiss, Sun, Weinberger, ICML 2017.
@@ -43,9 +49,11 @@ def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
     """
     name = "fit_temperature"
     if _device.holds(x):
+        _scores_on_device(name, input, classes)
         temperature, clamped = _fit_on_device(name, "x", x, labels, sample_weight, ignore_index)
     else:
-        temperature, clamped = _core.fit_temperature(*labelled(name, "x", x, labels, sample_weight, ignore_index)[:3])
+        given = scored(name, x, labels, input, classes, sample_weight, ignore_index)
+        temperature, clamped = _core.fit_temperature(*given)
     if clamped:
         why = (
             "(nearly) every label has the largest score of its row"
@@ -61,13 +69,14 @@ def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
 
 
 @documented(module="isentropic.calibration")
-def fit_target_entropy(x, labels, *, sample_weight=None, ignore_index=None):
+def fit_target_entropy(x, labels, *, input="scores", classes=None, sample_weight=None, ignore_index=None):
     """
     The entropy H for which labels have the smallest mean negative log-likelihood under entropy_normalize(x, entropy=H).
 
         H = argmin_H mean_r -log entropy_normalize(x_r, entropy=H)_{y_r}, 0 <= H <= log n
 
     x: Scores, of shape (..., n): n classes along the last axis. A -inf score is an absent class.
+    labels, input, classes: As for fit_temperature.
     Returns (float): H in nats, with an error of 1e-12 log n, larger if the loss is flat; of equally good values the largest.
     Raises: As fit_temperature.
     Notes: The loss is not convex in H. It is evaluated at 65 entropies, and at those where rows may become uniform (the
@@ -81,18 +90,20 @@ def fit_target_entropy(x, labels, *, sample_weight=None, ignore_index=None):
     """
     name = "fit_target_entropy"
     if _device.holds(x):
+        _scores_on_device(name, input, classes)
         return _fit_on_device(name, "x", x, labels, sample_weight, ignore_index)[0]
-    return _core.fit_target_entropy(*labelled(name, "x", x, labels, sample_weight, ignore_index)[:3])
+    return _core.fit_target_entropy(*scored(name, x, labels, input, classes, sample_weight, ignore_index))
 
 
 @documented(module="isentropic.calibration")
-def match_entropy(x_reference, *, sample_weight=None):
+def match_entropy(x_reference, *, input="scores", sample_weight=None):
     """
     The mean entropy of softmax(x_reference), as a target for other scores.
 
         H = mean_r -sum_i p_ri log p_ri, p_r = softmax(x_r)
 
     x_reference: Scores, of shape (..., n): rows along the last axis.
+    input ("scores", "probs" or "log_probs"): What x_reference holds.
     sample_weight (array of shape x_reference.shape[:-1]): The weight of each row, at least 0; None: all rows have the same. A
         row of weight 0 is not read.
     Returns (float): H in nats.
@@ -104,8 +115,9 @@ def match_entropy(x_reference, *, sample_weight=None):
     """
     name = "match_entropy"
     if _device.holds(x_reference):
+        _scores_on_device(name, input, None)
         return _fit_on_device(name, "x_reference", x_reference, None, sample_weight, None)[0]
-    values, shape, _ = _matrix(name, "x_reference", x_reference)
+    values, shape, _ = _matrix(name, "x_reference", as_scores(name, "x_reference", x_reference, input))
     return _core.match_entropy(values, _weights(name, "x_reference", sample_weight, shape))
 
 
@@ -163,13 +175,89 @@ def _weights(name, argument, sample_weight, shape):
     return np.require(weights, np.float64, ["C", "A"]).reshape(-1)
 
 
-def _classes(name, argument, labels, shape):
-    """The class of each row."""
-    classes = _array(name, "labels", labels)
-    if classes.dtype.kind not in "iub" and classes.size > 0:
-        raise TypeError(f"{name}: labels must be of an integer type, got dtype {classes.dtype}")
+def _classes(name, argument, labels, shape, names=None, count=None, columns=None, one_column=False):
+    """The class of each row. `names`: of `count` classes, in their order, if labels are names; otherwise what labels or
+    `columns` say, or their sorted order."""
+    categories = getattr(getattr(labels, "cat", labels), "categories", None)
+    given = labels if hasattr(labels, "__dlpack__") or type(labels).__module__.startswith("pyarrow") else np.asarray(labels)
+    classes = _array(name, "labels", given)
+    if (classes.dtype.kind in "iub" and categories is None and names is None) or not classes.size:
+        _check_shape(name, argument, "labels", classes.shape, shape)
+        return np.require(classes, np.int64, ["C", "A"]).reshape(-1)
+    if names is None and classes.dtype.kind not in "OUST" and categories is None:
+        if not one_column or classes.dtype.kind != "f" or not np.isin(classes, (0, 1)).all():
+            raise TypeError(f"{name}: labels must be of an integer type, got dtype {classes.dtype}")
+        return classes.astype(np.int64).reshape(-1)
     _check_shape(name, argument, "labels", classes.shape, shape)
-    return np.require(classes, np.int64, ["C", "A"]).reshape(-1)
+    flat = classes.reshape(-1)
+    for row, one in enumerate(flat):
+        if one is None or one != one:
+            raise ValueError(f"{name}: labels must have no missing names, got {one} in row {row}")
+    found = sorted(set(flat.tolist()), key=lambda one: (type(one).__name__, one))
+    if names is None:
+        names = found if categories is None else list(categories)
+        if categories is None and columns is not None and set(found) <= set(columns):
+            names = list(columns)
+    names = list(names.tolist() if hasattr(names, "tolist") else names)
+    if len(set(names)) != len(names) or len(names) != count:
+        raise ValueError(f"{name}: there must be a name for each of {count} classes, got {names[:5]}; classes= gives them")
+    places = {one: place for place, one in enumerate(names)}
+    unknown = next((row for row, one in enumerate(flat.tolist()) if one not in places), None)
+    if unknown is not None:
+        raise ValueError(f"{name}: labels must be one of the classes {names[:5]}, got {flat[unknown]!r} in row {unknown}")
+    return np.fromiter((places[one] for one in flat.tolist()), np.int64, flat.size)
+
+
+INPUTS = ("scores", "probs", "log_probs")
+
+
+def _scores_on_device(name, input, classes):
+    if input != "scores" or classes is not None:
+        what = "classes must not be given" if input == "scores" else "input must be scores"
+        raise ValueError(f"{name}: {what} for arrays in a GPU's memory")
+
+
+def as_scores(name, argument, x, input):
+    """x as scores: the logarithms of probabilities. It warns if scores are probabilities."""
+    if input not in INPUTS:
+        raise ValueError(f"{name}: input must be one of {', '.join(INPUTS)}, got {input!r}")
+    if input == "log_probs":
+        return x
+    array, dtype = _convert.to_wide_floats(name, argument, _array(name, argument, x))
+    if array.ndim == 0:
+        return x
+    rows = array.reshape(math.prod(array.shape[:-1]), array.shape[-1]) if array.ndim > 1 else array.reshape(-1, 1)
+    tolerance = _core.sum_tolerance[2 if _convert.is_bfloat16(x) else dtype.itemsize]
+    if input == "scores":
+        may_be = array.ndim > 1 and rows.shape[1] > 1 and ((rows >= 0) & (rows <= 1)).all()
+        if may_be and (rows % 1 != 0).any() and (abs(rows.sum(-1, dtype=np.float64) - 1) <= tolerance).all():
+            warnings.warn(
+                f'{name}: each row of {argument} sums to 1; pass input="probs" if they are probabilities', stacklevel=4
+            )
+        return x
+    wrong = np.argwhere(~((rows >= 0) & (rows <= (1 if array.ndim == 1 else np.inf))))
+    if len(wrong):
+        row, entry = map(int, wrong[0])
+        what = "in [0, 1]" if array.ndim == 1 else "at least 0 and finite"
+        raise ValueError(f"{name}: {argument} must be {what}, got {rows[row, entry]} at entry {entry} in row {row}")
+    sums = rows.sum(-1, dtype=np.float64)
+    if array.ndim > 1 and (bad := ~(abs(sums - 1) <= tolerance)).any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"{name}: {argument} must sum to 1 within {tolerance}, got {sums[row]} in row {row}")
+    with np.errstate(divide="ignore"):
+        if array.ndim == 1:
+            return np.stack([np.log1p(-array), np.log(array)], -1)
+        return np.log(array)
+
+
+def scored(name, x, labels, input, classes, sample_weight, ignore_index):
+    """(scores as a matrix, the class of each row, their weights or none) for a fit. One axis is of two classes."""
+    scores = as_scores(name, "x", x, input)
+    if np.ndim(scores) == 1 and np.ndim(labels) == 1 and len(labels) == len(scores) and input == "scores":
+        values = _convert.to_wide_floats(name, "x", _array(name, "x", scores))[0]
+        scores = np.stack([np.zeros_like(values), values], -1)
+    columns = getattr(x, "columns", None)
+    return labelled(name, "x", scores, labels, sample_weight, ignore_index, classes, columns)[:3]
 
 
 def _fit_on_device(name, argument, x, labels, sample_weight, ignore_index):
@@ -199,24 +287,21 @@ def _fit_on_device(name, argument, x, labels, sample_weight, ignore_index):
     return _device.fit_of(name, argument, x, of_rows, parameters)
 
 
-def of_two_classes(name, p, labels):
-    """(p, labels) as `labelled` takes them: one number in each row is the probability of the second of two classes."""
+def of_probability(name, p, labels, classes=None):
+    """(p, labels, classes, whether p is one column): one number in each row is the probability of the second of two classes."""
     given = _array(name, "p", p)
-    classes = _array(name, "labels", labels) if given.ndim == 1 else given
-    if given.ndim != 1 or classes.shape != given.shape:
-        return p, labels
-    if classes.dtype.kind not in "iub":
-        names, classes = np.unique(classes, return_inverse=True)
-        if len(names) != 2:
-            raise ValueError(f"{name}: labels must be of two classes if p has one probability in each row, got {len(names)}")
-    values = _convert.to_wide_floats(name, "p", given)[0].astype(np.float64)
-    return np.stack([1 - values, values], -1), classes
+    if given.ndim != 1 or np.shape(labels) != given.shape:
+        return p, labels, classes, False
+    values, _ = _convert.to_wide_floats(name, "p", given)
+    return values, _classes(name, "p", labels, given.shape, classes, 2, one_column=True), None, True
 
 
-def labelled(name, argument, x, labels, sample_weight, ignore_index):
-    """(x as a matrix like _matrix, the class of each row, their weights or none, the tolerance of sums)."""
-    matrix, shape, tolerance = _matrix(name, argument, x)
-    classes = _classes(name, argument, labels, shape)
+def labelled(name, argument, x, labels, sample_weight, ignore_index, names=None, columns=None, one_column=False):
+    """(x as a matrix like _matrix, the class of each row, their weights or none, the tolerance of sums). `one_column`: of x
+    with
+    one axis."""
+    matrix, shape, tolerance = _matrix(name, argument, x[:, None] if one_column else x)
+    classes = _classes(name, argument, labels, shape, names, matrix.shape[-1], columns)
     weights = _weights(name, argument, sample_weight, shape)
     if ignore_index is not None:
         ignored = classes == _checks.integer(name, "ignore_index", ignore_index)

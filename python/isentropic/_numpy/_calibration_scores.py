@@ -6,37 +6,66 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic._descriptions import documented
-from isentropic._numpy._calibration import labelled, of_two_classes
+from isentropic._numpy._calibration import labelled, of_probability
 
 
 @documented(module="isentropic.calibration")
-def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
+def expected_calibration_error(
+    p,
+    labels,
+    *,
+    bins=15,
+    strategy="uniform",
+    norm="l1",
+    classwise=False,
+    debiased=False,
+    classes=None,
+    sample_weight=None,
+    ignore_index=None,
+):
     """
     The confidence of a row is its largest probability. Its prediction is the first class with this probability. The weight of
     a bin is the share of rows in it.
 
-    p: Distributions, of shape (..., n). Or, of shape (rows,) as labels are, the probabilities of the second of two classes.
-    labels: The class of each row, in [0, n), of shape p.shape[:-1]. Of two classes also other names, such as strings; the
-        second class is the last in their order.
+    p: Distributions, of shape (..., n). Or, of shape (rows,) as labels are, the probabilities of the second of two classes:
+        then the mean of p in a bin of p is compared with the share of that class.
+    labels: The class of each row, of shape p.shape[:-1]: numbers in [0, n), or names.
+    classes (sequence or None): The name of each column, if labels are names. None: the categories of labels, the columns of p
+        if it is a frame that has all labels as columns, otherwise the names in sorted order.
     bins: The number of bins. Empty bins add nothing.
     strategy ("uniform" or "quantile"): "uniform": bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1.
         "quantile": a row with k rows of lower confidence is in bin floor(k bins / rows). Bins then have about equally many
         rows, and rows with equal confidence are in the same bin. With weights, weights are counted in place of rows.
+    norm ("l1", "l2" or "max"): Of the distances of bins: their mean, the root of their mean square, or the largest.
+    classwise (bool): The mean over classes of the error of each class's probability against all other classes, with every row
+        in it.
+    debiased (bool): Without what a perfectly calibrated model has in the mean because bins have few rows, at least 0: for "l2"
+        by accuracy (1 - accuracy) / (rows - 1), for "l1" by the normal law of the accuracy of each bin.
     sample_weight (array of shape p.shape[:-1]): The weight of each row, at least 0; None: all rows have the same. A row of
         weight 0 is not read.
     Returns (float): Between 0 and 1.
     Raises: A row of p is not a distribution: an entry is negative, NaN or infinite, or the sum is not 1 within 1e-6 (float64),
         1e-4 (float32), 1e-2 (float16). It is named, counted as in p.reshape(-1, n). There is no row, labels has another shape,
-        a label is no class, bins or strategy is out of its range.
-    TypeError: p is not an array of numbers, labels not of integers, or bins not an integer.
+        a label is no class, bins or strategy is out of its range, debiased is given with norm "max", or classwise with p of one
+        axis.
+    TypeError: p is not an array of numbers, labels neither of integers nor names, or bins not an integer.
     Notes: The error is biased upwards if there are few rows, and depends on the bins. So compare only errors of the same data
         and bins.
+    Source: Naeini, Cooper, Hauskrecht, AAAI 2015; Kull et al., NeurIPS 2019 (class-wise); Kumar, Liang, Ma, NeurIPS 2019
+        (debiased).
     >>> isentropic.expected_calibration_error([[0.75, 0.25], [0.75, 0.25]], [0, 1])
     0.25
     """
     name = "expected_calibration_error"
-    *given, tolerance = labelled(name, "p", *of_two_classes(name, p, labels), sample_weight, ignore_index)
-    return _core.expected_calibration_error(*given, (bins, strategy, tolerance))
+    *given, tolerance, binary = _judged(name, p, labels, classes, sample_weight, ignore_index)
+    return _core.expected_calibration_error(*given, (bins, strategy, tolerance, norm, classwise, debiased, binary))
+
+
+def _judged(name, p, labels, classes, sample_weight, ignore_index):
+    """What _core takes, with the tolerance of sums, and whether p has one column."""
+    values, labels, classes, binary = of_probability(name, p, labels, classes)
+    columns = getattr(p, "columns", None)
+    return *labelled(name, "p", values, labels, sample_weight, ignore_index, classes, columns, binary), binary
 
 
 @documented(module="isentropic.calibration")
@@ -51,13 +80,13 @@ class ReliabilityBins(NamedTuple):
 
 
 @documented(module="isentropic.calibration")
-def reliability_bins(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
+def reliability_bins(p, labels, *, bins=15, strategy="uniform", classes=None, sample_weight=None, ignore_index=None):
     """
     Confidence and accuracy in bins of confidence, which expected_calibration_error sums.
 
         accuracy_b = share of rows in b whose argmax p_r is y_r,   confidence_b = mean of max p_r in b
 
-    p, labels, bins, strategy, sample_weight, ignore_index: As for expected_calibration_error.
+    p, labels, bins, strategy, classes, sample_weight, ignore_index: As for expected_calibration_error.
     Returns (ReliabilityBins): A named tuple of arrays with a number for each bin that has rows: its edges `lower` and `upper`
         (for "quantile" its smallest and largest confidence), the `weight` of its rows (without sample_weight their number),
         their mean `confidence` and their `accuracy`.
@@ -67,19 +96,22 @@ def reliability_bins(p, labels, *, bins=15, strategy="uniform", sample_weight=No
     (array([2., 1.]), array([0.75, 0.9 ]), array([0.5, 1. ]))
     """
     name = "reliability_bins"
-    *given, tolerance = labelled(name, "p", *of_two_classes(name, p, labels), sample_weight, ignore_index)
-    found = _core.reliability_bins(*given, (bins, strategy, tolerance))
+    *given, tolerance, binary = _judged(name, p, labels, classes, sample_weight, ignore_index)
+    found = _core.reliability_bins(*given, (bins, strategy, tolerance, "l1", False, False, binary))
     return ReliabilityBins(*np.asarray(found, np.float64).reshape(-1, 5).T.copy())
 
 
 @documented(module="isentropic.calibration")
-def reliability_diagram(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None, ax=None):
+def reliability_diagram(
+    p, labels, *, bins=15, strategy="uniform", classes=None, sample_weight=None, ignore_index=None, ax=None
+):
     """
     Draw accuracy against confidence: bars below the diagonal belong to rows with more confidence than accuracy.
 
     It needs matplotlib (pip install matplotlib).
 
-    p, labels, bins, strategy, sample_weight, ignore_index: As for expected_calibration_error; the title shows this error.
+    p, labels, bins, strategy, classes, sample_weight, ignore_index: As for expected_calibration_error; the title shows this
+        error.
     ax (matplotlib Axes): Where to draw; None: a new figure.
     Returns (matplotlib Axes): With a bar of each bin's accuracy over its edges, a point at its confidence, and the share of
         rows in gray.
@@ -88,7 +120,8 @@ def reliability_diagram(p, labels, *, bins=15, strategy="uniform", sample_weight
     >>> p, labels = [[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1]
     >>> ax = isentropic.reliability_diagram(p, labels)  # ax.figure.savefig("reliability.svg") keeps it
     """
-    found = reliability_bins(p, labels, bins=bins, strategy=strategy, sample_weight=sample_weight, ignore_index=ignore_index)
+    chosen = {"classes": classes, "sample_weight": sample_weight, "ignore_index": ignore_index}
+    found = reliability_bins(p, labels, bins=bins, strategy=strategy, **chosen)
     if ax is None:
         try:
             from matplotlib.figure import Figure
@@ -108,13 +141,13 @@ def reliability_diagram(p, labels, *, bins=15, strategy="uniform", sample_weight
 
 
 @documented(module="isentropic.calibration")
-def brier_score(p, labels, *, sample_weight=None, ignore_index=None):
+def brier_score(p, labels, *, classes=None, sample_weight=None, ignore_index=None):
     """
     The mean squared distance of distributions from the labels: calibration and discrimination in one number.
 
         mean_r sum_i (p_ri - 1[i = y_r])^2
 
-    p, labels, sample_weight, ignore_index: As for expected_calibration_error.
+    p, labels, classes, sample_weight, ignore_index: As for expected_calibration_error.
     Returns (float): Between 0 and 2. For two classes it is twice the (p_1 - y)^2 that is sometimes called so.
     Raises: As expected_calibration_error.
     Notes: It is a proper score: the expected score is least where p is the law of the labels.
@@ -123,4 +156,7 @@ def brier_score(p, labels, *, sample_weight=None, ignore_index=None):
     0.625
     """
     name = "brier_score"
-    return _core.brier_score(*labelled(name, "p", *of_two_classes(name, p, labels), sample_weight, ignore_index))
+    *given, tolerance, binary = _judged(name, p, labels, classes, sample_weight, ignore_index)
+    if binary:  # as two columns
+        given[0] = np.concatenate([1 - given[0], given[0]], -1)
+    return _core.brier_score(*given, tolerance)

@@ -24,8 +24,8 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
     classes_: np.ndarray[Any, Any]
     n_features_in_: int
 
-    def __init__(self, *, classes=None):
-        self.classes = classes
+    def __init__(self, *, classes=None, input="scores"):
+        self.classes, self.input = classes, input
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -35,7 +35,7 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
     def fit(self, X, y, sample_weight=None):
         X, y = validate_data(self, _as_column(_readable(self, X)), y, dtype=[np.float64, np.float32], ensure_all_finite=False)
         check_classification_targets(y)
-        self._check(X)
+        X = self._scores(X)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         columns = max(2, X.shape[1])
@@ -79,8 +79,13 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
         if self.n_features_in_ == 1:
             X = _as_column(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_all_finite=False, reset=False)
+        return self._scores(X)
+
+    def _scores(self, X):
+        """X as scores; one column of probabilities as those of two classes."""
         self._check(X)
-        return X
+        given = X[:, 0] if self.input == "probs" and X.shape[1] == 1 else X
+        return _calibration.as_scores(type(self).__name__, "X", given, self.input)
 
     def _check(self, X):
         # -inf stands for an absent class, and scikit-learn's own check cannot allow only one infinity.
@@ -90,7 +95,7 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
                 f"Input X of {type(self).__name__} contains NaN or infinity in row {wrong.argmax()}; -inf, an absent class, "
                 "is allowed"
             )
-        if X.shape[1] > 1 and np.isneginf(X).all(axis=1).any():
+        if self.input != "probs" and X.shape[1] > 1 and np.isneginf(X).all(axis=1).any():
             raise ValueError(f"Input X of {type(self).__name__} has a row of nothing but -infinity")
 
 
@@ -125,6 +130,8 @@ class TemperatureScaler(_Scaler):
     classes : array of shape (n_classes,), default None
         The class of each column of X, such as classifier.classes_. None: the classes in y if there are as many as columns,
         else, if y holds whole numbers in [0, n_classes), the columns' numbers.
+    input : "scores", "probs" or "log_probs", default "scores"
+        What X holds. Of probabilities the scores are log p; one column is the probability of the second of two classes.
 
     Attributes
     ----------
@@ -152,7 +159,7 @@ class TemperatureScaler(_Scaler):
         return super().fit(X, y, sample_weight)
 
     def _fit(self, X, labels, sample_weight):
-        self.temperature_ = _calibration.fit_temperature(X, labels, sample_weight=sample_weight)
+        self.temperature_ = _calibration.fit_temperature(X, labels, input="log_probs", sample_weight=sample_weight)
 
     def transform(self, X):
         """The scaled scores X / temperature_, in X's shape: softmax of them is predict_proba."""
@@ -173,6 +180,8 @@ class VectorScaler(_Scaler):
     ----------
     classes : array of shape (n_classes,), default None
         As for TemperatureScaler.
+    input : "scores", "probs" or "log_probs", default "scores"
+        As for TemperatureScaler.
     ridge : float, at least 0, default 1e-6
         The weight of the penalty for changes of the scores, see isentropic.fit_vector_scaling.
 
@@ -192,8 +201,8 @@ class VectorScaler(_Scaler):
     scale_: np.ndarray[Any, Any]
     bias_: np.ndarray[Any, Any]
 
-    def __init__(self, *, classes=None, ridge=1e-6):
-        super().__init__(classes=classes)
+    def __init__(self, *, classes=None, input="scores", ridge=1e-6):
+        super().__init__(classes=classes, input=input)
         self.ridge = ridge
 
     def fit(self, X, y, sample_weight=None):
@@ -202,7 +211,7 @@ class VectorScaler(_Scaler):
         return super().fit(X, y, sample_weight)
 
     def _fit(self, X, labels, sample_weight):
-        found = _vector_scaling.fit_vector_scaling(X, labels, ridge=self.ridge, sample_weight=sample_weight)
+        found = _vector_scaling.fit_vector_scaling(X, labels, ridge=self.ridge, input="log_probs", sample_weight=sample_weight)
         self.scale_, self.bias_ = found
 
     def transform(self, X):
@@ -235,6 +244,8 @@ class EntropyScaler(_Scaler):
     ----------
     classes : array of shape (n_classes,), default None
         As for TemperatureScaler.
+    input : "scores", "probs" or "log_probs", default "scores"
+        As for TemperatureScaler.
 
     Attributes
     ----------
@@ -257,7 +268,7 @@ class EntropyScaler(_Scaler):
         return super().fit(X, y, sample_weight)
 
     def _fit(self, X, labels, sample_weight):
-        self.entropy_ = _calibration.fit_target_entropy(X, labels, sample_weight=sample_weight)
+        self.entropy_ = _calibration.fit_target_entropy(X, labels, input="log_probs", sample_weight=sample_weight)
 
     def transform(self, X):
         """The scores times each row's gamma, in X's shape: softmax of them is predict_proba.

@@ -7,7 +7,7 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks
-from isentropic._descriptions import MEASURES, names_per_row
+from isentropic._descriptions import MEASURES, names_per_row, several
 from isentropic._numpy import _containers, _convert, _device, _layout
 from isentropic._numpy._convert import FLOAT32, FLOAT64
 
@@ -23,9 +23,25 @@ class Kernel:
     run: object
     param_run: object
     per_row: tuple = ()  # as in _maps.Kernels
+    several: int | None = None  # the place of the parameter of which an array gives several results
+
+
+def _of_several(operation, p, axis, return_grad, params):
+    """The results for each of the values of a parameter, in one more last axis."""
+    at, name = operation.several, operation.name
+    given = np.asarray(params[at], float)
+    if given.ndim != 1 or not given.size or _containers.is_container(p):
+        which = MEASURES[name]["params"][at]["name"]
+        raise ValueError(f"{name}: {which} must be a number or, unless p is lazy or labelled, a list, got shape {given.shape}")
+    array = _convert.to_numpy(name, "p", p)
+    found = [of_one(operation, array, axis, True, (*params[:at], float(one), *params[at + 1 :])) for one in given]
+    value, dp = (_convert.same_kind(p, np.stack(each, -1)) for each in zip(*found, strict=True))
+    return (value, dp) if return_grad else value
 
 
 def of_one(operation, p, axis, return_grad, params, param_grad=False):
+    if operation.several is not None and np.ndim(params[operation.several]):
+        return _of_several(operation, p, axis, return_grad, params)
     if type(p) is ndarray and type(axis) is int and axis == -1 and not param_grad:
         dtype, lead = p.dtype, p.shape[:-1]
         if dtype is FLOAT32 or dtype is FLOAT64:
@@ -118,8 +134,24 @@ def of_two(operation, p, q, axis, return_grad, params):
     return (rows.measured(value), *map(rows.back, gradients)) if return_grad else rows.measured(value)
 
 
+def _refuse_labels(name, pxy):
+    """Refuses a frame of two columns of labels, which is not a table."""
+    if not type(pxy).__module__.startswith(("pandas", "polars")) or getattr(pxy, "ndim", 2) != 2 or pxy.shape[1] != 2:
+        return
+    if any(str(kind).lower().startswith(("float", "double")) for kind in pxy.dtypes):
+        return
+    if getattr(pxy.columns, "name", None) is not None:  # of pandas.crosstab
+        return
+    first, second = pxy.columns
+    raise ValueError(
+        f"{name}: pxy is a frame of two columns, which may be labels: mutual_information_of_labels takes {first!r} and "
+        f"{second!r}, and pxy.to_numpy() is a table"
+    )
+
+
 def of_table(operation, pxy, return_grad, params):
     name = operation.name
+    _refuse_labels(name, pxy)
     values, dtype = _convert.to_floats(name, "pxy", _convert.to_numpy(name, "pxy", pxy))
     if values.ndim < 2:
         raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {values.shape}")
@@ -154,4 +186,9 @@ def of_entries(operation, p, axis, return_grad, params):
     return tuple(results) if return_grad else results[0]
 
 
-KERNELS = {name: Kernel(name, one["run"], one["param_run"], names_per_row(one)) for name, one in MEASURES.items()}
+def _kernel(name, one):
+    place = [param["name"] for param in one["params"]].index(several(one)) if several(one) else None
+    return Kernel(name, one["run"], one["param_run"], names_per_row(one), place)
+
+
+KERNELS = {name: _kernel(name, one) for name, one in MEASURES.items()}

@@ -9,7 +9,7 @@ import numpy as np
 import isentropic._core as _core
 from isentropic import _checks
 from isentropic._descriptions import documented
-from isentropic._numpy._calibration import TemperatureClampedWarning, labelled
+from isentropic._numpy._calibration import TemperatureClampedWarning, scored
 
 
 @documented(module="isentropic.calibration")
@@ -21,7 +21,7 @@ class VectorScaling(NamedTuple):
 
 
 @documented(module="isentropic.calibration")
-def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_index=None):
+def fit_vector_scaling(x, labels, *, ridge=1e-6, input="scores", classes=None, sample_weight=None, ignore_index=None):
     """
     A scale and a bias for each class at which softmax(scale x + bias) gives the labels the least mean loss.
 
@@ -30,6 +30,8 @@ def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_inde
     T is the best temperature, m = mean_r x_r, s^2 = mean_ri (x_ri - m_i)^2: scores in other units give the same distributions.
 
     x: Scores (logits), of shape (..., n): n classes along the last axis. A -inf score is an absent class.
+    labels, input, classes: As for fit_temperature. Of log p the scale and the bias are those of beta calibration for two
+        classes, and of Dirichlet calibration with a diagonal for more.
     ridge (float, at least 0 and finite): The weight of the penalty for changes from the scores x/T: of the scale of each class,
         and of its mean score. With a value above 0 there is always one minimum; 0 means the likelihood alone.
     Returns (VectorScaling): A named tuple of two arrays of n numbers, `scale` and `bias`; the biases have mean 0. There the
@@ -50,7 +52,7 @@ def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_inde
     ridge = _checks.number(name, "ridge", ridge)
     if not 0 <= ridge < math.inf:
         raise ValueError(f"{name}: ridge must be at least 0 and finite, got {ridge:g}")
-    values, classes, weights, _ = labelled(name, "x", x, labels, sample_weight, ignore_index)
+    values, classes, weights = scored(name, x, labels, input, classes, sample_weight, ignore_index)
     values = values.astype(np.float64)
     # Scaled so that sums of squares neither overflow nor vanish.
     largest = np.abs(values, where=np.isfinite(values), out=np.zeros_like(values)).max(initial=0)

@@ -106,10 +106,13 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, 
 
 
 @documented
-def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad=False):
+def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, order=1.0, axis=-1, return_grad=False):
     """
     p, q: Distributions along axis; the other axes broadcast. Never changed.
     support (array or None): The point of each entry, in any order, of one axis; None: 0, 1, 2, ...
+    period (float or None, above 0): Points that differ by it are the same, as hours by 24: mass goes the shorter way round.
+        With a finite order; the gradient is that of order 1.
+    normalize (bool): Divide p and q by their sums first: any rows of at least 0 with a positive sum.
     order (float, at least 1): The power of distances; with inf, the largest distance.
     axis: The axis along which p and q are distributions.
     return_grad (bool): Whether to return the gradient too.
@@ -120,16 +123,19 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
     Raises: A row is not a distribution: an entry is negative, NaN or infinite, or the sum is not 1 within 1e-6 (float64), 1e-4
         (float32), 1e-2 (float16). The message names the row. A point of the support is not finite, order is out of its range,
         shapes do not fit.
-    Source: Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1.
+    Source: Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1; Delon, Salomon, Sobolevski,
+        SIAM J. Appl. Math. 70, 2010 (on the circle).
     >>> float(isentropic.wasserstein_histogram([0.5, 0.5, 0.0], [0.0, 0.5, 0.5]))
     1.0
     >>> float(isentropic.wasserstein_histogram([1.0, 0.0], [0.0, 1.0], support=[-2.0, 3.0], order=2))
     5.0
+    >>> float(isentropic.wasserstein_histogram([0, 0, 0, 2], [4, 0, 0, 0], period=4, normalize=True))
+    1.0
     """
-    return of_histograms(p, q, support, order, axis, return_grad)
+    return of_histograms(p, q, support, order, axis, return_grad, period=period, normalize=normalize)
 
 
-def of_histograms(p, q, support, order, axis, return_grad, sum_tolerance=None):
+def of_histograms(p, q, support, order, axis, return_grad, sum_tolerance=None, period=None, normalize=False):
     """wasserstein_histogram; a tolerance is given for arrays that were halves before."""
     name = "wasserstein_histogram"
     arrays = _Pairs(name, axis, p=p, q=q)
@@ -145,10 +151,90 @@ def of_histograms(p, q, support, order, axis, return_grad, sum_tolerance=None):
         if points.shape != (n,):
             raise ValueError(f"{name}: support must have shape ({n},), one point for each entry, got {points.shape}")
 
-    def run(p, q, *found):
-        _core.wasserstein_histogram(p, q, points, *found, -1, (order, sum_tolerance))
+    _checks.flag(name, "normalize", normalize)
+    if period is not None:
+        period, order = _checks.number(name, "period", period), _checks.number(name, "order", order)
+        if not 0 < period < math.inf:
+            raise ValueError(f"{name}: period must be above 0 and finite, got {period:g}")
+        if not 1 <= order < math.inf or (return_grad and order != 1):
+            raise ValueError(f"{name}: with a period order must be finite, and 1 where there is a gradient, got {order:g}")
+
+    def run(p, q, distance, dp, dq):
+        sums = [None, None]
+        if normalize:
+            (p, sums[0]), (q, sums[1]) = (_divided(name, argument, x) for argument, x in (("p", p), ("q", q)))
+        checked = [np.empty_like(x) if x is not None else None for x in (dp, dq)] if period is not None else [dp, dq]
+        _core.wasserstein_histogram(p, q, points, distance, *checked, -1, (order, sum_tolerance))
+        if period is not None:
+            _on_circle(p, q, points, period, order, distance, dp, dq)
+        for slopes, sum_ in zip((dp, dq), sums, strict=True):
+            if slopes is not None and sum_ is not None:
+                slopes /= sum_
 
     return arrays.distances(run, return_grad)
+
+
+def _divided(name, argument, x):
+    """(rows divided by their sums, the sums)."""
+    wrong = np.argwhere(~((x >= 0) & (x < math.inf)))
+    if len(wrong):
+        row, entry = map(int, wrong[0])
+        raise ValueError(f"{name}: {argument} must be at least 0 and finite, got {x[row, entry]} at entry {entry} in row {row}")
+    sums = x.sum(-1, keepdims=True, dtype=np.float64)
+    if not (sums > 0).all():
+        raise ValueError(f"{name}: {argument} must have an entry above 0, got none in row {int(np.argmin(sums[:, 0]))}")
+    return (x / sums).astype(x.dtype), sums
+
+
+def _on_circle(p, q, points, period, order, distance, dp, dq):
+    """The distances on a circle, and the gradients of order 1, of distributions that were checked."""
+    at = np.argsort(points % period, kind="stable")
+    x = (points % period)[at]
+    if not len(x):
+        return
+    p, q = (rows[:, at].astype(np.float64) / rows.sum(-1, keepdims=True, dtype=np.float64) for rows in (p, q))
+    if order != 1:
+        distance[:] = [_least_shift(row, other, x, period, order) for row, other in zip(p, q, strict=True)]
+        return
+    # What passes each point, less what goes round: by the median, with the distance to the next point as weight.
+    passing, gaps = np.cumsum(p - q, -1), np.diff(x, append=x[0] + period)
+    ranks = np.argsort(passing, -1)
+    weights = np.cumsum(gaps[ranks], -1)
+    middle = np.take_along_axis(ranks, (weights >= period / 2).argmax(-1)[:, None], -1)
+    passing = passing - np.take_along_axis(passing, middle, -1)
+    distance[:] = np.abs(passing) @ gaps
+    sides = np.sign(passing) * gaps
+    potential = np.cumsum(sides[:, ::-1], -1)[:, ::-1]
+    for slopes, sign, mass in ((dp, 1, p), (dq, -1, q)):
+        if slopes is not None:
+            slopes[:, at] = sign * (potential - (mass * potential).sum(-1, keepdims=True))
+
+
+def _least_shift(p, q, x, period, order):
+    """The distance of two rows: the least cost of the quantiles of q turned by a share of the mass, which is convex in it."""
+    to_p, to_q = np.cumsum(p), np.cumsum(q)
+    to_p[-1] = to_q[-1] = 1.0
+
+    def cost(shift):
+        moved = to_q + shift
+        edges = np.sort(np.concatenate([[0.0, 1.0], to_p, moved % 1.0]))
+        middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+        turns = np.floor(middle - shift)
+        own = x[np.minimum(np.searchsorted(to_p, middle), len(x) - 1)]
+        other = x[np.minimum(np.searchsorted(to_q, middle - shift - turns), len(x) - 1)] + turns * period
+        return width @ np.abs(own - other) ** order
+
+    low, high, golden = -1.0, 1.0, (math.sqrt(5) - 1) / 2
+    inner = [high - golden * (high - low), low + golden * (high - low)]
+    costs = [cost(one) for one in inner]
+    for _ in range(80):
+        if costs[0] < costs[1]:
+            high, inner, costs = inner[1], [inner[1] - golden * (inner[1] - low), inner[0]], [None, costs[0]]
+            costs[0] = cost(inner[0])
+        else:
+            low, inner, costs = inner[0], [inner[1], inner[0] + golden * (high - inner[0])], [costs[1], None]
+            costs[1] = cost(inner[1])
+    return min(costs) ** (1 / order)
 
 
 def points_of(name, x, y, a, b):

@@ -4,8 +4,7 @@
 arrays. Tables are flat, with ``params["cols"]`` columns. Measures of each entry are `entries` and `entries_pulled`.
 """
 
-import math
-
+from isentropic.formulas.divergences import DIVERGENCES, unit
 from isentropic.formulas.rows import (
     INF,
     canonical,
@@ -57,6 +56,27 @@ class Distribution:
         return self.p * self.rows.xp.where(self.p == 0, 0.0, g)
 
 
+class Smoothed(Distribution):
+    """The distribution with a number added to every class of what is given, divided by the sum."""
+
+    def __init__(self, rows, x, params):
+        self.rows, self.of = rows, Distribution(rows, x, params)
+        added = params["smoothing"] + 0 * rows.total(self.of.p)
+        if self.of.through == "division":
+            added = added / self.of.divisor
+        if params["input"] == "log_probs" and params["normalize"]:  # to exp(x), as without normalize
+            top = rows.most(x)
+            added = added * rows.exp(-top) / rows.total(rows.exp(x - top))
+            self.of.through = "logs"
+        self.divisor = rows.total(self.of.p) + x.shape[-1] * added
+        self.p = (self.of.p + added) / self.divisor
+        self.present, self.log = self.p > 0, rows.log(self.p)
+
+    def gradient(self, g, weighted=None):
+        g = (g - self.rows.dot(self.p, g)) / self.divisor
+        return g / self.of.divisor if self.of.through == "division" else self.of.gradient(g)
+
+
 def _entropy(rows, p, params):
     return -rows.dot(p.p, p.log), (rows.xp.where(p.present, -p.log - 1, INF),)
 
@@ -64,6 +84,14 @@ def _entropy(rows, p, params):
 def _perplexity(rows, p, params):
     value = rows.exp(_entropy(rows, p, params)[0])
     return value, (rows.xp.where(p.present, (-p.log - 1) * value, INF),)
+
+
+def _varentropy(rows, p, params):
+    where, mean = rows.xp.where, rows.dot(p.p, p.log)
+    c = where(p.present, p.log - mean, 0.0)
+    g = c * (c + 2) + 2 * mean * (rows.total(p.p) - 1) * (p.log + 1)
+    squared = unit(params) ** 2
+    return rows.dot(p.p, c * c) / squared, (where(p.present, g / squared, INF),)
 
 
 class _Order:
@@ -122,6 +150,12 @@ def _renyi_entropy(rows, p, params):
     return value, ((g, where(order.near_1, p.times(near), weighted)),)
 
 
+def _hill_number(rows, p, params):
+    value, ((g, weighted),) = _renyi_entropy(rows, p, {"alpha": params["order"]})
+    value = rows.exp(value)
+    return value, ((g * value, weighted * value),)
+
+
 def _renyi_entropy_alpha(rows, p, params):
     """-KL(q, p) / (alpha - 1)^2, q = p^alpha / sum p^alpha, plus the terms for a sum that is not 1."""
     where, order = rows.xp.where, _Order(rows, params, p)
@@ -150,41 +184,6 @@ def _tsallis_entropy_alpha(rows, p, params):
     slope = -rows.dot(p.p * p.log * p.log, mean_exp_slope(rows, order.minus_1 * p.log))
     slope = slope - where(order.near_1, 0.0, (1 - rows.total(p.p)) / order.apart**2)
     return where(order.infinite, 0.0, slope)
-
-
-def _missing(p, q):
-    return p.present & ~q.present
-
-
-def _cross_entropy(rows, p, q, params):
-    where, missing = rows.xp.where, _missing(p, q)
-    value = rows.total(where(missing, INF, -p.p * q.log))
-    dq = where(missing, -INF, where(q.present, -p.p / where(q.present, q.p, 1.0), 0.0))
-    return value, (where(missing, INF, -q.log), (dq, -p.p))
-
-
-def _kl_divergence(rows, p, q, params):
-    where, missing, difference = rows.xp.where, _missing(p, q), p.log - q.log
-    value = rows.total(where(missing, INF, where(p.present, p.p * difference - p.p + q.p, q.p)))
-    dp = where(missing, INF, where(_missing(q, p), -INF, where(p.present, difference, 0.0)))
-    dq = where(missing, -INF, where(q.present, (q.p - p.p) / where(q.present, q.p, 1.0), 0.0))
-    return value, (dp, (dq, q.p - p.p))
-
-
-def _js_divergence(rows, p, q, params):
-    where, middle, most = rows.xp.where, (p.p + q.p) / 2, math.log(2)
-    log = rows.log(where(middle > 0, middle, 1.0))
-    value = rows.total(p.p * (p.log - log) + q.p * (q.log - log)) / 2
-    g = [where(one.present, (one.log - log) / 2, where(middle > 0, -INF, 0.0 * middle)) for one in (p, q)]
-    return where(value < 0, 0.0, where(value > most, most, value)), tuple(g)
-
-
-def _js_distance(rows, p, q, params):
-    """The square root; only here a base is inside."""
-    value, g = _js_divergence(rows, p, q, params)
-    value = rows.xp.sqrt(value / _unit(params))
-    factor = rows.xp.where(value > 0, 0.5 / rows.xp.where(value > 0, value, 1.0), 0.0) / _unit(params)
-    return value, tuple(one * factor for one in g)
 
 
 def _tables(p, params):
@@ -224,45 +223,81 @@ def _mutual_information(rows, p, params):
     return rows.xp.where(value < 0, 0.0, value), (rows.xp.where(p.present, g, -infinite),)
 
 
+def _variation_of_information(rows, p, params):
+    (there, (first,)), (back, (second,)) = (_conditional_entropy(rows, p, {**params, "given": one}) for one in "xy")
+    return there + back, (first + second,)
+
+
+def _normalized_mutual_information(rows, p, params):
+    where, (table, _) = rows.xp.where, _tables(p, params)
+    information, (slope,) = _mutual_information(rows, p, params)
+    sums = [rows.xp.sum(table, axis=axis, keepdims=True) for axis in (-1, -2)]
+    logs = [_safe_log(rows, one) for one in sums]
+    x, y = (-rows.xp.sum(one * log, axis=(-1, -2)) for one, log in zip(sums, logs, strict=True))
+    x, y = x[..., None], y[..., None]
+    some = (x > 0) & (y > 0)
+    safe_x, safe_y = where(some, x, 1.0), where(some, y, 1.0)
+    if params["average"] == "arithmetic":
+        mean, of_x, of_y = (x + y) / 2, 0.5, 0.5
+    elif params["average"] == "geometric":
+        mean = where(some, rows.xp.sqrt(safe_x * safe_y), 0.0)
+        of_x, of_y = mean / safe_x / 2, mean / safe_y / 2
+    else:
+        least = where(x == y, 0.5, where(x < y, 1.0, 0.0 * x))
+        of_x = least if params["average"] == "min" else 1 - least
+        of_y = 1 - of_x
+        mean = of_x * x + of_y * y
+    there = mean > 0
+    value = where(there, information / where(there, mean, 1.0), 0.0)
+    slopes = [_flat(rows, log + 1, table.shape, p) for log in logs]
+    g = slope + value * (of_x * slopes[0] + of_y * slopes[1])
+    return value, (where(there, g / where(there, mean, 1.0), 0.0),)
+
+
+def independent_given(xp, p):
+    """p(x,z) p(y,z) / p(z) of tables p(x, y, z): the law with these marginals in which x and y are independent given z. Its
+    divergence from p is the conditional mutual information."""
+    of_xz, of_yz = xp.sum(p, axis=-2, keepdims=True), xp.sum(p, axis=-3, keepdims=True)
+    of_z = xp.sum(of_xz, axis=-3, keepdims=True)
+    return of_xz * (of_yz / xp.where(of_z > 0, of_z, 1.0))
+
+
 MEASURES = {
     "entropy": _entropy,
     "joint_entropy": _entropy,
     "perplexity": _perplexity,
+    "varentropy": _varentropy,
+    "hill_number": _hill_number,
     "renyi_entropy": _renyi_entropy,
     "tsallis_entropy": _tsallis_entropy,
-    "cross_entropy": _cross_entropy,
-    "kl_divergence": _kl_divergence,
-    "js_divergence": _js_divergence,
-    "js_distance": _js_distance,
+    **DIVERGENCES,
     "conditional_entropy": _conditional_entropy,
     "mutual_information": _mutual_information,
+    "normalized_mutual_information": _normalized_mutual_information,
+    "variation_of_information": _variation_of_information,
 }
 
 # Gradients in the parameters that may be per row.
 BY_PARAM = {("renyi_entropy", "alpha"): _renyi_entropy_alpha, ("tsallis_entropy", "alpha"): _tsallis_entropy_alpha}
 # Those whose base is no factor.
-_WITHOUT_UNIT = ("perplexity", "js_distance")
-
-
-def _unit(params):
-    return 1.0 if params["base"] is None else math.log(params["base"])
+_WITHOUT_UNIT = ("perplexity", "varentropy", "js_distance")
 
 
 def graded(rows, name, arrays, params):
     """(the value of each row, [the gradient in each array], {parameter that is an array: its gradient})."""
-    given = [Distribution(rows, x, params) for x in arrays]
+    given = [(Smoothed if params.get("smoothing") else Distribution)(rows, x, params) for x in arrays]
     value, partials = MEASURES[name](rows, *given, params)
     gradients = [one.gradient(*(g if isinstance(g, tuple) else (g,))) for one, g in zip(given, partials, strict=True)]
-    unit = 1.0 if name in _WITHOUT_UNIT else _unit(params)
+    nats = 1.0 if name in _WITHOUT_UNIT else unit(params)
     slopes = {
-        param: by(rows, *given, params) / unit
+        param: by(rows, *given, params) / nats
         for (measure, param), by in BY_PARAM.items()
         if measure == name and hasattr(params[param], "dtype")
     }
     lost = sum(rows.total(one.p) for one in given)  # NaN where one of them is no distribution: then neither has a gradient
     nan = rows.xp.isnan(lost)
-    gradients = [rows.xp.where(nan, lost, g / unit) for g in gradients]
-    return value / unit, gradients, {param: rows.xp.where(nan, lost, slope) for param, slope in slopes.items()}
+    gradients = [rows.xp.where(nan, lost, g / nats) for g in gradients]
+    return value / nats, gradients, {param: rows.xp.where(nan, lost, slope) for param, slope in slopes.items()}
 
 
 # Measures of each entry, with a derivative that can be differentiated.
@@ -321,8 +356,8 @@ ENTRIES = {
 
 
 def entries(rows, name, x, params):
-    return ENTRIES[name][0](rows, x, params) / _unit(params)
+    return ENTRIES[name][0](rows, x, params) / unit(params)
 
 
 def entries_pulled(rows, name, x, g, params):
-    return ENTRIES[name][1](rows, x, g, params) / _unit(params)
+    return ENTRIES[name][1](rows, x, g, params) / unit(params)

@@ -55,16 +55,17 @@ def _distributions(name, p, labels, sum_tolerance):
 
 
 @hosted("expected_calibration_error")
-def _expected_calibration_error(p, labels, *, bins, strategy, sum_tolerance):
+def _expected_calibration_error(p, labels, *, bins, strategy, norm, classwise, debiased, sum_tolerance):
     *given, tolerance = _distributions("expected_calibration_error", p, labels, sum_tolerance)
-    return (_core.expected_calibration_error(*given, (bins, strategy, tolerance)),)
+    return (_core.expected_calibration_error(*given, (bins, strategy, tolerance, norm, classwise, debiased, False)),)
 
 
 @documented
-def expected_calibration_error(p, labels, /, *, bins=15, strategy="uniform"):
+def expected_calibration_error(p, labels, /, *, bins=15, strategy="uniform", norm="l1", classwise=False, debiased=False):
     """How far confidence is from accuracy, as isentropic.expected_calibration_error. It has no derivative."""
     name = "expected_calibration_error"
-    given = {"bins": bins, "strategy": strategy, "sum_tolerance": sum_tolerance(p)}
+    given = {"bins": bins, "strategy": strategy, "norm": norm, "classwise": classwise, "debiased": debiased}
+    given["sum_tolerance"] = sum_tolerance(p)
     return _number(name, given, *_labelled(name, "p", p, labels))
 
 

@@ -5,9 +5,10 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from isentropic._checks import index_or_none
-from isentropic._descriptions import LOSSES, MEASURES, takes_classes
+from isentropic._descriptions import LOSSES, MEASURES, several, takes_classes
 from isentropic.formulas import losses, measures
 from isentropic.jax._call import array, call, like, normalized, wide
 from isentropic.jax._maps import mapped
@@ -159,6 +160,9 @@ def make_measure(info, two):
     name = info["name"]
 
     def one(p, /, *, axis=-1, **parameters):
+        if (listed := several(info)) and np.ndim(parameters.get(listed, 0)):
+            each = [one(p, axis=axis, **{**parameters, listed: number}) for number in np.asarray(parameters[listed], float)]
+            return jnp.stack(each, -1)
         p = array(name, "p", p)
         axis = normalized(name, axis, p.ndim)
         moved = jnp.moveaxis(p, axis, -1)

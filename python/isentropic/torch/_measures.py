@@ -6,7 +6,7 @@ import torch
 
 from isentropic import _descriptions
 from isentropic.torch import _schemas
-from isentropic.torch._arguments import Tensor, checked_dim, numbers_and_rows, one_device, one_dim
+from isentropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim
 from isentropic.torch._builder import Operator
 from isentropic.torch._compat import is_dtensor
 from isentropic.torch._reductions import reduced, row_reduction, widened
@@ -43,7 +43,22 @@ def _operator(description):
 OPERATORS = {name: _operator(one) for name, one in DESCRIPTIONS.items() if name not in _descriptions.OF_ONE_ROW}
 
 
+def _of_several(name, tensors, values, dim, axis, dtype):
+    """The results for each value of an array for a parameter, in one more last axis; None if there is no such array."""
+    several = _descriptions.several(DESCRIPTIONS[name])
+    at = [param["name"] for param in DESCRIPTIONS[name]["params"]].index(several) if several else 0
+    given = values[at]
+    if not several or not (isinstance(given, (list, tuple)) or getattr(given, "ndim", 0)):
+        return None
+    if isinstance(given, Tensor):
+        no_gradient(name, several, given)
+    numbers = torch.as_tensor(given, dtype=torch.float64).tolist()
+    return torch.stack([call(name, tensors, (*values[:at], one, *values[at + 1 :]), dim, axis, dtype) for one in numbers], -1)
+
+
 def call(name, tensors, values, dim, axis, dtype):
+    if (found := _of_several(name, tensors, values, dim, axis, dtype)) is not None:
+        return found
     dim = one_dim(name, dim, axis)
     if any(map(is_dtensor, tensors)):
         return _of_dtensors(name, tensors, values, dim, dtype)

@@ -1,0 +1,304 @@
+"""Labels of two variables: how often each pair occurs, and what one tells about the other."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+import isentropic._generated as _generated
+from isentropic import _checks
+from isentropic._descriptions import documented
+from isentropic._numpy._estimators_of_counts import (
+    conditional_mutual_information,
+    entropy_of_counts,
+    mutual_information_of_counts,
+)
+
+AVERAGES = ("arithmetic", "geometric", "min", "max")
+ESTIMATORS = ("plugin", "miller_madow", "jackknife", "grassberger", "chao_shen", "james_stein", "nsb")
+_ROWS = 1024
+# Tables of more cells are not made.
+MOST_CELLS = 2**24
+
+
+class ContingencyTable(NamedTuple):
+    """How often each pair of labels occurs: a[i] with b[j] counts[i, j] times."""
+
+    counts: np.ndarray
+    a_labels: np.ndarray
+    b_labels: np.ndarray
+
+
+class _Coded(NamedTuple):
+    codes: np.ndarray  # of each entry
+    labels: np.ndarray
+
+
+def _refuse_missing(function, argument, missing):
+    if missing.any():
+        raise ValueError(
+            f"{function}: {argument} has a missing label at entry {int(np.argmax(missing))}; drop such rows, or name them"
+        )
+
+
+def _of_categories(function, argument, codes, categories):
+    codes = np.asarray(codes)
+    _refuse_missing(function, argument, codes < 0)
+    return _Coded(codes.astype(np.intp), np.asarray(categories))
+
+
+def _of_arrow(function, argument, x):
+    """An array of Arrow: of categories, or as one of NumPy."""
+    if hasattr(x, "combine_chunks"):
+        x = x.combine_chunks()
+        x = x.chunk(0) if hasattr(x, "chunk") and x.num_chunks == 1 else x
+    if x.null_count:
+        _refuse_missing(function, argument, np.asarray(x.is_null()))
+    if hasattr(x, "indices"):
+        return _of_categories(function, argument, x.indices, x.dictionary.to_numpy(zero_copy_only=False))
+    return x.to_numpy(zero_copy_only=False)
+
+
+def _missing(array):
+    """Which entries are None, NaN, NaT or pandas' NA."""
+    if array.dtype.kind == "O":
+        return np.fromiter((one is None or _is_unequal(one) for one in array), bool, len(array))
+    if array.dtype.kind in "fc":
+        return np.isnan(array)
+    return np.isnat(array) if array.dtype.kind in "mM" else np.zeros(0, bool)
+
+
+def _is_unequal(one):
+    try:
+        return bool(one != one)
+    except TypeError:  # pandas' NA says neither
+        return True
+
+
+def _coded(function, argument, labels):
+    """Labels as numbers from 0 on, in their sorted order, categories in their own."""
+    module = type(labels).__module__.partition(".")[0]
+    categories = getattr(labels, "cat", labels) if module == "pandas" else None
+    if categories is not None and hasattr(categories, "categories"):
+        return _of_categories(function, argument, categories.codes, categories.categories)
+    if module == "pyarrow":
+        labels = _of_arrow(function, argument, labels)
+        if isinstance(labels, _Coded):
+            return labels
+    if isinstance(labels, np.ma.MaskedArray):
+        _refuse_missing(function, argument, np.ma.getmaskarray(labels))
+    _checks.no_autograd(function, argument, labels)
+    array = np.asarray(labels)
+    if (
+        isinstance(labels, (list, tuple))
+        and array.dtype.kind in "US"
+        and not all(isinstance(one, (str, bytes)) for one in labels)
+    ):
+        array = np.empty(len(labels), object)  # NumPy would write numbers and None as strings
+        array[:] = labels
+    if array.ndim != 1:
+        raise ValueError(f"{function}: {argument} must have one axis, a label for each row, got shape {array.shape}")
+    if array.dtype.kind == "f" and len(array):
+        with np.errstate(invalid="ignore"):
+            whole = array.astype(np.int64)
+        found = _of_integers(whole) if (whole == array).all() else None
+        if found:
+            return found._replace(labels=found.labels.astype(array.dtype))
+    if array.dtype.kind in "biu" and len(array):
+        found = _of_integers(array.astype(np.int64) if array.dtype.kind == "b" else array)
+        if found:
+            return found._replace(labels=found.labels.astype(array.dtype))
+    _refuse_missing(function, argument, _missing(array))
+    return _sorted(function, argument, array)
+
+
+def _of_integers(array):
+    """By counting instead of sorting, if they are not far apart."""
+    low, high = int(array.min()), int(array.max())
+    if high - low > 4 * len(array) + 1024:
+        return None
+    codes = (array - array.dtype.type(low)).astype(np.intp)
+    seen = np.bincount(codes) > 0
+    if seen.all():
+        return _Coded(codes, low + np.arange(len(seen)))
+    return _Coded((np.cumsum(seen) - 1)[codes], low + np.flatnonzero(seen))
+
+
+def _sorted(function, argument, array):
+    try:
+        labels, codes = np.unique(array, return_inverse=True)
+    except TypeError:
+        kinds = sorted({type(one).__name__ for one in array})
+        raise TypeError(f"{function}: {argument} must have labels that can be sorted, got {' and '.join(kinds)}") from None
+    return _Coded(codes.reshape(array.shape), labels)
+
+
+def _pair(function, named):
+    coded = {argument: _coded(function, argument, labels) for argument, labels in named.items()}
+    (first, *_), lengths = coded, [len(one.codes) for one in coded.values()]
+    for argument, length in zip(coded, lengths, strict=True):
+        if length != lengths[0]:
+            raise ValueError(f"{function}: {argument} must have as many labels as {first}, {lengths[0]}, got {length}")
+    return coded
+
+
+def _weights(function, given, rows):
+    if given is None:
+        return None
+    weights = np.asarray(given, np.float64)
+    if weights.shape != (rows,):
+        raise ValueError(f"{function}: sample_weight must have one number for each of {rows} rows, got shape {weights.shape}")
+    wrong = ~((weights >= 0) & (weights < math.inf))
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise ValueError(f"{function}: sample_weight must be at least 0 and finite, got {weights[at]} at entry {at}")
+    return weights
+
+
+@documented
+def contingency_table(a, b, *, sample_weight=None):
+    """
+    How often each pair of labels occurs: the table for mutual_information and its relatives, with normalize=True.
+
+    a, b: Labels of the same rows: numbers, strings or dates in arrays, lists, Series or Arrow arrays, or categories of pandas
+        or Arrow.
+    sample_weight (array or None): The weight of each row, at least 0. None: every row counts 1.
+    Returns (ContingencyTable): (counts, a_labels, b_labels): counts has a row for each of a's labels and a column for each of
+        b's, whole numbers unless there are weights. Labels are sorted; categories keep their own order, and those that do not
+        occur have zeros.
+    Raises: A label is missing (None, NaN, NA; the message names the entry), a and b are not of the same length, labels are of
+        kinds that cannot be sorted together, a weight is negative or no number.
+    >>> counts, drinks, sizes = isentropic.contingency_table(["tea", "tea", "milk"], [2, 1, 1])
+    >>> print(counts.tolist(), drinks.tolist(), sizes.tolist())
+    [[1, 0], [1, 1]] ['milk', 'tea'] [1, 2]
+    """
+    function = "contingency_table"
+    one, other = _pair(function, {"a": a, "b": b}).values()
+    shape = len(one.labels), len(other.labels)
+    weights = _weights(function, sample_weight, len(one.codes))
+    flat = one.codes * shape[1] + other.codes
+    counts = np.bincount(flat, weights, minlength=math.prod(shape)).reshape(shape)
+    return ContingencyTable(counts, one.labels, other.labels)
+
+
+def _choice(function, argument, value, choices):
+    if value not in choices:
+        raise ValueError(f"{function}: {argument} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _counts_of(coded):
+    """The table of codes, or None if it were too large."""
+    shape = tuple(len(one.labels) for one in coded)
+    if math.prod(shape) > MOST_CELLS:
+        return None
+    flat = coded[0].codes
+    for one in coded[1:]:
+        flat = flat * len(one.labels) + one.codes
+    return np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
+
+
+def _entropy(function, coded, estimator, base):
+    """Of the labels together, each cell of which is a class, also where most were never seen."""
+    flat, cells = np.zeros(len(coded[0].codes), np.int64), 1
+    for one in coded:
+        flat, cells = flat * len(one.labels) + one.codes, cells * len(one.labels)
+        if cells > MOST_CELLS:
+            flat = np.unique(flat, return_inverse=True)[1].reshape(flat.shape)
+    classes = float(cells) if estimator in ("james_stein", "nsb") else None
+    counts = np.bincount(flat)
+    return entropy_of_counts(counts, estimator=estimator, classes=classes, base=base)
+
+
+def _information(function, coded, estimator, base):
+    """Of two variables, or of two given a third."""
+    table = _counts_of(coded)
+    if table is not None and estimator == "plugin":
+        measure = _generated.mutual_information if len(coded) == 2 else conditional_mutual_information
+        return measure(table, base=base, normalize=True)
+    if table is not None and len(coded) == 2:
+        return mutual_information_of_counts(table, estimator=estimator, base=base)
+    if estimator == "james_stein":
+        raise ValueError(f"{function}: estimator james_stein needs a table of two variables with at most {MOST_CELLS} cells")
+    a, b, *given = coded
+    parts = [[a, *given], [b, *given], [a, b, *given], given]
+    sums = [_entropy(function, part, estimator, base) if part else 0.0 for part in parts]
+    return np.float64(sums[0] + sums[1] - sums[2] - sums[3])
+
+
+@documented
+def mutual_information_of_labels(a, b, *, given=None, normalized=None, estimator="plugin", base=None):
+    """
+    How much the labels a tell about the labels b of the same rows, and b about a.
+
+    a, b: Labels as contingency_table takes them.
+    given (labels or None): Labels that are known: the information that is left, I(A; B | given).
+    normalized (str or None): "arithmetic", "geometric", "min" or "max": as a share of this mean of both entropies, in [0, 1],
+        by the plugin estimator without given and base.
+    estimator (str): "plugin", "miller_madow", "jackknife", "grassberger", "chao_shen", "james_stein" or "nsb": see
+        entropy_of_counts. plugin takes frequencies for probabilities; of independent labels it finds about (classes of a - 1)
+        (classes of b - 1) / (2 rows) nats.
+    base (float or None): Base of the logarithm: 2 gives bits; None, nats.
+    Returns (float): The information; NaN without rows. With plugin never below 0.
+    Raises: A label is missing, lengths differ, a parameter has no effect beside another.
+    >>> a = ["x", "x", "y", "y", "x", "y"]
+    >>> round(float(isentropic.mutual_information_of_labels(a, [0, 0, 1, 1, 0, 0], base=2)), 4)
+    0.4591
+    >>> float(isentropic.mutual_information_of_labels(a, a, normalized="max"))
+    1.0
+    """
+    function = "mutual_information_of_labels"
+    _choice(function, "estimator", estimator, ESTIMATORS)
+    named = {"a": a, "b": b} | ({} if given is None else {"given": given})
+    if normalized is not None:
+        _choice(function, "normalized", normalized, AVERAGES)
+        if given is not None or estimator != "plugin" or base is not None:
+            wrong = "given" if given is not None else "base" if base is not None else "estimator"
+            raise ValueError(f"{function}: normalized goes with the plugin estimator, without given and base, got {wrong}")
+    coded = list(_pair(function, named).values())
+    if not len(coded[0].codes):
+        return np.float64(math.nan)
+    if normalized is None:
+        return _information(function, coded, estimator, base)
+    table = _counts_of(coded)
+    if table is None:
+        raise ValueError(f"{function}: normalized needs a table of at most {MOST_CELLS} cells")
+    return _generated.normalized_mutual_information(table, average=normalized, normalize=True)
+
+
+@documented
+def mutual_information_scores(X, y, *, estimator="plugin", base=None):
+    """
+    How much each column of X tells about y: a score function for scikit-learn's SelectKBest.
+
+    X: Columns of labels, a 2-D array or a frame; put numbers that vary continuously into bins first.
+    y: The label of each row.
+    estimator (str): As in mutual_information_of_labels.
+    base (float or None): Base of the logarithm: 2 gives bits; None, nats.
+    Returns (array of float64): One number for each column.
+    Raises: A label is missing (the message names column and entry), y has not as many labels as X has rows.
+    >>> X = [[0, 1], [0, 0], [1, 1], [1, 0]]
+    >>> isentropic.mutual_information_scores(X, ["a", "a", "b", "b"], base=2)
+    array([1., 0.])
+    """
+    function = "mutual_information_scores"
+    _choice(function, "estimator", estimator, ESTIMATORS)
+    if hasattr(X, "columns"):
+        columns = {f"X[{name!r}]": X[name] for name in X.columns}
+    else:
+        array = np.asarray(X)
+        if array.ndim != 2:
+            raise ValueError(f"{function}: X must have two axes, got shape {array.shape}")
+        turned = np.empty(array.shape[::-1], array.dtype)
+        for row in range(0, len(array), _ROWS):  # each part stays in the cache
+            turned[:, row : row + _ROWS] = array[row : row + _ROWS].T
+        columns = {f"X[:, {i}]": column for i, column in enumerate(turned)}
+    target = _coded(function, "y", y)
+    scores = []
+    for name, column in columns.items():
+        coded = _coded(function, name, column)
+        if len(coded.codes) != len(target.codes):
+            raise ValueError(
+                f"{function}: y must have as many labels as X has rows, {len(coded.codes)}, got {len(target.codes)}"
+            )
+        scores.append(_information(function, [coded, target], estimator, base) if len(target.codes) else math.nan)
+    return np.array(scores, np.float64)
