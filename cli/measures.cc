@@ -116,7 +116,7 @@ void add_measures(CLI::App& app, Program& program) {
       .remark = "The whole file is one table, x in rows; in an array with more axes, the last two are a table.\n",
       .whole = true};
   add_family<isentropic::TableMeasure>(app, program, evaluate_table, tables);
-  tables.holds = "Counts of pairs";
+  tables.input = "count_table", tables.holds = "Counts of pairs";
   add_family<isentropic::CountTableMeasure>(app, program, evaluate_table, tables);
   add_rows<isentropic::CountMeasure>(app, program, {.input = "counts", .holds = "Counts", .output = "result.csv"});
   add_rows<isentropic::EntryMeasure>(app, program, probabilities, true);

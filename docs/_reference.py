@@ -126,7 +126,10 @@ def families(package):
     return {
         "Maps": with_vjp(maps),
         "Logarithms": with_vjp(operation for operation in operations if operation["family"] != "map"),
-        "Entropy control": [*with_vjp(_core.control_operations()), "GammaResult"],
+        "Entropy control": [
+            *with_vjp(_core.control_operations()),
+            *("GammaResult", "maximum_entropy", "MaximumEntropyResult"),
+        ],
         "The temperature or the entropy that fits": [
             *("fit_temperature", "fit_vector_scaling", "VectorScaling", "fit_target_entropy", "match_entropy"),
             *("expected_calibration_error", "reliability_bins", "ReliabilityBins", "reliability_diagram", "brier_score"),

@@ -545,7 +545,8 @@ TEST(Allocations, OfPreparedCalls) {
       const bool integers = array.kind == ArrayKind::integer || array.kind == ArrayKind::indices || classes;
       if (!rows && !integers && array.kind != ArrayKind::entry && array.kind != ArrayKind::number) return;
       const bool labels = array.kind == ArrayKind::target && *info.target == TargetKind::labels;
-      memory.emplace_back(kRows * kCols, labels ? 1 : integers ? 0 : 1.0 / kCols);
+      const bool counts = info.family == family_info<CountMeasure>().name;
+      memory.emplace_back(kRows * kCols, labels || counts ? 1 : integers ? 0 : 1.0 / kCols);
       const std::size_t cols = rows ? kCols : array.kind == ArrayKind::indices ? 2 : 1;
       const std::int32_t type = array.kind == ArrayKind::integer ? ISENTROPIC_INT32
                                 : integers                       ? ISENTROPIC_INT64

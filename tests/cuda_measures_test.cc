@@ -50,7 +50,9 @@ Family with(Family family, Input input, bool normalize, bool bits) {
   std::visit(
       [&](auto& op) {
         op.input = input, op.normalize = normalize;
-        if (bits) op.base = 2;
+        if constexpr (requires { op.base; }) {
+          if (bits) op.base = 2;
+        }
       },
       family);
   return family;

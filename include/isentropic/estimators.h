@@ -106,11 +106,11 @@ struct MutualInformationOfCounts {
 using CountMeasure = std::variant<EntropyOfCounts>;
 using CountTableMeasure = std::variant<MutualInformationOfCounts>;
 
-// value = the estimate for each row of counts, and with nsb its standard deviation in `deviation`, if that is not empty. The
-// order of the classes does not change a bit.
+// value = the estimate for each row of counts, and in `deviation`, if that is not empty, its standard deviation: of nsb, NaN
+// for the others, which have none. The order of the classes does not change a bit.
 //
 // Throws: std::invalid_argument naming the row and entry that is no whole number of at least 0, before anything is written; for
-// fewer classes than were seen; for a deviation of another estimator.
+// fewer classes than were seen.
 template <class T>
 ISENTROPIC_API void entropy_of_counts(const EntropyOfCounts& op, MatrixView<const T> counts, std::span<double> value,
                                       std::span<double> deviation = {});

@@ -1,5 +1,6 @@
 # The beginning of the stubs of isentropic.calibration, with scikit-learn's classes as far as its estimators show them.
 # ruff: noqa: F401
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, SupportsFloat, SupportsIndex, overload
 
 import numpy as np

@@ -57,6 +57,7 @@ RESULTS = {
     **dict.fromkeys(("fit_temperature", "fit_target_entropy", "match_entropy", "brier_score"), "float"),
     "expected_calibration_error": "float",
     "contingency_table": "ContingencyTable",
+    "maximum_entropy": "MaximumEntropyResult",
     "mutual_information_of_labels": "np.float64",
     "mutual_information_scores": "NDArray[np.float64]",
     "reliability_bins": "ReliabilityBins",
@@ -83,6 +84,7 @@ OF_TENSORS = {
     "clip_weights": "None",
     "reset_parameters": "None",
     "extra_repr": "str",
+    "maximum_entropy": "Any",
 }
 KINDS = (("_Integers", "NDArray[np.float64]"), ("_Array", "_Array"), ("_Lists", "NDArray[np.float64]"))
 

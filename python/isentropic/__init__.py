@@ -46,6 +46,7 @@ from isentropic._numpy._labels import (
     mutual_information_of_labels,
     mutual_information_scores,
 )
+from isentropic._numpy._maximum_entropy import MaximumEntropyResult, maximum_entropy
 from isentropic._numpy._ratio_map import ratio_map
 from isentropic._numpy._sampling import Sampler, gumbel_softmax, sample
 from isentropic._numpy._transport import (
@@ -115,6 +116,7 @@ __all__ += ["GammaResult", "gamma_for_entropy", "mean_field_entropy", "normalize
 # To compare distributions: counts and labels, and transport.
 __all__ += ["conditional_mutual_information", "entropy_of_counts", "mutual_information_of_counts"]
 __all__ += ["ContingencyTable", "contingency_table", "mutual_information_of_labels", "mutual_information_scores"]
+__all__ += ["MaximumEntropyResult", "maximum_entropy"]
 __all__ += ["Counts", "wasserstein", "wasserstein_1d", "wasserstein_histogram"]
 __all__ += ["PartialResult", "TransportResult", "optimal_transport", "partial_transport"]
 __all__ += ["SinkhornResult", "UnbalancedResult", "sinkhorn", "sinkhorn_divergence", "unbalanced_sinkhorn"]

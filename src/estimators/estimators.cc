@@ -12,6 +12,8 @@
 #include "src/estimators/special.h"
 #include "src/half.h"
 #include "src/parallel.h"
+#include "src/per_thread.h"
+#include "src/scratch.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
@@ -177,10 +179,6 @@ void entropy_of_counts(const EntropyOfCounts& op, MatrixView<const T> counts, st
   check_layout(kName, "counts", counts);
   check_size(kName, "value", value.size(), counts.rows);
   if (!deviation.empty()) check_size(kName, "deviation", deviation.size(), counts.rows);
-  if (!deviation.empty() && op.estimator != Estimator::nsb) {
-    fail("{}: the deviation is known for estimator nsb alone, got {}", kName,
-         kEstimators[static_cast<std::size_t>(op.estimator)]);
-  }
   check_counts(kName, "counts", counts, " at entry ");
   const auto most = static_cast<double>(counts.cols);
   if (op.classes && *op.classes < most) {
@@ -195,7 +193,7 @@ void entropy_of_counts(const EntropyOfCounts& op, MatrixView<const T> counts, st
   const double unit = log_base(op.base);
   const std::size_t cost = op.estimator == Estimator::nsb ? 100 : 4;
   parallel_rows(counts.rows, cost * counts.cols, [&](std::size_t begin, std::size_t end) {
-    Counter counter;
+    auto& counter = per_thread<Counter>();
     for (std::size_t r = begin; r < end; ++r) {
       const T* const row = counts.row(r);
       for (std::size_t i = 0; i < counts.cols; ++i) counter.add(to_double(row[i]));
@@ -214,8 +212,14 @@ double mutual_information_of_counts(const MutualInformationOfCounts& op, MatrixV
   check_layout(kName, "table", table);
   check_counts(kName, "table", table, " at column ");
   const std::size_t rows = table.rows, cols = table.cols;
-  std::vector<double> x(rows), y(cols), all(rows * cols);
-  Counter counter;
+  const std::size_t cells = rows * cols;
+  const CallMemory<Counter> of_call(Arena::room<double>(rows) + Arena::room<double>(cols) + Arena::room<double>(cells));
+  Arena memory = of_call.arena();
+  const std::span x(memory.take<double>(rows), rows), y(memory.take<double>(cols), cols),
+      all(memory.take<double>(cells), cells);
+  std::ranges::fill(x, 0.0);
+  std::ranges::fill(y, 0.0);
+  auto& counter = per_thread<Counter>();
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t c = 0; c < cols; ++c) {
       const double n = all[r * cols + c] = to_double(table.row(r)[c]);
@@ -232,7 +236,7 @@ double mutual_information_of_counts(const MutualInformationOfCounts& op, MatrixV
     return measure(TableMeasure(MutualInformation{.normalize = true}), MatrixView<const double>(all.data(), rows, cols)) / unit;
   }
   // The counter's memory is taken again: each entropy before the next.
-  const auto entropy = [&](const std::vector<double>& counts) {
+  const auto entropy = [&](std::span<const double> counts) {
     for (const double n : counts) counter.add(n);
     return estimate(op.estimator, counter.take(), static_cast<double>(counts.size())).value;
   };

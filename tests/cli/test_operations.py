@@ -250,6 +250,8 @@ def test_examples_of_the_help(cli):
     cli.write("b.csv", "0.25,0.75\n")
     cli.write("ages.csv", "1,2,3,5\n")
     cli.write("table.csv", "0.25,0.25\n0.5,0\n")
+    cli.write("counts.csv", "2,0,3\n1,1,1\n")
+    cli.write("count_table.csv", "2,0,3\n1,1,1\n")
     cli.write("cost.csv", "".join(",".join(f"{abs(i - j)}.0" for j in range(4)) + "\n" for i in range(4)))
     cli.save("cost.npy", np.array([[0.0, 1.0], [1.0, 0.0]]))
     cli.write(
@@ -293,6 +295,7 @@ def test_list_as_json_is_what_python_knows(cli):
             _core.operations(),
             _core.control_operations(),
             _core.measure_operations(),
+            _core.count_operations(),
             _core.losses(),
             _core.sampling_operations(),
             _core.attention_operations(),

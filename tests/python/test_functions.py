@@ -75,7 +75,7 @@ def test_docstrings(operation):
 # What a parameter of the registry is called in Python, or None where it is no keyword.
 PARAMETERS = {
     "attention": {"number": "scale"},
-    "expected_calibration_error": {"sum_tolerance": None},
+    "expected_calibration_error": {"sum_tolerance": None, "binary": None},
     "gamma_for_entropy": {"min_gamma": "gamma_range", "max_gamma": "gamma_range"},
     "wasserstein_histogram": {"sum_tolerance": None},
 }

@@ -36,6 +36,12 @@ Rows<T> rows_of_input(Random& random, Op& op, std::size_t rows, std::size_t cols
   return p;
 }
 
+// One over the logarithm of the base; 1 of measures without a unit.
+double unit_of(const auto& op) {
+  if constexpr (requires { op.base; }) return op.base ? 1 / std::log(*op.base) : 1;
+  return 1;
+}
+
 template <class T, class Op>
 void soak_measure(Random& random, Report& report, std::type_identity<Op>, std::size_t wanted) {
   while (report.rows() < wanted) {
@@ -46,7 +52,7 @@ void soak_measure(Random& random, Report& report, std::type_identity<Op>, std::s
     Rows<T> dp(rows, cols);
     report.next(rows, cols, [&](std::size_t r) { return text_of(op) + " " + text_of(p.row(r)); });
     measure<T>(op, MatrixView<const T>(p), value, dp);
-    const double unit = op.base ? 1 / std::log(*op.base) : 1, n = static_cast<double>(cols);
+    const double unit = unit_of(op), n = static_cast<double>(cols);
     for (std::size_t r = 0; r < rows; ++r) {
       const double v = value[r];
       if (!report.expect(!std::isnan(v), r, "NaN")) continue;
@@ -56,7 +62,9 @@ void soak_measure(Random& random, Report& report, std::type_identity<Op>, std::s
       if constexpr (std::is_same_v<Op, TsallisEntropy>) {
         most = (alpha == 1 ? std::log(n) : alpha == kInf ? 0 : -std::expm1((1 - alpha) * std::log(n)) / (alpha - 1)) * unit;
       }
-      if constexpr (std::is_same_v<Op, Perplexity>) least = 1, most = n;
+      if constexpr (requires { op.order; }) alpha = op.order;
+      if constexpr (std::is_same_v<Op, Perplexity> || std::is_same_v<Op, HillNumber>) least = 1, most = n;
+      if constexpr (std::is_same_v<Op, Varentropy>) most = (1 + std::log(n) * std::log(n)) * unit * unit;
       // Near alpha = 1 powers magnify the error of a sum that is not 1.
       const double near = alpha == 1 ? 1 : std::max(1.0, 1 / std::abs(alpha - 1));
       const double slack = (sizeof(T) == 8 ? 1e-13 : 1e-6) * std::max(most, 0.0) +
@@ -99,7 +107,7 @@ void soak_divergence(Random& random, Report& report, std::type_identity<Op>, std
     });
     Rows<T> dp(rows, cols), dq(rows, cols);
     measure<T>(op, MatrixView<const T>(p), q, value, dp, dq);
-    const double unit = op.base ? 1 / std::log(*op.base) : 1;
+    const double unit = unit_of(op);
     for (std::size_t r = 0; r < rows; ++r) {
       const double v = value[r];
       if (!report.expect(!std::isnan(v), r, "NaN")) continue;
@@ -111,6 +119,8 @@ void soak_divergence(Random& random, Report& report, std::type_identity<Op>, std
       double most = kInf;
       if constexpr (std::is_same_v<Op, JsDivergence>) most = std::log(2.0) * unit;
       if constexpr (std::is_same_v<Op, JsDistance>) most = std::sqrt(std::log(2.0) * unit);
+      constexpr bool kRoot = std::is_same_v<Op, JsDistance> || std::is_same_v<Op, HellingerDistance>;
+      if constexpr (std::is_same_v<Op, TotalVariation> || std::is_same_v<Op, HellingerDistance>) most = 1;
       const double rounding = kWide<T> || op.normalize || op.input == Input::scores ? 1e-13 : 1e-4;
       report.expect(v <= most * (1 + rounding), r, "above its largest value", v - most);
       if (v == kInf) continue;
@@ -120,10 +130,13 @@ void soak_divergence(Random& random, Report& report, std::type_identity<Op>, std
       }
       report.expect(numbers, r, "gradient is NaN");
       // The root of a number near 0 is steep.
-      if (op.input == Input::scores && unit < 1e3 && !kIsHalf<T> && !std::is_same_v<Op, JsDistance> && v < 1e30)
+      if (op.input == Input::scores && unit < 1e3 && !kIsHalf<T> && !kRoot && v < 1e30)
         report.expect(finite, r, "gradient in scores is infinite");
     }
-    if constexpr (!std::is_same_v<Op, CrossEntropy> && !std::is_same_v<Op, KlDivergence>) {
+    constexpr bool kSymmetric = std::is_same_v<Op, JsDivergence> || std::is_same_v<Op, JsDistance> ||
+                                std::is_same_v<Op, TotalVariation> || std::is_same_v<Op, HellingerDistance> ||
+                                std::is_same_v<Op, JeffreysDivergence>;
+    if constexpr (kSymmetric) {
       measure<T>(op, MatrixView<const T>(q), p, other);
       for (std::size_t r = 0; r < rows; ++r) {
         report.expect(std::abs(other[r] - value[r]) <= 1e-12 * value[r], r, "not symmetric", other[r] - value[r]);

@@ -1,7 +1,7 @@
 """Labels of two variables: how often each pair occurs, and what one tells about the other."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,12 +21,13 @@ _ROWS = 1024
 MOST_CELLS = 2**24
 
 
+@documented
 class ContingencyTable(NamedTuple):
     """How often each pair of labels occurs: a[i] with b[j] counts[i, j] times."""
 
-    counts: np.ndarray
-    a_labels: np.ndarray
-    b_labels: np.ndarray
+    counts: np.ndarray[Any, Any]
+    a_labels: np.ndarray[Any, Any]
+    b_labels: np.ndarray[Any, Any]
 
 
 class _Coded(NamedTuple):

@@ -204,6 +204,7 @@ def _on_circle(p, q, points, period, order, distance, dp, dq):
     passing = passing - np.take_along_axis(passing, middle, -1)
     distance[:] = np.abs(passing) @ gaps
     sides = np.sign(passing) * gaps
+    np.put_along_axis(sides, middle, np.take_along_axis(sides, middle, -1) - sides.sum(-1, keepdims=True), -1)
     potential = np.cumsum(sides[:, ::-1], -1)[:, ::-1]
     for slopes, sign, mass in ((dp, 1, p), (dq, -1, q)):
         if slopes is not None:

@@ -33,6 +33,7 @@ from isentropic.torch._entropy_control import (
 from isentropic.torch._generated import *  # noqa: F403
 from isentropic.torch._linear_loss import linear_loss
 from isentropic.torch._loss_modules import AMSoftmaxLoss, ArcFaceLoss, SmoothAccuracyLoss, SphereFaceLoss, SurrogateLoss
+from isentropic.torch._maximum_entropy import maximum_entropy
 from isentropic.torch._ratio_map import ratio_map
 from isentropic.torch._sampling import gumbel_softmax
 from isentropic.torch._tables import conditional_mutual_information
@@ -64,7 +65,7 @@ __all__ += ["Attention", "LinearAttention", "attention", "linear_attention", "sc
 __all__ += ["gamma_for_entropy", "gumbel_softmax", "mean_field_entropy"]
 __all__ += ["normalize_density", "normalize_joint", "power_transform"]
 # To compare distributions: transport.
-__all__ += ["conditional_mutual_information"]
+__all__ += ["conditional_mutual_information", "maximum_entropy"]
 __all__ += ["sliced_wasserstein", "wasserstein", "wasserstein_1d", "wasserstein_histogram"]
 __all__ += ["optimal_transport", "partial_transport", "sinkhorn", "sinkhorn_barycenter"]
 __all__ += ["sinkhorn_divergence", "unbalanced_sinkhorn", "unbalanced_sinkhorn_divergence"]
