@@ -596,3 +596,25 @@ def test_a_problem_with_nan_is_nan_alone(name):
     assert leaf.grad[::2].isfinite().all()
     with pytest.raises(ValueError, match="nan"):
         function(a[1], b[1], spoilt[1].detach())
+
+
+@pytest.mark.parametrize("shape", [(9, 4), (4, 9), (5, 5)])
+def test_the_gradient_of_a_tall_plan_is_that_of_the_wide_one(shape):
+    """The linear system is of the smaller side: also with empty masses, f and g, and second derivatives."""
+    rng = np.random.default_rng(4)
+    a, b, cost = (torch.tensor(rng.random(size)) for size in (shape[:1], shape[1:], shape))
+    a[1] = 0
+    a, b = a / a.sum(), b / b.sum()
+    given = [one.requires_grad_() for one in (a, b, cost)]
+
+    def value(a, b, cost):
+        found = et.sinkhorn(a, b, cost, epsilon=0.3, tolerance=1e-13)
+        return (found.plan**2).sum() + found.cost
+
+    def turned(a, b, cost):
+        return value(b, a, cost.mT)
+
+    for one, other in zip(torch.autograd.grad(value(*given), given), torch.autograd.grad(turned(*given), given), strict=True):
+        one, other = (x - x.mean() if x.dim() == 1 else x for x in (one, other))
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
+    torch.autograd.gradgradcheck(lambda cost: value(a.detach(), b.detach(), cost), [given[2]], rtol=1e-3, atol=1e-6)

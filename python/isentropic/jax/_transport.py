@@ -230,11 +230,24 @@ def _smooth(given, a, b, cost):
 
 @_smooth.defjvp
 def _smooth_jvp(given, primals, tangents):
-    """P_ij = exp((F_i + G_j - C_ij) / epsilon), where F and G keep the sums of rows and columns: a Laplacian system, after
-    elimination of G."""
-    found = _smooth(given, *primals)
-    p, (da, db, dcost), epsilon = found[1], tangents, dict(given)["epsilon"]
-    into_rows, into_columns = _into_empty(found[2], found[3], *primals, da, db, epsilon)
+    found, epsilon = _smooth(given, *primals), dict(given)["epsilon"]
+    p, f, g = found[1:4]
+    (a, b, cost), (da, db, dcost) = primals, tangents
+    if p.shape[-2] > p.shape[-1]:
+        p, cost, dcost = (jnp.swapaxes(one, -1, -2) for one in (p, cost, dcost))
+        slope, moved, dg, df = _moved_plan(p, g, f, b, a, cost, db, da, dcost, epsilon)
+        cost, slope, moved = (jnp.swapaxes(one, -1, -2) for one in (cost, slope, moved))
+    else:
+        slope, moved, df, dg = _moved_plan(p, f, g, a, b, cost, da, db, dcost, epsilon)
+    change = moved.sum((-2, -1)) + (jnp.where(jnp.isfinite(cost), cost, 0) * slope).sum((-2, -1))
+    still = [jnp.zeros_like(x) for x in found[4:7]]
+    return found, [change, slope, df, dg, *still, *(np.zeros(x.shape, jax.dtypes.float0) for x in found[7:])]
+
+
+def _moved_plan(p, f, g, a, b, cost, da, db, dcost, epsilon):
+    """(dP, P dC, df, dg). P_ij = exp((F_i + G_j - C_ij) / epsilon), where F and G keep the sums of rows and columns: a
+    Laplacian system of the rows, after elimination of G."""
+    into_rows, into_columns = _into_empty(f, g, a, b, cost, da, db, epsilon)
     entering = into_rows + into_columns
     da, db = da - into_columns.sum(-1), db - into_rows.sum(-2)
     moved = p * jnp.where(p > 0, dcost, 0)
@@ -255,13 +268,10 @@ def _smooth_jvp(given, primals, tangents):
     rows = jnp.linalg.solve(system, (right * free)[..., None])[..., 0]
     cols = (right_columns - (p * rows[..., None]).sum(-2)) / jnp.where(columns > 0, columns, 1)
     slope = (p * (rows[..., None] + cols[..., None, :]) - moved) / epsilon + entering
-    cost = jnp.where(jnp.isfinite(primals[2]), primals[2], 0)
-    change = moved.sum((-2, -1)) + (cost * slope).sum((-2, -1))
     # P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon): the derivatives of the potentials follow from F and G.
-    df = jnp.where(primals[0] > 0, rows - epsilon * da / jnp.where(primals[0] > 0, primals[0], 1), 0)
-    dg = jnp.where(primals[1] > 0, cols - epsilon * db / jnp.where(primals[1] > 0, primals[1], 1), 0)
-    still = [jnp.zeros_like(x) for x in found[4:7]]
-    return found, [change, slope, df, dg, *still, *(np.zeros(x.shape, jax.dtypes.float0) for x in found[7:])]
+    df = jnp.where(a > 0, rows - epsilon * da / jnp.where(a > 0, a, 1), 0)
+    dg = jnp.where(b > 0, cols - epsilon * db / jnp.where(b > 0, b, 1), 0)
+    return slope, moved, df, dg
 
 
 def _into_empty(f, g, a, b, cost, da, db, epsilon):

@@ -22,7 +22,14 @@ def _sinkhorn(a, b, cost, plan, f, g, params, *grads):
     columns_j: nothing of size 1 cancels where the plan hardly connects its rows.
 
     The equation of an empty row is divided by its sum: P_ij / rows_i, where its mass would go, is defined by g, and for an
-    empty column by f. So second derivatives ask for those of f = F - epsilon log a and g = G - epsilon log b."""
+    empty column by f. So second derivatives ask for those of f = F - epsilon log a and g = G - epsilon log b.
+
+    The system is of the rows; a plan with more rows than columns is turned."""
+    if plan.shape[-2] > plan.shape[-1]:
+        grad, grad_f, grad_g = grads
+        grad = None if grad is None else grad.mT
+        of_b, of_a, of_cost = _sinkhorn(b, a, cost.mT, plan.mT, g, f, params, grad, grad_g, grad_f)
+        return of_a, of_b, of_cost.mT
     epsilon = params[0]
     a, b, cost, p, f, g = (x.to(torch.float64) for x in (a, b, cost, plan, f, g))
     grad, grad_f, grad_g = (
