@@ -168,8 +168,9 @@ inline HWY_NOINLINE double ValueOf(const TotalVariation&, const Pair& rows) {
 
 HWY_INLINE Partial FirstPartialOf(const TotalVariation&, const Pair& rows, size_t i, size_t count) {
   const D64 d;
-  const V64 excess = ExcessOf(d, rows, i, count), half = hn::CopySign(hn::Set(d, 0.5), hn::Neg(excess));
-  return WeightedPartial(d, rows.p.P(d, i, count), ZeroWhere(hn::Eq(excess, hn::Zero(d)), half));
+  const V64 excess = ExcessOf(d, rows, i, count), zero = hn::Zero(d);
+  const V64 half = hn::IfThenElse(hn::Lt(excess, zero), hn::Set(d, 0.5), hn::Set(d, -0.5));
+  return WeightedPartial(d, rows.p.P(d, i, count), ZeroWhere(hn::Eq(excess, zero), half));
 }
 
 inline HWY_NOINLINE double ValueOf(const JeffreysDivergence&, const Pair& rows) {

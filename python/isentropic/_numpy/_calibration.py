@@ -185,7 +185,7 @@ def _classes(name, argument, labels, shape, names=None, count=None, columns=None
         _check_shape(name, argument, "labels", classes.shape, shape)
         return np.require(classes, np.int64, ["C", "A"]).reshape(-1)
     if names is None and classes.dtype.kind not in "OUST" and categories is None:
-        if not one_column or classes.dtype.kind != "f" or not np.isin(classes, (0, 1)).all():
+        if not one_column or classes.dtype.kind not in "f" or not np.isin(classes, (0, 1)).all():
             raise TypeError(f"{name}: labels must be of an integer type, got dtype {classes.dtype}")
         return classes.astype(np.int64).reshape(-1)
     _check_shape(name, argument, "labels", classes.shape, shape)

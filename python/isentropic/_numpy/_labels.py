@@ -62,7 +62,7 @@ def _of_arrow(function, argument, x):
 
 def _missing(array):
     """Which entries are None, NaN, NaT or pandas' NA."""
-    if array.dtype.kind == "O":
+    if array.dtype.kind in "O":
         return np.fromiter((one is None or _is_unequal(one) for one in array), bool, len(array))
     if array.dtype.kind in "fc":
         return np.isnan(array)
@@ -99,14 +99,14 @@ def _coded(function, argument, labels):
         array[:] = labels
     if array.ndim != 1:
         raise ValueError(f"{function}: {argument} must have one axis, a label for each row, got shape {array.shape}")
-    if array.dtype.kind == "f" and len(array):
+    if array.dtype.kind in "f" and len(array):
         with np.errstate(invalid="ignore"):
             whole = array.astype(np.int64)
         found = _of_integers(whole) if (whole == array).all() else None
         if found:
             return found._replace(labels=found.labels.astype(array.dtype))
     if array.dtype.kind in "biu" and len(array):
-        found = _of_integers(array.astype(np.int64) if array.dtype.kind == "b" else array)
+        found = _of_integers(array.astype(np.int64) if array.dtype.kind in "b" else array)
         if found:
             return found._replace(labels=found.labels.astype(array.dtype))
     _refuse_missing(function, argument, _missing(array))
