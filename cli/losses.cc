@@ -62,8 +62,8 @@ std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, cons
   std::vector<std::int64_t> classes(scores.rows);
   if (targets.file.path.empty()) {
     if (!scores.label_column) {
-      bad_input("{}: {} has no labels; give a file of targets as TARGET, or --labels COLUMN", name,
-                files::input_name(files.in));
+      bad_input("{}: {} has no labels; give a file of targets as TARGET, --labels COLUMN, or --target-key NAME of an array",
+                name, files::input_name(files.in));
     }
     for (std::size_t r = 0; r < scores.rows; ++r) classes[r] = class_of(scores, r, files);
     return classes;
@@ -134,7 +134,17 @@ Table Losses::evaluated(const isentropic::OperationInfo& info, std::span<const i
   });
 }
 
+// Whose targets are an array of FILE.
+void take_key(Targets& targets, const Files& files) {
+  if (!targets.file.key.empty() && targets.file.path.empty()) targets.file.path = files.in;
+}
+
 CLI::Option* add_target(CLI::App& command, Targets& targets, const std::string& holds) {
+  command
+      .add_option_function<std::string>(
+          "--target-key", [&targets](const std::string& name) { targets.file.key = name; },
+          "Which array of TARGET, or without TARGET of FILE, has the targets, if an .npz or .safetensors has several")
+      ->option_text("NAME");
   return add_path(command, "TARGET", targets.file.path, "standard input", holds)->option_text(" ");
 }
 
@@ -244,6 +254,7 @@ void add_fit(CLI::App& app, Program& program, const std::string& name, const std
       fmt::format("Example: isentropic {} {}\n{}", name, labelled ? "labelled_scores.csv" : "scores.csv", kEverywhere));
   command.callback([=, &program] {
     program.action = [=, &files = program.files] {
+      take_key(*targets, files);
       check_report(name, *report, files, *targets);
       std::string page;
       const auto reported = [&](auto x, const std::vector<std::int64_t>& classes) {
@@ -267,6 +278,7 @@ void add_losses(CLI::App& app, Program& program) {
   for (const isentropic::OperationInfo& info : isentropic::family_info<isentropic::Loss>().operations) {
     const auto targets = std::make_shared<Targets>();
     const auto evaluate = [targets, &program](const Arguments& arguments) -> Evaluation {
+      take_key(*targets, program.files);
       const Losses losses = {targets, program.files};
       const auto values = isentropic::values_of(made<isentropic::Loss>(arguments));
       return {
@@ -327,6 +339,7 @@ void add_calibration(CLI::App& app, Program& program) {
   const auto report = std::make_shared<std::string>();
   const auto evaluate = [targets, report, &program](const Arguments& arguments) -> Evaluation {
     const auto asked = std::get<isentropic::ExpectedCalibrationError>(made<isentropic::Calibration>(arguments));
+    take_key(*targets, program.files);
     check_report(arguments.info.name, *report, program.files, *targets);
     return {[targets, asked, report, &files = program.files, name = arguments.info.name](Table p) {
       auto op = asked;
@@ -335,9 +348,11 @@ void add_calibration(CLI::App& app, Program& program) {
       const auto reported = [&](auto rows, Classes classes) {
         if (!report->empty()) {
           const std::vector<double> given(rows.data, rows.data + rows.rows * rows.cols);
+          auto shown = op;  // its bins are the same
+          shown.norm = isentropic::ExpectedCalibrationError::Norm::l1, shown.classwise = shown.debiased = false;
           page = reliability_html(fmt::format("Calibration of {}", files::input_name(files.in)),
                                   fmt::format("{} rows of {} probabilities", rows.rows, rows.cols),
-                                  {reliability_of("as given", op, {given.data(), rows.rows, rows.cols}, classes)});
+                                  {reliability_of("as given", shown, {given.data(), rows.rows, rows.cols}, classes)});
         }
         return isentropic::expected_calibration_error(op, rows, classes);
       };

@@ -98,10 +98,11 @@ void note(const Files& files, std::string_view what) {
 
 Table read_table(const Files& files) { return files::read_all(source_of(files).reader); }
 
-Table read_other(const Files& files, const std::string& path, Holds holds, std::size_t width) {
+Table read_other(const Files& files, const std::string& path, Holds holds, std::size_t width, const std::string& key) {
   Files other;
   if (path == files.in) {
     other = files;
+    if (!key.empty()) other.reading.key = key;
     other.reading.first_row = 0;
     other.reading.end_row = files::kAllRows;
     return read_table(other);
@@ -140,6 +141,7 @@ Table read_other(const Files& files, const std::string& path, Holds holds, std::
     reading.width = width;
   }
   if (!same) reading.first_label = given.label;
+  if (!key.empty()) reading.key = key;
   return read_table(other);
 }
 
@@ -149,7 +151,7 @@ const Table& SecondFile::table(const Files& files, const Table& rows, const std:
       if (files::is_standard(path) && files::is_standard(files.in)) {
         bad_input("standard input can be only one of the files");
       }
-      table_ = read_other(files, path, holds, rows.width);
+      table_ = read_other(files, path, holds, rows.width, key);
       prepare(table_);
     } catch (...) {
       failure_ = std::current_exception();

@@ -53,7 +53,7 @@ enum class Holds { same, other, alone };
 // If it then has FILE's format, --key, --header, --delimiter and --missing apply and, if it holds the same, --labels, --columns
 // and --exclude, as far as it has these columns; `width` is Table::width of FILE. If it holds something else, the first column
 // has labels if --labels names it. A command without FILE has only --header. Messages advise no other options.
-Table read_other(const Files& files, const std::string& path, Holds holds, std::size_t width = 0);
+Table read_other(const Files& files, const std::string& path, Holds holds, std::size_t width = 0, const std::string& key = {});
 
 // Refuses a file, `path`, with a column that stands at another place than in FILE, whose rows are `rows`: the columns of both
 // are compared in their order. Different names are fine.
@@ -71,6 +71,7 @@ class SecondFile {
   explicit SecondFile(std::string_view name, bool one_for_all = false) : name_(name), one_for_all_(one_for_all) {}
 
   std::string path;
+  std::string key;  // which of its arrays, if it is not the one of --key
   Holds holds = Holds::other;
 
   // Its rows, after prepare(them) has been called once. Several threads may ask. `rows` are those of FILE.

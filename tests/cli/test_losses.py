@@ -109,6 +109,23 @@ def test_margin(cli):
     assert found == isentropic.margin_softmax_loss(COSINES, Y, kind="arc", scale=10).tolist()
 
 
+def test_targets_beside_the_scores(cli):
+    """Arrays of one .npz, or of another one."""
+    np.savez(cli.directory / "val.npz", logits=X, labels=Y, other=Y)
+    np.savez(cli.directory / "y.npz", labels=Y, other=X)
+    np.savez(cli.directory / "coin.npz", p=[[0.25], [0.75], [0.9]], labels=[0, 0, 1])
+    want = isentropic.fit_temperature(X, Y)
+    for given in (["val.npz"], ["val.npz", "val.npz"], ["val.npz", "y.npz"]):
+        found = cli.output("fit_temperature", *given, "--key", "logits", "--target-key", "labels")
+        assert values_of(found) == [want]
+        found = cli.output("softmax_loss", *given, "--key", "logits", "--target-key", "labels", "-o", "loss.npy")
+        np.testing.assert_array_equal(cli.load("loss.npy").ravel(), isentropic.softmax_loss(X, Y))
+    found = cli.output("expected_calibration_error", "coin.npz", "--key", "p", "--target-key", "labels", "--binary")
+    assert values_of(found) == [isentropic.expected_calibration_error([0.25, 0.75, 0.9], [0, 0, 1])]
+    error = cli.error("fit_temperature", "val.npz", "--key", "logits", "--target-key", "classes")
+    assert error == "val.npz: there is no array 'classes'; the file has 'logits', 'labels', 'other'"
+
+
 def test_ignored_classes(cli, targets):
     want = isentropic.softmax_loss(X, Y, ignore_index=2)
     assert values_of(cli.output("softmax_loss", "x.csv", "y.npy", "--ignore_index", 2)) == want.tolist()
@@ -117,7 +134,7 @@ def test_ignored_classes(cli, targets):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["softmax_loss", "x.csv"], "softmax_loss: x.csv has no labels; give a file of targets as TARGET, or --labels COLUMN"),
+        (["softmax_loss", "x.csv"], "softmax_loss: x.csv has no labels; give a file of targets as TARGET, --labels COLUMN, or --target-key NAME of an array"),
         (
             ["distillation_loss", "x.csv"],
             "distillation_loss: TARGET is missing; it is a file with a row of the teacher's scores for each row",
