@@ -134,7 +134,11 @@ def test_ignored_classes(cli, targets):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["softmax_loss", "x.csv"], "softmax_loss: x.csv has no labels; give a file of targets as TARGET, --labels COLUMN, or --target-key NAME of an array"),
+        (
+            ["softmax_loss", "x.csv"],
+            "softmax_loss: x.csv has no labels; give a file of targets as TARGET, --labels COLUMN, or --target-key NAME of an "
+            "array",
+        ),
         (
             ["distillation_loss", "x.csv"],
             "distillation_loss: TARGET is missing; it is a file with a row of the teacher's scores for each row",

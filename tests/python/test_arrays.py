@@ -384,6 +384,17 @@ def test_a_number_for_each_row_of_a_frame_is_a_series():
     value, gradient = isentropic.entropy(frame, input="scores", return_grad=True)
     assert isinstance(value, pd.Series) and isinstance(gradient, np.ndarray)
     assert isinstance(isentropic.entropy(frame["a"], input="scores"), float)
+    for function in (
+        isentropic.softmax,
+        isentropic.log_softmax,
+        lambda x: isentropic.self_information(x, input="scores"),
+        lambda x: isentropic.power_transform(x, gamma=0.5),
+        lambda x: isentropic.entropy(x, input="scores", return_grad=True)[1],
+    ):
+        column = frame["a"].rename("scores") if function is isentropic.softmax else frame["a"] / frame["a"].sum()
+        found = function(column)
+        assert isinstance(found, pd.Series) and list(found.index) == ["x", "y", "z"] and found.name == column.name
+        np.testing.assert_array_equal(found, function(column.to_numpy()))
 
 
 def test_nullable_columns():

@@ -46,7 +46,7 @@ def run_map(operation, x, axis, out, params):
     if out is None:
         y = empty_like(values)
         operation.forward(values, y, axis, params)
-        return _convert.same_kind(x, _convert.cast(y, dtype))
+        return _convert.of_entries(x, _convert.cast(y, dtype))
     target = _convert.writable(name, out, array.shape, dtype)
     if not _convert.same_memory(array, target) and may_share_memory(array, target):
         # The check is exact, within a limit of time.

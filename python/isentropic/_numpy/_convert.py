@@ -177,6 +177,13 @@ def same_kind(x, result, widen=False):
     return sys.modules[type(x).__module__.partition(".")[0]].from_dlpack(result)  # torch
 
 
+def of_entries(x, result):
+    """A number for each entry of x in the kind of x; of a series of pandas one with the same names."""
+    if type(x).__module__.startswith("pandas") and x.ndim == 1:
+        return sys.modules["pandas"].Series(result, index=x.index, name=x.name)
+    return same_kind(x, result)
+
+
 def of_rows(x, numbers, axis):
     """Numbers of rows along an axis in the kind of x; of a frame of pandas a series with the names of its rows."""
     if type(x).__module__.startswith("pandas") and x.ndim == 2:

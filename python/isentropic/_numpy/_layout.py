@@ -33,7 +33,7 @@ class Along:
 
     def back(self, values, dtype=None):
         """Results of the same shape in the kind and dtype of the array."""
-        return _convert.same_kind(self._x, _convert.cast(values, self._dtype if dtype is None else dtype))
+        return _convert.of_entries(self._x, _convert.cast(values, self._dtype if dtype is None else dtype))
 
     def numbers(self, numbers, dtype=None):
         """One number for each row, in the kind and dtype of the array and its shape without the axis."""
