@@ -135,7 +135,14 @@ def families(package):
             *("expected_calibration_error", "reliability_bins", "ReliabilityBins", "reliability_diagram", "brier_score"),
             *("entropy_invariant_scale", "TemperatureClampedWarning"),
         ],
-        "Losses": [*(loss["name"] for loss in _core.losses()), "ratio_map", "linear_loss", *TOKENS],
+        "Losses": [
+            *(loss["name"] for loss in _core.losses()),
+            "ratio_map",
+            "soft_top_k",
+            "soft_top_k_vjp",
+            "linear_loss",
+            *TOKENS,
+        ],
         "Measures": [*measures, "conditional_mutual_information"],
         "Counts and labels": [
             *("entropy_of_counts", "mutual_information_of_counts", "Counts", "contingency_table", "ContingencyTable"),

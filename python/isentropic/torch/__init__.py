@@ -36,6 +36,7 @@ from isentropic.torch._loss_modules import AMSoftmaxLoss, ArcFaceLoss, SmoothAcc
 from isentropic.torch._maximum_entropy import maximum_entropy
 from isentropic.torch._ratio_map import ratio_map
 from isentropic.torch._sampling import gumbel_softmax
+from isentropic.torch._soft_top_k import soft_top_k
 from isentropic.torch._tables import conditional_mutual_information
 from isentropic.torch._token_statistics import TokenStatistics, token_statistics
 from isentropic.torch._transport import (
@@ -59,7 +60,7 @@ for _name in _generated.__all__:
 
 # To train: losses and maps with their modules, attention, and modules of losses that hold parameters.
 __all__ = ["AMSoftmaxLoss", "ArcFaceLoss", "SmoothAccuracyLoss", "SphereFaceLoss", "SurrogateLoss", *_generated.__all__]
-__all__ += ["TokenStatistics", "linear_loss", "ratio_map", "token_statistics"]
+__all__ += ["TokenStatistics", "linear_loss", "ratio_map", "soft_top_k", "token_statistics"]
 __all__ += ["Attention", "LinearAttention", "attention", "linear_attention", "scaled_dot_product_attention"]
 # To decode: draws, and the temperature that gives an entropy.
 __all__ += ["gamma_for_entropy", "gumbel_softmax", "mean_field_entropy"]

@@ -1,0 +1,133 @@
+"""soft_top_k beside its definition in 50 digits, in NumPy, torch and JAX."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import isentropic
+from cases import torch_or_skip
+
+INF, NAN = float("inf"), float("nan")
+
+
+def defined(x, k, temperature):
+    with mp.workdps(50):
+        x, heat = [mp.mpf(float(one)) for one in x], mp.mpf(temperature)
+        low, high = min(x) - 400 * heat - abs(min(x)), max(x) + 400 * heat + abs(max(x))
+        for _ in range(400):
+            middle = (low + high) / 2
+            above = sum(1 / (1 + mp.exp(-(one - middle) / heat)) for one in x) > k
+            low, high = (middle, high) if above else (low, middle)
+        return [float(1 / (1 + mp.exp(-(one - low) / heat))) for one in x]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 20])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("offset", [0.0, 1e6, -1e12])
+def test_definition(n, scale, offset):
+    x = np.random.default_rng(n).standard_normal(n) * scale + offset
+    for k in (0.3, 1, 1.5, n - 1, n - 0.01):
+        for temperature in (0.1, 5.0) if 0 < k < n else ():
+            found = isentropic.soft_top_k(x, k=k, temperature=temperature)
+            np.testing.assert_allclose(found, defined(x, k, temperature), atol=1e-14)
+            assert found.sum() == pytest.approx(k, rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("x", "k", "want"),
+    [
+        ([1, 2, 3], 3, [1, 1, 1]),
+        ([1, 2, 3], INF, [1, 1, 1]),
+        ([1, -INF, 3], 2, [1, 0, 1]),
+        ([0, -INF, 0], 1, [0.5, 0, 0.5]),
+        ([INF, 0, 0], 2, [1, 0.5, 0.5]),
+        ([INF, INF, 2], 1, [0.5, 0.5, 0]),
+        ([INF, INF, 2], 2, [1, 1, 0]),
+        ([NAN, 1, 2], 1, [NAN] * 3),
+        ([-INF, -INF], 1, [0, 0]),
+        ([1e308, -1e308, 0], 1, [1, 0, 0]),
+        ([1e308, 1e308, -1e308], 1, [0.5, 0.5, 0]),
+        ([4, 4, 4, 4], 1.5, [0.375] * 4),
+        ([], 1, []),
+    ],
+)
+def test_edges_in_every_door(x, k, want):
+    x = np.array(x, np.float64)
+    np.testing.assert_allclose(isentropic.soft_top_k(x, k=k), want, atol=1e-15)
+    torch = torch_or_skip()
+    import isentropic.torch as et
+
+    moved = torch.tensor(x, requires_grad=True)
+    found = et.soft_top_k(moved, k=k)
+    np.testing.assert_allclose(found.detach(), want, atol=1e-15)
+    found.sum().backward()
+    assert bool(moved.grad.isnan().any()) == bool(np.isnan(x).any())
+    ej = pytest.importorskip("isentropic.jax")
+    import jax
+
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(ej.soft_top_k(x, k=k), want, atol=1e-15)
+        assert bool(np.isnan(jax.grad(lambda x: ej.soft_top_k(x, k=k).sum())(x)).any()) == bool(np.isnan(x).any())
+
+
+def test_gradients_axes_types_and_transforms():
+    torch = torch_or_skip()
+    import isentropic.torch as et
+
+    rng = np.random.default_rng(0)
+    x, g = rng.standard_normal((3, 6, 2)), rng.standard_normal((3, 6, 2))
+    k, heat = np.array([1.5, 2.0, 3.3])[:, None, None], 0.7
+    y = isentropic.soft_top_k(x, k=k, temperature=heat, axis=1)
+    np.testing.assert_allclose(y.sum(1), np.broadcast_to(k[:, 0], (3, 2)), rtol=1e-13)
+    dx = isentropic.soft_top_k_vjp(x, y, g, k=k, temperature=heat, axis=1)
+    tensors = [torch.tensor(one, dtype=torch.float64, requires_grad=True) for one in (x, k, heat)]
+
+    def of_tensors(x, k, heat):
+        return et.soft_top_k(x, 1, k=k, temperature=heat)
+
+    np.testing.assert_allclose(of_tensors(*tensors).detach(), y, atol=1e-15)
+    np.testing.assert_allclose(
+        torch.autograd.grad((of_tensors(*tensors) * torch.tensor(g)).sum(), tensors[0])[0], dx, atol=1e-14
+    )
+    torch.autograd.gradcheck(of_tensors, tensors)
+    torch.autograd.gradgradcheck(of_tensors, tensors)
+    plain = torch.tensor(x)
+    same = torch.func.vmap(lambda x: et.soft_top_k(x, 0, k=2.0))(plain)
+    torch.testing.assert_close(same, et.soft_top_k(plain, 1, k=2.0), rtol=0, atol=1e-15)
+    compiled = torch.compile(lambda x: et.soft_top_k(x, k=2.0, dim=1), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(plain), et.soft_top_k(plain, 1, k=2.0), rtol=0, atol=1e-14)
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        assert et.soft_top_k(plain.to(dtype), k=1.0).dtype == dtype
+    assert isentropic.soft_top_k(x.astype(np.float32), k=1).dtype == np.float32
+    ej = pytest.importorskip("isentropic.jax")
+    import jax
+
+    with jax.enable_x64(True):
+        run = jax.jit(lambda x, k: (ej.soft_top_k(x, k=k, temperature=heat, axis=1) * g).sum())
+        np.testing.assert_allclose(jax.grad(run)(x, k), dx, atol=1e-14)
+        slope = torch.autograd.grad((of_tensors(*tensors) * torch.tensor(g)).sum(), tensors[1])[0]
+        np.testing.assert_allclose(jax.grad(run, 1)(x, k), slope, atol=1e-13)
+
+
+def test_wrong_numbers_are_refused():
+    torch = torch_or_skip()
+    import isentropic.torch as et
+
+    ej = pytest.importorskip("isentropic.jax")
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    tensor = torch.tensor(x)
+    for call, message in (
+        (lambda: isentropic.soft_top_k(x, k=0), "k must be above 0, got 0.0"),
+        (lambda: isentropic.soft_top_k(x, k=NAN), "k must be above 0, got nan"),
+        (lambda: isentropic.soft_top_k(x, k=[[1], [-1]]), "k must be above 0, got -1.0 in row 1"),
+        (lambda: isentropic.soft_top_k(x, k=[1, 1, 1]), r"k must broadcast to \(2, 1\), got shape \(3,\)"),
+        (lambda: isentropic.soft_top_k(x, k=1, temperature=INF), "temperature must be above 0 and finite, got inf"),
+        (lambda: isentropic.soft_top_k(x, k="a"), "k must be a number"),
+        (lambda: isentropic.soft_top_k_vjp(x, x[:1], x, k=1), r"y must have the shape of x, \(2, 2\), got \(1, 2\)"),
+        (lambda: et.soft_top_k(tensor, k=-1), "k must be above 0, got -1.0"),
+        (lambda: et.soft_top_k(tensor, k=torch.tensor([[1.0], [0.0]])), "k must be above 0, got 0.0"),
+        (lambda: et.soft_top_k(tensor.long(), k=1), "x must be of float16, bfloat16, float32 or float64"),
+        (lambda: ej.soft_top_k(x, k=0.0), "k must be above 0, got 0.0"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"soft_top_k.*: {message}"):
+            call()
