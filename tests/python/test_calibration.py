@@ -896,7 +896,7 @@ def test_norms_of_the_calibration_error():
 
 
 def test_names_as_labels():
-    pd = pytest.importorskip("pandas")
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     x, y = np.random.default_rng(6).normal(size=(60, 3)), np.random.default_rng(7).integers(0, 3, 60)
     y[:3] = 0, 1, 2
     names = np.array(["cat", "dog", "eel"])
@@ -904,7 +904,8 @@ def test_names_as_labels():
     for function, rows in ((isentropic.fit_temperature, x), (isentropic.fit_target_entropy, x),
                             (isentropic.fit_vector_scaling, x), (isentropic.brier_score, isentropic.softmax(x))):  # fmt: skip
         want = function(rows, y)
-        for labels in (names[y], names[y].tolist(), pd.Series(names[y]), pd.Categorical(names[y])):
+        of_arrow = [pa.array(names[y]), pa.chunked_array([names[y]]), pa.array(names[y]).dictionary_encode()]
+        for labels in (names[y], names[y].tolist(), pd.Series(names[y]), pd.Categorical(names[y]), *of_arrow):
             np.testing.assert_array_equal(function(rows, labels), want)
         np.testing.assert_array_equal(function(rows, other[y], classes=other), want)
         np.testing.assert_array_equal(function(rows, pd.Categorical(other[y], categories=other)), want)

@@ -179,8 +179,9 @@ def _classes(name, argument, labels, shape, names=None, count=None, columns=None
     """The class of each row. `names`: of `count` classes, in their order, if labels are names; otherwise what labels or
     `columns` say, or their sorted order."""
     categories = getattr(getattr(labels, "cat", labels), "categories", None)
-    plain = hasattr(labels, "__dlpack__") or type(labels).__module__.startswith("pyarrow") or isinstance(labels, (list, tuple))
-    given = labels if plain else np.asarray(labels)
+    # Arrow's and pandas' names, which are no numbers.
+    of_text = str(getattr(labels, "type", "")).startswith(("string", "large_string", "dictionary"))
+    given = np.asarray(labels) if of_text or type(labels).__module__.startswith("pandas") else labels
     classes = _array(name, "labels", given)
     if (classes.dtype.kind in "iub" and categories is None and names is None) or not classes.size:
         _check_shape(name, argument, "labels", classes.shape, shape)
