@@ -36,7 +36,7 @@ def entropy_of_counts(counts, *, estimator="grassberger", classes=None, base=Non
     """
     name = "entropy_of_counts"
     _checks.flag(name, "return_std", return_std)
-    params = (estimator, classes if classes is None else float(classes), base)
+    params = (estimator, classes if classes is None else _checks.number(name, "classes", classes), base)
     if return_std and estimator != "nsb":
         raise ValueError(f'{name}: return_std goes with estimator "nsb" alone, got "{estimator}"')
     if _containers.is_container(counts):
