@@ -227,6 +227,13 @@ def test_measures(name, params):
         np.testing.assert_array_equal(gradient, slope)
 
 
+def test_several_orders_at_once():
+    p = isentropic.softmax(scores(4, 6))
+    want = isentropic.hill_number(p, order=[0, 1, 2])
+    np.testing.assert_array_equal(ej.hill_number(p, order=[0, 1, 2]), want)
+    np.testing.assert_array_equal(jax.jit(lambda p: ej.hill_number(p, order=np.array([0, 1, 2.0])))(p), want)
+
+
 @pytest.mark.parametrize(("name", "params"), MAPS)
 def test_vmap_is_one_call(name, params):
     x = scores(3, 4, 6)

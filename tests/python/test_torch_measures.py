@@ -314,3 +314,20 @@ def test_second_derivatives_of_far_scores(function, alpha):
 def test_cross_entropy_of_classes_names_the_loss():
     with pytest.raises(TypeError, match=r"^cross_entropy: q must be a distribution, got dtype torch.int64; .* softmax_loss$"):
         et.cross_entropy(torch.randn(2, 3), torch.tensor([0, 2]))
+
+
+def test_several_orders_at_once():
+    x = arrays("hill_number")[0]
+    for order in ([0.0, 1.0, 2.5], torch.tensor([0.0, 1.0, 2.5])):
+        got = et.hill_number(x, order=order, input="scores")
+        want = isentropic.hill_number(x.numpy(), order=[0, 1, 2.5], input="scores")
+        np.testing.assert_array_equal(got, want)
+        assert got.shape == (3, 3)
+    for k, order in enumerate((0.0, 1.0, 2.5)):
+        np.testing.assert_array_equal(want[:, k], isentropic.hill_number(x.numpy(), order=order, input="scores"))
+    moving = x.clone().requires_grad_()
+    (dx,) = torch.autograd.grad(et.hill_number(moving, order=[1.0, 2.0], input="scores").sum(), moving)
+    _, slopes = isentropic.hill_number(x.numpy(), order=[1, 2], input="scores", return_grad=True)
+    np.testing.assert_allclose(dx, slopes.sum(-1), rtol=1e-12)
+    with pytest.raises(TypeError, match="hill_number: order requires grad"):
+        et.hill_number(x, order=torch.tensor([1.0, 2.0], requires_grad=True), input="scores")
