@@ -1,4 +1,4 @@
-"""linear_loss beside torch's linear and cross_entropy: processor time and peak memory of one forward and backward pass.
+"""linear_loss and linear_token_statistics beside torch: processor time and peak memory of one forward and backward pass.
 
 python bench/python_linear_loss.py [rows features classes]; each case is a process of its own, on one thread.
 """
@@ -7,6 +7,10 @@ import resource
 import subprocess
 import sys
 import time
+
+
+def of_statistics(found):
+    return (-found.logprob - 0.01 * found.entropy).mean()
 
 
 def run(case, rows, features, classes):
@@ -23,6 +27,8 @@ def run(case, rows, features, classes):
         "torch": lambda: torch.nn.functional.cross_entropy(torch.nn.functional.linear(hidden, weight), target),
         "linear_loss": lambda: et.linear_loss(hidden, weight, target),
         "linear_loss sparsemax": lambda: et.linear_loss(hidden, weight, target, loss="sparsemax_loss"),
+        "linear_loss of each row": lambda: et.linear_loss(hidden, weight, target, reduction="none").mean(),
+        "linear_token_statistics": lambda: of_statistics(et.linear_token_statistics(hidden, weight, target)),
     }
     base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begin = time.process_time()
@@ -39,5 +45,6 @@ if __name__ == "__main__":
     else:
         sizes = sys.argv[1:] or ["4096", "1024", "32000"]
         print(" x ".join(sizes))
-        for case in ("torch", "linear_loss", "linear_loss sparsemax"):
+        cases = ["torch", "linear_loss", "linear_loss sparsemax", "linear_loss of each row", "linear_token_statistics"]
+        for case in cases:
             subprocess.run([sys.executable, __file__, *sizes, case], check=True)

@@ -136,7 +136,7 @@ def families(package):
             *("entropy_invariant_scale", "TemperatureClampedWarning"),
         ],
         "Losses": [
-            *(loss["name"] for loss in _core.losses()),
+            *(loss["name"] for loss in [*_core.losses(), *_core.sparse_losses()]),
             "ratio_map",
             "soft_top_k",
             "soft_top_k_vjp",
@@ -156,7 +156,7 @@ def families(package):
     }
 
 
-TOKENS = ("token_statistics", "TokenStatistics")
+TOKENS = ("token_statistics", "linear_token_statistics", "TokenStatistics", "EntropyController")
 
 TRANSPORT = {
     *("optimal_transport", "TransportResult", "sinkhorn", "SinkhornResult", "sinkhorn_divergence"),

@@ -252,6 +252,7 @@ void bind_calls(nb::module_& m) {
   };
   list("operations", {&family_info<Map>(), &family_info<Logarithm>()});
   list("losses", {&family_info<Loss>()});
+  list("sparse_losses", {&family_info<SparseLoss>()});
   list("measure_operations",
        {&family_info<Measure>(), &family_info<Divergence>(), &family_info<TableMeasure>(), &family_info<EntryMeasure>()});
   list("count_operations", {&family_info<CountMeasure>(), &family_info<CountTableMeasure>()});
@@ -264,7 +265,7 @@ void bind_calls(nb::module_& m) {
   // Those that are written by hand in Python call these functions.
   for (const FamilyInfo* family :
        {&family_info<EntropyControl>(), &family_info<CountMeasure>(), &family_info<CountTableMeasure>(),
-        &family_info<Sampling>(), &family_info<Transport>(), &family_info<AttentionOperation>()}) {
+        &family_info<SparseLoss>(), &family_info<Sampling>(), &family_info<Transport>(), &family_info<AttentionOperation>()}) {
     for (const OperationInfo& info : family->operations) {
       for (const bool vjp : {false, true}) {
         if (runner_of(info, vjp) != nullptr) {

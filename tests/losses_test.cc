@@ -37,6 +37,9 @@ std::vector<Loss> variants() {
   all.push_back(MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::arc, .scale = 8});
   all.push_back(MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::sphere, .margin = 3, .scale = 8});
   all.push_back(DistillationLoss{.temperature = 3});
+  all.push_back(DistillationLoss{.divergence = TeacherDivergence::reverse_kl});
+  all.push_back(DistillationLoss{.temperature = 0.7, .divergence = TeacherDivergence::jsd, .beta = 0.2});
+  all.push_back(DistillationLoss{.temperature = 2, .divergence = TeacherDivergence::total_variation});
   all.push_back(JsdLoss{.beta = 0.1});
   return all;
 }
@@ -402,6 +405,9 @@ void check_param_gradients(const Loss& common, const Batch<T>& batch, const std:
             double base;
             if constexpr (std::is_same_v<Op, MarginSoftmaxLoss>) {
               base = param.name == "margin" ? MarginSoftmaxLoss::kMargins[static_cast<std::size_t>(op.kind)] : op.scale;
+            } else if constexpr (requires { *(op.*param.member); }) {
+              if (!(op.*param.member)) return;
+              base = *(op.*param.member);
             } else {
               base = static_cast<double>(op.*param.member);
             }
@@ -621,7 +627,12 @@ TEST(LossesOfPairs, OfFloatsAreThoseOfDoubles) {
   std::mt19937 random(3);
   std::normal_distribution<double> normal;
   std::vector<Loss> losses;
-  for (const double t : {1e-9, 0.3, 1.0, 50.0, 1e9}) losses.push_back(DistillationLoss{.temperature = t});
+  for (const double t : {1e-9, 0.3, 1.0, 50.0, 1e9}) {
+    for (const auto divergence : {TeacherDivergence::forward_kl, TeacherDivergence::reverse_kl, TeacherDivergence::jsd,
+                                  TeacherDivergence::total_variation}) {
+      losses.push_back(DistillationLoss{.temperature = t, .divergence = divergence});
+    }
+  }
   for (const double beta : {1e-300, 1e-17, 1e-9, 0.1, 0.5, 1 - 0x1p-20, 1 - 0x1p-50}) losses.push_back(JsdLoss{.beta = beta});
   for (const double distance : {2.0, 0.3, 1e-2, 1e-4, 1e-6}) {
     for (const double first : {0.0, 12.0}) {
@@ -641,7 +652,9 @@ TEST(LossesOfPairs, OfFloatsAreThoseOfDoubles) {
           // A mass e^-z has a relative error of some z eps.
           const auto* const distillation = std::get_if<DistillationLoss>(&op);
           const double z = range / (distillation == nullptr ? 1 : std::max(distillation->temperature, 0.1));
-          const double bound = (20 + 2 * z) * kEps<float>, least = std::numeric_limits<float>::min();
+          // A teacher that has less than e^-40 of the student's mass at its largest score counts as one that has this much.
+          const bool jsd = distillation != nullptr && distillation->divergence == TeacherDivergence::jsd;
+          const double bound = (20 + 2 * z) * kEps<float>, least = jsd ? 1e-17 : std::numeric_limits<float>::min();
           const std::string what = std::string(name_of(op)) + " " + std::to_string(distance) + " " + std::to_string(n);
           EXPECT_NEAR(got.value[0], want.value[0], bound * want.value[0]) << what;
           double largest = 0;
@@ -656,7 +669,9 @@ TEST(LossesOfPairs, OfFloatsAreThoseOfDoubles) {
 TYPED_TEST(Losses, OfPairsWithInfiniteScores) {
   using T = TypeParam;
   const T infinity = kInfinity<T>, nan = std::numeric_limits<T>::quiet_NaN();
-  for (const Loss& op : {Loss(DistillationLoss{.temperature = 2}), Loss(JsdLoss{.beta = 0.3})}) {
+  for (const Loss& op :
+       {Loss(DistillationLoss{.temperature = 2}), Loss(DistillationLoss{.divergence = TeacherDivergence::reverse_kl}),
+        Loss(DistillationLoss{.divergence = TeacherDivergence::total_variation}), Loss(JsdLoss{.beta = 0.3})}) {
     // Scores of +inf share the mass.
     const Result<T> shared = run(op, Batch<T>{1, 3, {infinity, 1, infinity}, {5, -infinity, 5}, {}});
     EXPECT_EQ(shared.value[0], 0) << name_of(op);
@@ -840,7 +855,12 @@ TEST(LossesRefuse, WhatTheyCannotTake) {
         MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::sphere, .margin = 1.5}, good);
   fails("margin_softmax_loss: margin must be at most pi for kind arc, got kind arc, margin 4",
         MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::arc, .margin = 4}, good);
-  fails("jsd_loss: beta must be below 1, where the loss is 0 always, got beta 1", JsdLoss{.beta = 1}, good);
+  fails("jsd_loss: beta must be below 1, where the loss is 0 always; its limit is reverse_kl of distillation_loss, got beta 1",
+        JsdLoss{.beta = 1}, good);
+  fails("jsd_loss: beta must be above 0, where the loss is 0 always; its limit is forward_kl of distillation_loss, got beta 0",
+        JsdLoss{.beta = 0}, good);
+  fails("distillation_loss: beta must be left out unless divergence is jsd, got divergence forward_kl, beta 0.5",
+        DistillationLoss{.beta = 0.5}, good);
   fails("jsd_loss: target must be a matrix of x's shape, got a class for each row", JsdLoss{}, good);
   fails("entmax: alpha must be above 0 and finite, got 0", SurrogateLoss{.map = Entmax{.alpha = 0}}, good);
   expect_error("softmax_loss: target must be a distribution in every row, got a sum of 0 in row 1",

@@ -253,24 +253,53 @@ struct SurrogateLoss {
       Param<SurrogateLoss, Map>{.name = "map", .meaning = "the map whose p makes the gradient", .member = &SurrogateLoss::map}};
 };
 
+// How far a student's distribution q is from a teacher's p. Each is at least 0, and 0 only where p = q.
+enum class TeacherDivergence { forward_kl, reverse_kl, jsd, total_variation };
+inline constexpr std::string_view kTeacherDivergences[] = {"forward_kl", "reverse_kl", "jsd", "total_variation"};
+
+// What is wrong with beta, the teacher's weight in jsd, or an empty text.
+constexpr std::string_view check_beta(TeacherDivergence divergence, const std::optional<double>& beta) {
+  if (beta && divergence != TeacherDivergence::jsd) return "beta must be left out unless divergence is jsd";
+  return beta && !(*beta < 1) ? "beta must be below 1, where the loss is 0 always" : "";
+}
+
+// An infinite value has gradient 0: reverse_kl of a class that the teacher has not, whose score cannot fall fast enough.
 struct DistillationLoss {
   double temperature = 1;
+  TeacherDivergence divergence = TeacherDivergence::forward_kl;
+  std::optional<double> beta = {};
 
   static constexpr TargetKind kTarget = TargetKind::scores;
   static constexpr Description kDescription = {
       .name = "distillation_loss",
-      .summary = "Kullback-Leibler divergence of a student's softmax from a teacher's, both at one temperature.",
-      .formula = "T^2 KL(softmax(teacher/T), softmax(student/T))",
-      .gradient = "T (p_student - p_teacher), in the student; in T: 2 loss/T - <t (log(t/s) - KL), teacher> - <s - t, student>",
-      .source = "Hinton, Vinyals, Dean, arXiv 1503.02531, 2015",
+      .summary = "Divergence of a student's softmax from a teacher's, both at one temperature, times its square.",
+      .formula =
+          "T^2 D(p, q), p = softmax(teacher/T), q = softmax(student/T); forward_kl: KL(p, q); reverse_kl: KL(q, p); jsd: beta "
+          "KL(p, m) + (1 - beta) KL(q, m), m = beta p + (1 - beta) q; total_variation: sum |p - q| / 2",
+      .gradient =
+          "in the student: T q (l - <q, l>), l = -p/q, log(q/p), (1 - beta) log(q/m), sign(q - p) / 2, so T (q - p) of "
+          "forward_kl; in beta: T^2 (KL(p, m) - KL(q, m)); also in T",
+      .source = "Hinton, Vinyals, Dean, arXiv 1503.02531, 2015; Agarwal et al., ICLR 2024",
       .arrays = kLossArrays,
       .not_in = kNotSplit,
   };
-  static constexpr auto kParams = std::tuple{Param<DistillationLoss>{.name = "temperature",
-                                                                     .meaning = "T, divides both scores",
-                                                                     .member = &DistillationLoss::temperature,
-                                                                     .above = 0,
-                                                                     .per_row = true}};
+  static constexpr auto kParams =
+      std::tuple{Param<DistillationLoss>{.name = "temperature",
+                                         .meaning = "T, divides both scores",
+                                         .member = &DistillationLoss::temperature,
+                                         .above = 0,
+                                         .per_row = true},
+                 Param<DistillationLoss, TeacherDivergence>{.name = "divergence",
+                                                            .meaning = "D, how far the student is from the teacher",
+                                                            .member = &DistillationLoss::divergence,
+                                                            .names = kTeacherDivergences},
+                 Param<DistillationLoss, std::optional<double>>{
+                     .name = "beta",
+                     .meaning = "weight of the teacher in jsd, below 1; not given: 0.5; refused with other divergences",
+                     .member = &DistillationLoss::beta,
+                     .above = 0,
+                     .per_row = true}};
+  constexpr std::string_view check() const { return check_beta(divergence, beta); }
 };
 
 struct JsdLoss {
@@ -288,14 +317,85 @@ struct JsdLoss {
   };
   static constexpr auto kParams =
       std::tuple{Param<JsdLoss>{.name = "beta",
-                                .meaning = "weight of the teacher, below 1; towards 0 and 1 the loss goes to 0",
+                                .meaning = "weight of the teacher, above 0 and below 1; towards both the loss goes to 0",
                                 .member = &JsdLoss::beta,
-                                .above = 0,
+                                .at_least = 0,
+                                .up_to = 1,
                                 .per_row = true}};
-  constexpr std::string_view check() const { return beta < 1 ? "" : "beta must be below 1, where the loss is 0 always"; }
+  constexpr std::string_view check() const {
+    if (beta <= 0) return "beta must be above 0, where the loss is 0 always; its limit is forward_kl of distillation_loss";
+    return beta < 1 ? "" : "beta must be below 1, where the loss is 0 always; its limit is reverse_kl of distillation_loss";
+  }
 };
 
-// Every loss.
+// A teacher of which each row has k classes and the logarithms of their probabilities, whose sum P is at most 1.
+struct SparseDistillationLoss {
+  // bin: all other classes together are one more class, of probability 1 - P. renormalize: the listed classes alone.
+  enum class Tail { bin, renormalize };
+  static constexpr std::string_view kTails[] = {"bin", "renormalize"};
+
+  double temperature = 1;
+  TeacherDivergence divergence = TeacherDivergence::forward_kl;
+  std::optional<double> beta = {};
+  Tail tail = Tail::bin;
+
+  static constexpr ArrayInfo kArrays[] = {{.name = "student"},
+                                          {.name = "indices", .kind = ArrayKind::indices},
+                                          {.name = "log_probs", .kind = ArrayKind::points},
+                                          {.name = "value", .kind = ArrayKind::number, .output = true},
+                                          {.name = "dx", .output = true, .optional = true}};
+  static constexpr Absence kNotIn[] = {
+      {Door::command_line, "its teacher is two tables"},
+      {Door::device, "a row's few classes are sorted and searched on the host"},
+      {Door::ranks, "it is not written in sums over parts of a row"},
+      {Door::web, "a page has no teacher"},
+  };
+  static constexpr Description kDescription = {
+      .name = "sparse_distillation_loss",
+      .summary = "Divergence of a student's softmax from a teacher of which a few classes are known, as in distillation_loss.",
+      .formula =
+          "T^2 D(p, q); bin: p = (exp(log_probs), 1 - their sum), q = softmax(student) of these classes and of all others "
+          "together; renormalize: p = softmax(log_probs/T), q = softmax(student/T), of these classes",
+      .gradient =
+          "in the student: that of distillation_loss for a listed class, and of all others together times softmax among them; "
+          "also in T and beta",
+      .source = "Anshumann et al., ACL 2025 (bins); Hinton, Vinyals, Dean, arXiv 1503.02531, 2015",
+      .cost = 2,
+      .arrays = kArrays,
+      .not_in = kNotIn,
+  };
+  static constexpr auto kParams =
+      std::tuple{Param<SparseDistillationLoss>{.name = "temperature",
+                                               .meaning = "T, divides log_probs and scores; 1 with tail bin",
+                                               .member = &SparseDistillationLoss::temperature,
+                                               .above = 0,
+                                               .per_row = true,
+                                               .still_with = "bin"},
+                 Param<SparseDistillationLoss, TeacherDivergence>{.name = "divergence",
+                                                                  .meaning = "D, how far the student is from the teacher",
+                                                                  .member = &SparseDistillationLoss::divergence,
+                                                                  .names = kTeacherDivergences},
+                 Param<SparseDistillationLoss, std::optional<double>>{
+                     .name = "beta",
+                     .meaning = "weight of the teacher in jsd, below 1; not given: 0.5; refused with other divergences",
+                     .member = &SparseDistillationLoss::beta,
+                     .above = 0,
+                     .per_row = true},
+                 Param<SparseDistillationLoss, Tail>{
+                     .name = "tail",
+                     .meaning = "bin: all other classes are one class more; renormalize: only the listed classes count",
+                     .member = &SparseDistillationLoss::tail,
+                     .names = kTails}};
+  constexpr std::string_view check() const {
+    if (tail == Tail::bin && temperature != 1) return "temperature must be 1 with tail bin, whose classes no power keeps";
+    return check_beta(divergence, beta);
+  }
+};
+
+// Losses whose target is two tables.
+using SparseLoss = std::variant<SparseDistillationLoss>;
+
+// Every loss of one target.
 using Loss = std::variant<SoftmaxLoss, SparsemaxLoss, EntmaxLoss, TopKSoftmaxLoss, TopPSoftmaxLoss, SmoothAccuracyLoss,
                           MarginSoftmaxLoss, MultilabelSoftmaxLoss, SurrogateLoss, DistillationLoss, JsdLoss>;
 
@@ -317,6 +417,18 @@ ISENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, std::span<cons
 template <class T>
 ISENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_identity_t<T>> target,
                          std::span<double> value, MatrixView<std::type_identity_t<T>> dx = {},
+                         std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
+
+// The same of a sparse teacher: indices and log_probs are rows x k, of which an index of -1 is no class, and its logarithm is
+// not read. log_probs may be of any type. A row without any class is ignored.
+//
+// Throws: std::invalid_argument for k = 0; and, with its row and entry, for an index that is no class or stands there twice,
+// for
+//         a logarithm that is NaN, for a mass above 1, below 1 where tail is bin and all classes are listed, or 0 where tail is
+//         renormalize.
+template <class T, class L>
+ISENTROPIC_API void loss(const SparseLoss& loss, MatrixView<const T> x, MatrixView<const std::int64_t> indices,
+                         MatrixView<const L> log_probs, std::span<double> value, MatrixView<std::type_identity_t<T>> dx = {},
                          std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
 
 // The loss of one row against the class `target`, or against one row of targets; and dx, if wanted.

@@ -42,7 +42,7 @@ using AttentionOperation = std::variant<Attention, LinearAttention>;
 template <class... Family>
 struct FamilyList {};
 using Families = FamilyList<Map, Logarithm, EntropyControl, Measure, Divergence, TableMeasure, EntryMeasure, CountMeasure,
-                            CountTableMeasure, Transport, Loss, Sampling, Step, Calibration, AttentionOperation>;
+                            CountTableMeasure, Transport, Loss, SparseLoss, Sampling, Step, Calibration, AttentionOperation>;
 
 // A parameter's value; monostate means no value, that is the default if there is one.
 using ParamValue = std::variant<std::monostate, double, std::int64_t, bool, std::string, Map>;

@@ -49,6 +49,7 @@ from isentropic.torch._measures import call_entries as _call_entries
 from isentropic.torch._measures import call_table as _call_table
 from isentropic.torch._modules import Loss as _Loss
 from isentropic.torch._modules import Map as _Map
+from isentropic.torch._modules import TeacherLoss as _TeacherLoss
 '''
 
 

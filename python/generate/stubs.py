@@ -69,7 +69,7 @@ RESULTS = {
     "unbalanced_sinkhorn": "UnbalancedResult",
     "sinkhorn_barycenter": "BarycenterResult",
     "sliced_wasserstein": "SlicedResult",
-    "token_statistics": "TokenStatistics",
+    **dict.fromkeys(("token_statistics", "linear_token_statistics"), "TokenStatistics"),
     **dict.fromkeys(("add", "merge", "__add__"), "Counts"),
     **dict.fromkeys(("entropy", "kl_divergence", "js_divergence", "mutual_information"), "np.float64"),
     "weights": "NDArray[np.float64]",
@@ -112,6 +112,7 @@ FLAGS_OF_TENSORS = {
 BASES = {
     "Configured": "nn.Module",
     "Loss": "_Loss",
+    "TeacherLoss": "_TeacherLoss",
     "BaseEstimator": "_Estimator",
     "ClassifierMixin": "_Classifier",
     "TransformerMixin": "_Transformer",

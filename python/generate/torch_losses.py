@@ -19,7 +19,7 @@ def has_module(description):
 def signature(description):
     scores, target = description["arguments"]
     given = list(map(argument, description["params"]))
-    given += [Argument("ignore_index", "None", "int | None")] if takes_classes(description) else []
+    given += [Argument("ignore_index", "-100", "int | None")] if takes_classes(description) else []
     rest = Argument("params", type="Any") if takes_map(description) else None
     return Signature([Argument(scores, type="Tensor"), Argument(target, type="Tensor")], [*given, *DIM, DTYPE], rest)
 
@@ -28,7 +28,11 @@ def init_signature(description):
     params = list(map(argument, description["params"]))
     if takes_classes(description):
         return Signature([WEIGHT], [*params, IGNORE, *REDUCTION, Z_LOSS])
-    return Signature([], [*params, *REDUCTION])
+    return Signature([], [*params, *([IGNORE] if description["target"] == "scores" else []), *REDUCTION])
+
+
+def base(description):
+    return "_TeacherLoss" if description["target"] == "scores" else "_Loss"
 
 
 def function(description):
@@ -41,19 +45,20 @@ def function(description):
 def of_module(description):
     name = description["name"]
     values = ", ".join(f"{param['name']!r}: {param['name']}" for param in description["params"])
-    common = "weight, ignore_index" if takes_classes(description) else "None, None"
+    scores = description["target"] == "scores"
+    common = "weight, ignore_index" if takes_classes(description) else "None, ignore_index" if scores else "None, None"
     body = f"super().__init__({{{values}}}, {common}, reduction, dim, dtype{', z_loss' * takes_classes(description)})"
-    members = [] if takes_classes(description) else ["_takes_classes = False"]
+    members = ["_takes_classes = False", "_usual_index = None"] if description["target"] == "labels" else []
     init = init_signature(description)
     text = document(module_doc(description), init, description, door="torch")
-    return module(class_name(name), "_Loss", text, init, body, name, members)
+    return module(class_name(name), base(description), text, init, body, name, members)
 
 
 def stubs(description):
     text = stub(description["name"], signature(description), "Tensor")
     if has_module(description):
         attributes = list(map(argument, description["params"]))
-        text += "\n" + module_stub(class_name(description["name"]), "_Loss", attributes, init_signature(description))
+        text += "\n" + module_stub(class_name(description["name"]), base(description), attributes, init_signature(description))
     return text
 
 
@@ -92,9 +97,15 @@ z_loss (float, at least 0): Adds z_loss times the square of the logsumexp of a r
 """
 
 
+OF_TEACHER = """\
+ignore_index: The module also takes labels, of shape x.shape without dim: rows whose label is this give 0 and no gradient, and
+    do not count in the mean.
+"""
+
+
 def module_doc(description):
     return f"""
 The module of isentropic.torch.{description["name"]}. Call it with (x, target) or (x, target, sample_weight). sample_weight is a
 factor for the loss of each row, and the mean divides by the sum of these factors.
 {learned(description)}
-{OF_CLASSES if takes_classes(description) else ""}{COMMON}"""
+{OF_CLASSES if takes_classes(description) else ""}{OF_TEACHER if description["target"] == "scores" else ""}{COMMON}"""

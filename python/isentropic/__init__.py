@@ -46,6 +46,7 @@ from isentropic._numpy._labels import (
     mutual_information_of_labels,
     mutual_information_scores,
 )
+from isentropic._numpy._losses import sparse_distillation_loss
 from isentropic._numpy._maximum_entropy import MaximumEntropyResult, maximum_entropy
 from isentropic._numpy._ratio_map import ratio_map
 from isentropic._numpy._sampling import Sampler, gumbel_softmax, sample
@@ -111,7 +112,7 @@ for _name in _generated.__all__:
 __all__ = ["__version__", *_generated.__all__]
 # To train: attention, and maps of one's own.
 __all__ += ["attention", "attention_vjp", "linear_attention", "linear_attention_vjp", "ratio_map"]
-__all__ += ["soft_top_k", "soft_top_k_vjp"]
+__all__ += ["soft_top_k", "soft_top_k_vjp", "sparse_distillation_loss"]
 # To decode: draws, and the temperature that gives an entropy, of scores and of distributions.
 __all__ += ["Sampler", "gumbel_softmax", "sample"]
 __all__ += ["GammaResult", "gamma_for_entropy", "mean_field_entropy", "normalize_density", "normalize_joint", "power_transform"]

@@ -8,6 +8,7 @@ from isentropic import _documents
 # Descriptions by name. MAPS also has log_softmax and logsumexp, which are not distributions.
 MAPS = {one["name"]: one for one in _core.operations()}
 LOSSES = {one["name"]: one for one in _core.losses()}
+SPARSE_LOSSES = {one["name"]: one for one in _core.sparse_losses()}
 MEASURES = {one["name"]: one for one in _core.measure_operations()}
 CONTROL = {one["name"]: one for one in _core.control_operations()}
 
@@ -16,6 +17,7 @@ WRITTEN = {
     one["name"]: one
     for operations in (
         _core.count_operations(),
+        _core.sparse_losses(),
         _core.sampling_operations(),
         _core.transport_operations(),
         _core.calibration_operations(),
@@ -76,7 +78,7 @@ def takes_map(description):
 
 def takes_classes(description):
     """Whether the target of a loss may be classes."""
-    return description["target"].startswith("class")
+    return description.get("target", "").startswith("class")
 
 
 def map_params(name, names, values, row_names, rows):

@@ -21,11 +21,14 @@ except ImportError as error:
     raise ImportError("isentropic.transformers needs transformers and PyTorch: pip install transformers torch") from error
 
 from isentropic import _checks
+from isentropic._descriptions import MAPS, per_row
+from isentropic._maps import map_and_params
 from isentropic._numpy._chain import streams_of_texts
 from isentropic.torch import scaled_dot_product_attention
 from isentropic.torch._chain import TensorChain
+from isentropic.torch._modules import Configured
 
-__all__ = ["EntropyLogitsProcessor", "SamplerLogitsProcessor", "attention"]
+__all__ = ["EntropyLogitsProcessor", "SamplerLogitsProcessor", "attention", "learn"]
 
 
 def attention(
@@ -68,8 +71,11 @@ def attention(
     if further.get("cache") is not None:
         raise ValueError("isentropic.transformers.attention: paged caches, of continuous batching, are not supported")
     if further.get("output_attentions"):
-        raise ValueError("isentropic.transformers.attention: output_attentions must be False: there are no weights to return")
-    params = dict(getattr(config, "isentropic", None) or {})
+        raise ValueError(
+            "isentropic.transformers.attention: output_attentions must be False: no weights are kept; "
+            "isentropic.torch.attention(..., return_weights=True) has those of one layer"
+        )
+    params = _settings(module)
     params.setdefault("scale", "sqrt" if scaling is None else scaling)
     queries = query.shape[2]
     if is_causal is None:
@@ -98,6 +104,95 @@ def attention(
         **params,
     )
     return out.transpose(1, 2).contiguous(), None
+
+
+def _settings(module):
+    """What a layer learns, or otherwise what the configuration says."""
+    learned = getattr(module, "isentropic", None)
+    if learned is not None:
+        return learned._values()
+    params = dict(getattr(module.config, "isentropic", None) or {})
+    of_map = params.get("map")
+    given = {**params, **(of_map[1] if isinstance(of_map, (tuple, list)) else {})}
+    for name, value in given.items():
+        if isinstance(value, torch.Tensor):
+            raise TypeError(
+                f"isentropic.transformers.attention: {name} of config.isentropic must be a number, got a tensor, which no "
+                f"optimiser would train and no file keep; isentropic.transformers.learn(model, {name}=...) learns it"
+            )
+    return params
+
+
+def learn(model, *, map="softmax", scale=None, kappa=None, train_length=None, layers=None, **params):
+    """Gives the attention of a model a map whose parameters are learned: one number for each head of each layer.
+
+    They are parameters of the model, for its state_dict and for an optimiser that is made afterwards. The numbers given here
+    are their first values. A saved model has them in its file: after from_pretrained call learn again, and then
+    load_state_dict with the weights of that file.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel
+        Its attention becomes "isentropic".
+    map : str
+        The map, by its name.
+    scale : str or float or None
+        None: the model's own. A number is learned. A name, such as "entropy_invariant", is one of isentropic.torch.attention's.
+    kappa, train_length : float, int or None
+        Those of a scale that is a name; they stay as they are.
+    layers : sequence of int or None
+        The numbers of the layers; None: all. Others have what the configuration says.
+    **params
+        The map's parameters. Those that may differ for each row, such as alpha and temperature, are learned; others, such as k,
+        stay.
+
+    Returns
+    -------
+    list of torch.nn.Parameter
+        The new parameters, for a learning rate of their own.
+    """
+    name = "isentropic.transformers.learn"
+    given = {*params, *(map[1] if isinstance(map, (tuple, list)) else ())}
+    map, values = map_and_params(name, map, params)
+    learned = {key: values[key] for key in per_row(MAPS[map]) if key in given}
+    fixed = {key: value for key, value in values.items() if key in given and key not in learned}
+    if isinstance(scale, str):
+        further = {"scale": scale, "kappa": kappa, "train_length": train_length}
+        fixed |= {key: value for key, value in further.items() if value is not None}
+    elif kappa is not None or train_length is not None:
+        which = "kappa" if kappa is not None else "train_length"
+        raise TypeError(f"{name}: {which} is for a scale that is a name, got scale {scale!r}")
+    elif scale is not None:
+        learned["scale"] = scale
+    if not learned:
+        raise ValueError(f"{name}: no parameter of {map} is given, so that nothing would be learned")
+    found = [one for one in model.modules() if _attends(one)]
+    known = {one.layer_idx for one in found}
+    if layers is not None:
+        unknown = sorted(set(layers) - known)
+        if unknown:
+            raise ValueError(f"{name}: layers must be among {sorted(known)}, got {unknown[0]}")
+        found = [one for one in found if one.layer_idx in set(layers)]
+    if not found:
+        raise ValueError(f"{name}: {type(model).__name__} has no attention that is known")
+    model.set_attn_implementation("isentropic")
+    parameters = []
+    for one in found:
+        first = next(one.parameters())
+        own = {}
+        for key, value in learned.items():
+            start = torch.as_tensor(value, dtype=torch.float32, device=first.device)
+            own[key] = torch.nn.Parameter(start.expand(one.config.num_attention_heads, 1, 1).clone())
+        one.isentropic = Configured({"map": map, **fixed, **own})
+        parameters += own.values()
+    return parameters
+
+
+def _attends(module):
+    """Whether a module calls attention: it knows its configuration and its layer, and has no part that does."""
+    if "Attention" not in type(module).__name__ or not hasattr(module, "config"):
+        return False
+    return getattr(module, "layer_idx", None) is not None
 
 
 AttentionInterface.register("isentropic", attention)

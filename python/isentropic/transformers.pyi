@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["EntropyLogitsProcessor", "SamplerLogitsProcessor", "attention"]
+__all__ = ["EntropyLogitsProcessor", "SamplerLogitsProcessor", "attention", "learn"]
 
 def attention(
     module: Any,
@@ -17,6 +17,16 @@ def attention(
     s_aux: Any = None,
     **further: Any,
 ) -> tuple[Any, None]: ...
+def learn(
+    model: Any,
+    *,
+    map: str | tuple[str, dict[str, Any]] = "softmax",
+    scale: str | float | None = None,
+    kappa: float | None = None,
+    train_length: int | None = None,
+    layers: Sequence[int] | None = None,
+    **params: Any,
+) -> list[Any]: ...
 
 class SamplerLogitsProcessor:
     supports_continuous_batching: bool | None

@@ -49,7 +49,8 @@ void on_rows(Arguments& call, const Run& run, const Check& check) {
                           .one_for_all = info.one_for_all,
                           .absent = !array.given()};
   }
-  const bool by_index = !given.row_parameters.empty() || given.operation.drawn;
+  const bool listed = std::ranges::any_of(call.infos(), [](const ArrayInfo& info) { return info.kind == ArrayKind::indices; });
+  const bool by_index = !given.row_parameters.empty() || given.operation.drawn || listed;
   const StridedRows rows(call.where(), std::span(arguments).first(count), given.axis,
                          by_index ? RowOrder::by_index : RowOrder::free);
   if (given.check_apart) rows.check_apart();
@@ -174,6 +175,46 @@ void run_loss(Arguments& call) {
       const std::vector<std::int64_t> classes(narrow.begin(), narrow.end());
       loss<T>(op, x, std::span<const std::int64_t>(classes), value, dx, per_row, gradients, ignored);
     });
+  });
+}
+
+// Indices and logarithms of each row are a row of their arrays, whose last axis has them.
+void run_sparse_loss(Arguments& call) {
+  const auto op = call.make<SparseLoss>();
+  const CallArray &indices = call["indices"], &log_probs = call["log_probs"];
+  call.check_integers(call.name(1), indices);
+  const std::size_t count = count_of(indices),
+                    listed = indices.shape.empty() ? 0 : static_cast<std::size_t>(indices.shape.back());
+  if (!std::ranges::equal(indices.shape, log_probs.shape)) {
+    fail("{}: {} must have the shape of {}, {}, got {}", call.where(), call.name(2), call.name(1), shape_text(indices.shape),
+         shape_text(log_probs.shape));
+  }
+  const std::span<std::int64_t> classes = call.room<std::int64_t>(indices, count);
+  if (!Arguments::in_place<std::int64_t>(indices)) load(indices, classes);
+  on_type(call, call.name(2), log_probs, [&]<class L>(std::type_identity<L>) {
+    std::vector<L> copied;
+    const L* logs = reinterpret_cast<const L*>(log_probs.data);
+    if (!without_gaps(log_probs)) {
+      for_each_number(log_probs, [&](const char* at) { std::memcpy(&copied.emplace_back(), at, sizeof(L)); });
+      logs = copied.data();
+    }
+    on_rows<!kSmall>(
+        call,
+        [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+          const std::size_t rows = b[0].rows;
+          as_double(b[1], call.array(3), [&](std::span<double> value) {
+            loss<T, L>(op, b[0].matrix<const T>(), {classes.data() + first * listed, rows, listed},
+                       {logs + first * listed, rows, listed}, value, b[2].matrix<T>(), call.per_row(first, rows),
+                       call.gradients(first, rows));
+          });
+        },
+        [&](std::size_t rows) {
+          if (listed == 0 && rows > 0)
+            fail("{}: {} must have at least one class for each row, got none", call.where(), call.name(1));
+          if (rows * listed == count) return;
+          fail("{}: {} must have a row for each of {} rows of {}, got shape {}", call.where(), call.name(1), rows, call.name(0),
+               shape_text(indices.shape));
+        });
   });
 }
 
@@ -334,6 +375,10 @@ template <>
 constexpr Runner kRunner<Divergence> = run_checked<run_divergence>;
 template <>
 constexpr Runner kRunner<Loss> = run_checked<run_loss>;
+#ifndef __wasm__
+template <>
+constexpr Runner kRunner<SparseLoss> = run_checked<run_sparse_loss>;
+#endif
 template <>
 constexpr Runner kRunner<Sampling> = run_checked<run_sampling>;
 template <>

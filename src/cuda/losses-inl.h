@@ -123,11 +123,10 @@ template <class Op, class T, bool kShort>
 __global__ void __launch_bounds__(kShort ? 128 : 512, 1) LossKernel(const __grid_constant__ cuda::LossCall<Op> call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Op& op, bool good, Arena memory) HWY_ATTR {
-    if constexpr (std::is_same_v<Op, JsdLoss> && sizeof(T) == 4) {
-    }
     const CheckedTarget<T> target = CheckedTargetOf<Op, T>(call, r, memory);
     if (target.ignored) return SettleRow<Op, T>(call, r, 0, memory);
-    if constexpr (std::is_same_v<Op, JsdLoss>) good = good && op.beta < 1;
+    if constexpr (std::is_same_v<Op, JsdLoss>) good = good && op.beta > 0 && op.beta < 1;
+    if constexpr (std::is_same_v<Op, DistillationLoss>) good = good && BetaOf(op) < 1;
     if (!good || !target.good) return SettleRow<Op, T>(call, r, kNaN<double>, memory);
     const T* x = ReadRow<T>(call.in[0], r, n, memory);
     T* const dx = call.out.data == nullptr ? nullptr : ResultRow<T>(call.out, r, n, memory);

@@ -38,6 +38,11 @@ void check_gradients(const Op& op, std::span<const ParamGradient> gradients, std
     } else {
       check_per_row<Op>(asked.parameter, asked.values.size(), rows);
     }
+    if constexpr (requires { Op::kTails; }) {
+      if (op.tail == Op::Tail::bin && asked.parameter == "temperature") {
+        fail("{}: there is no gradient in temperature with tail bin, where it is 1", kName);
+      }
+    }
     if constexpr (std::is_same_v<Op, MarginSoftmaxLoss>) {
       if (op.kind == MarginSoftmaxLoss::Kind::sphere && asked.parameter == "margin") {
         fail("{}: there is no gradient in margin of kind sphere, which is an integer", kName);

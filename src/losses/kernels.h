@@ -42,6 +42,18 @@ struct LossBatch {
   }
 };
 
+// A batch against sparse teachers, whose logarithms have been checked and widened.
+template <class T>
+struct SparseBatch {
+  MatrixView<const T> x;
+  MatrixView<const std::int64_t> indices;
+  MatrixView<const double> log_probs;
+  std::span<double> value;
+  MatrixView<T> dx;
+  RowsOf<PerRow> per_row;
+  RowsOf<ParamGradient> gradients;
+};
+
 // Workspace: the loss's memory for rows of n, and a block of rows for distributions.
 template <class T>
 struct LossScratch {
@@ -57,6 +69,9 @@ struct LossKernels {
   void (*rows)(const Loss&, const LossBatch<T>&, LossScratch<T>);
   // Bytes of memory that the loss needs for rows of n.
   std::size_t (*memory)(const Loss&, const MapKernels<T>&, std::size_t n);
+
+  void (*sparse_rows)(const SparseDistillationLoss&, const SparseBatch<T>&, Arena memory);
+  std::size_t (*sparse_memory)(std::size_t n, std::size_t listed);
 };
 
 }  // namespace isentropic::inline ISENTROPIC_ABI

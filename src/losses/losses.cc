@@ -221,6 +221,120 @@ ISENTROPIC_LOSSES(float16);
 ISENTROPIC_LOSSES(bfloat16);
 #undef ISENTROPIC_LOSSES
 
+namespace {
+
+// Checks the teacher's rows, and returns its logarithms as float64.
+template <class L>
+std::vector<double> checked_teacher(const SparseDistillationLoss& op, std::size_t cols,
+                                    const MatrixView<const std::int64_t>& indices, const MatrixView<const L>& log_probs) {
+  using Tail = SparseDistillationLoss::Tail;
+  constexpr std::string_view kName = SparseDistillationLoss::kDescription.name;
+  const std::size_t listed = indices.cols;
+  std::vector<double> logs(indices.rows * listed);
+  std::vector<std::pair<std::int64_t, std::size_t>> seen;
+  for (std::size_t r = 0; r < indices.rows; ++r) {
+    seen.clear();
+    double mass = 0;
+    for (std::size_t k = 0; k < listed; ++k) {
+      const std::int64_t t = indices.row(r)[k];
+      if (t == -1) continue;
+      if (t < 0 || static_cast<std::uint64_t>(t) >= cols) {
+        fail_in_row(kName, "indices", r, k, "indices must be classes from 0 to {}, or -1 for none, got {}",
+                    static_cast<std::int64_t>(cols) - 1, t);
+      }
+      const auto log_p = static_cast<double>(static_cast<Working<L>>(log_probs.row(r)[k]));
+      mass += std::exp(log_p);
+      if (!(mass <= 1 + kSumTolerance<L>)) {
+        const std::string_view what =
+            log_p <= 0 ? "log_probs must have a mass of at most 1 in every row, got" : "log_probs must be at most 0, got";
+        fail_in_row(kName, "log_probs", r, k, "{} {}", what, log_p <= 0 ? mass : log_p);
+      }
+      logs[r * listed + k] = log_p;
+      seen.emplace_back(t, k);
+    }
+    std::ranges::sort(seen);
+    const auto twice = std::ranges::adjacent_find(seen, {}, &std::pair<std::int64_t, std::size_t>::first);
+    if (twice != seen.end()) {
+      fail_in_row(kName, "indices", r, (twice + 1)->second, "indices must have a class once in every row, got class {} twice",
+                  twice->first);
+    }
+    if (op.tail == Tail::bin && seen.size() == cols && !seen.empty() && !(mass >= 1 - kSumTolerance<L>)) {
+      fail_in_row(kName, "log_probs", r, "log_probs must have a mass of 1 where all classes are listed, got {}", mass);
+    }
+    if (op.tail == Tail::renormalize && mass == 0 && !seen.empty()) {
+      fail_in_row(kName, "log_probs", r, "log_probs must have a mass above 0 in every row with tail renormalize, got 0");
+    }
+  }
+  return logs;
+}
+
+}  // namespace
+
+template <class T, class L>
+void loss(const SparseLoss& loss, MatrixView<const T> x, MatrixView<const std::int64_t> indices, MatrixView<const L> log_probs,
+          std::span<double> value, MatrixView<std::type_identity_t<T>> dx, std::span<const PerRow> per_row,
+          std::span<const ParamGradient> gradients) {
+  using W = Working<T>;
+  const auto& op = std::get<SparseDistillationLoss>(loss);
+  const std::string_view name = op.kDescription.name;
+  const std::size_t rows = x.rows, n = x.cols, listed = indices.cols;
+  check_params(op, per_row, rows);
+  check_gradients(op, gradients, rows);
+  check_layout(name, "student", x);
+  check_size(name, "value", value.size(), rows);
+  if (dx.data != nullptr || dx.rows != 0 || dx.cols != 0) {
+    check_shape(name, "dx", dx, "student", rows, n);
+    check_overlap(name, "dx", dx, "student", x);
+  }
+  if (indices.rows != rows)
+    fail("{}: indices must have one row for each of {} rows of student, got {}", name, rows, indices.rows);
+  check_has_columns(name, "indices", indices);
+  check_layout(name, "indices", indices);
+  check_shape(name, "log_probs", log_probs, "indices", rows, listed);
+  check_apart(name, "dx", dx, "indices", indices);
+  check_apart(name, "dx", dx, "log_probs", log_probs);
+  const std::vector<double> logs = checked_teacher(op, n, indices, log_probs);
+  const LossKernels<W> kernel = loss_kernels<W>();
+  const std::size_t room = kernel.sparse_memory(n, listed), wide_size = 2 * n;
+  parallel_rows(rows, 2 * n + 8 * listed, [&](std::size_t begin, std::size_t end) {
+    const std::size_t at_once = rows_at_once<T>(end - begin, wide_size);
+    Arena memory = scratch(Arena::room<float>(kIsHalf<T> ? at_once * wide_size : 0) + room);
+    float* const wide_memory = memory.take<float>(kIsHalf<T> ? at_once * wide_size : 0);
+    for (std::size_t first = begin; first < end; first += at_once) {
+      const std::size_t count = std::min(at_once, end - first);
+      const auto part = [&](const auto& a) {
+        return std::remove_cvref_t<decltype(a)>(a.row(first), count, a.cols, a.row_stride);
+      };
+      float* wide = wide_memory;
+      SparseBatch<W> work = {working_rows(x, first, count, wide),
+                             part(indices),
+                             {logs.data() + first * listed, count, listed},
+                             value.subspan(first, count),
+                             {},
+                             RowsOf<PerRow>(per_row, first),
+                             RowsOf<ParamGradient>(gradients, first)};
+      work.dx = result_rows(dx, first, count, wide);
+      kernel.sparse_rows(op, work, memory);
+      finish_rows(work.dx, dx, first);
+    }
+  });
+}
+
+#define ISENTROPIC_SPARSE_LOSSES(T, L)                                                                            \
+  template void loss(const SparseLoss&, MatrixView<const T>, MatrixView<const std::int64_t>, MatrixView<const L>, \
+                     std::span<double>, MatrixView<T>, std::span<const PerRow>, std::span<const ParamGradient>)
+#define ISENTROPIC_SPARSE_LOSSES_OF(T)  \
+  ISENTROPIC_SPARSE_LOSSES(T, float);   \
+  ISENTROPIC_SPARSE_LOSSES(T, double);  \
+  ISENTROPIC_SPARSE_LOSSES(T, float16); \
+  ISENTROPIC_SPARSE_LOSSES(T, bfloat16)
+ISENTROPIC_SPARSE_LOSSES_OF(float);
+ISENTROPIC_SPARSE_LOSSES_OF(double);
+ISENTROPIC_SPARSE_LOSSES_OF(float16);
+ISENTROPIC_SPARSE_LOSSES_OF(bfloat16);
+#undef ISENTROPIC_SPARSE_LOSSES_OF
+#undef ISENTROPIC_SPARSE_LOSSES
+
 }  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif  // HWY_ONCE

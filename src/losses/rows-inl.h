@@ -10,6 +10,7 @@
 #include "src/losses/all-inl.h"
 #include "src/losses/kernels.h"
 #include "src/losses/mapped.h"
+#include "src/losses/sparse-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
@@ -54,7 +55,7 @@ void LossRows(const Loss& loss, const LossBatch<T>& batch, LossScratch<T> scratc
 
 template <class T>
 LossKernels<T> MakeLosses() {
-  return {LossRows<T>, LossMemory<T>};
+  return {LossRows<T>, LossMemory<T>, SparseRows<T>, SparseMemory<T>};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -64,6 +64,9 @@ constexpr Title kTitle<Transport> = {"transport", "Transport", "how far masses a
 template <>
 constexpr Title kTitle<Loss> = {"loss", "Losses", "one number for each row of scores against a target"};
 template <>
+constexpr Title kTitle<SparseLoss> = {"sparse_loss", "Losses of sparse targets",
+                                      "scores against a few classes of each row and their log-probabilities"};
+template <>
 constexpr Title kTitle<Sampling> = {"sampling", "Sampling", "indices drawn from rows of scores, and relaxed draws"};
 template <>
 constexpr Title kTitle<Step> = {"step", "Steps of a sampler", "each acts on what the steps before it left"};
@@ -377,6 +380,7 @@ ISENTROPIC_FAMILY(TableMeasure);
 ISENTROPIC_FAMILY(EntryMeasure);
 ISENTROPIC_FAMILY(Transport);
 ISENTROPIC_FAMILY(Loss);
+ISENTROPIC_FAMILY(SparseLoss);
 ISENTROPIC_FAMILY(Sampling);
 ISENTROPIC_FAMILY(Step);
 ISENTROPIC_FAMILY(Calibration);

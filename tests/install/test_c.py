@@ -133,6 +133,7 @@ SHAPES = {
     },
     "sliced_wasserstein": {"value": (1, 1), "error": (1, 1), "a": (1, 2), "b": (2, 1)},
     "sinkhorn": {"cost": (6, 3), "plan": (6, 3)},
+    "sparse_distillation_loss": {"log_probs": (2, 1)},
 }
 WHOLE = {"status", "indices", "iterations", "converged"}
 NUMBERS = {"value", "gamma", "reached", "gap", "error", "multiplier", "marginal_error", "lower_bound", "upper_bound"}
@@ -175,7 +176,7 @@ def test_every_operation_of_the_registry_runs(library):
                     if one["name"] == "logsumexp" and name in {"y", "grad"}:
                         cols = 1
                     if name in WHOLE:
-                        arrays[name] = (*column(c.c_int64, [-9] * rows), INT64)
+                        arrays[name] = (*column(c.c_int64, [-9 if array["output"] else 1] * rows), INT64)
                         continue
                     if name == "target" and one["name"] not in {"multilabel_softmax_loss", "distillation_loss", "jsd_loss"}:
                         arrays[name] = (*column(c.c_int64, [1, 2]), INT64)
@@ -189,6 +190,7 @@ def test_every_operation_of_the_registry_runs(library):
                     else:
                         numbers = [1.0 / (i + 2) for i in range(rows * cols)]
                         numbers = [number / sum(numbers) for number in numbers]
+                        numbers = [-number for number in numbers] if name.startswith("log_") else numbers
                     if one["family"] == "table":
                         numbers = [number / 2 if number > 0 else number for number in numbers]
                     wide = of_rows or (name == "entropy" and array["output"])

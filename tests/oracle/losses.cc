@@ -128,11 +128,40 @@ LossResult loss(const isentropic::DistillationLoss& op, const Row& x, const Row&
   const isentropic::LogSoftmax log_map = {.temperature = op.temperature};
   const Row log_s = log_softmax(log_map, x), log_t = log_softmax(log_map, teacher);
   const long double temperature = op.temperature;
+  const long double beta = op.beta.value_or(0.5);
+  // A class's term of the divergence, and l, of which s (l - <s, l>) is the gradient.
+  const auto class_of = [&](long double log_of_s, long double log_of_t) -> std::pair<long double, long double> {
+    const long double s = std::exp(log_of_s), t = std::exp(log_of_t), ratio = log_of_s - log_of_t;
+    const long double m = beta * t + (1 - beta) * s;
+    switch (op.divergence) {
+      case isentropic::TeacherDivergence::forward_kl:
+        return {t > 0 ? -t * ratio - t + s : s, s > 0 ? -t / s : 0};
+      case isentropic::TeacherDivergence::reverse_kl:
+        return {s > 0 ? s * ratio - s + t : t, s > 0 ? ratio : 0};
+      case isentropic::TeacherDivergence::jsd:
+        return {(s > 0 ? (1 - beta) * s * std::log(s / m) : 0) + (t > 0 ? beta * t * std::log(t / m) : 0),
+                s > 0 ? (1 - beta) * std::log(s / m) : 0};
+      case isentropic::TeacherDivergence::total_variation:
+        return {std::abs(s - t) / 2, s == t ? 0 : s > t ? 0.5L : -0.5L};
+    }
+    return {};
+  };
   LossResult result = {0, {}};
+  long double mean = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const long double s = std::exp(log_s[i]), t = std::exp(log_t[i]);
-    result.value += temperature * temperature * (t > 0 ? t * (log_t[i] - log_s[i]) - t + s : s);
-    result.dx.push_back(std::isinf(x[i]) ? 0 : temperature * (s - t));
+    const auto [value, l] = class_of(log_s[i], log_t[i]);
+    result.value += temperature * temperature * value;
+    const long double s = std::exp(log_s[i]);
+    if (s > 0) mean += s * l;
+  }
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const long double s = std::exp(log_s[i]);
+    if (op.divergence == isentropic::TeacherDivergence::forward_kl) {
+      result.dx.push_back(std::isinf(x[i]) ? 0 : temperature * (s - std::exp(log_t[i])));
+    } else {
+      const bool nothing = std::isinf(x[i]) || s == 0 || std::isinf(result.value);
+      result.dx.push_back(nothing ? 0 : temperature * s * (class_of(log_s[i], log_t[i]).second - mean));
+    }
   }
   return result;
 }

@@ -170,12 +170,52 @@ def multilabel_softmax_loss(x, labels):
     return mpmath.log(sums[0]) + mpmath.log(sums[1]), dx
 
 
-def distillation_loss(x, teacher, temperature=1):
-    temperature = mpf(temperature)
-    x, teacher = [v / temperature for v in x], [v / temperature for v in teacher]
+def _forward_kl(x, teacher, beta):
     s, t, total = _softmax(x), _softmax(teacher), _logsumexp(x) - _logsumexp(teacher)
     kl = mpmath.fsum(a * (v - w + total) for a, v, w in zip(t, teacher, x, strict=True) if a > 0)
-    return temperature**2 * kl, [temperature * (b - a) for a, b in zip(t, s, strict=True)]
+    return kl, [b - a for a, b in zip(t, s, strict=True)]
+
+
+def _reverse_kl(x, teacher, beta):
+    s, total = _softmax(x), _logsumexp(x) - _logsumexp(teacher)
+    if any(b > 0 and v == -INF for b, v in zip(s, teacher, strict=True)):
+        return INF, [mpf(0)] * len(x)
+    ratios = [w - v - total if b > 0 else mpf(0) for b, v, w in zip(s, teacher, x, strict=True)]
+    kl = mpmath.fsum(b * r for b, r in zip(s, ratios, strict=True))
+    return kl, [b * (r - kl) for b, r in zip(s, ratios, strict=True)]
+
+
+def _total_variation(x, teacher, beta):
+    s, t = _softmax(x), _softmax(teacher)
+    signs = [mpmath.sign(b - a) for a, b in zip(t, s, strict=True)]
+    mean = mpmath.fsum(b * sign for b, sign in zip(s, signs, strict=True))
+    value = mpmath.fsum(abs(a - b) for a, b in zip(t, s, strict=True)) / 2
+    return value, [b * (sign - mean) / 2 for b, sign in zip(s, signs, strict=True)]
+
+
+def distillation_loss(x, teacher, temperature=1, divergence="forward_kl", beta=None):
+    temperature, beta = mpf(temperature), mpf("0.5") if beta is None else mpf(beta)
+    x, teacher = [v / temperature for v in x], [v / temperature for v in teacher]
+    by_name = {"forward_kl": _forward_kl, "reverse_kl": _reverse_kl, "jsd": jsd_loss, "total_variation": _total_variation}
+    value, dx = by_name[divergence](x, teacher, beta)
+    return temperature**2 * value, [temperature * d for d in dx]
+
+
+def sparse_distillation_loss(x, indices, log_probs, temperature=1, divergence="forward_kl", beta=None, tail="bin"):
+    listed = [(int(i), mpf(float(v))) for i, v in zip(indices, log_probs, strict=True) if i >= 0]
+    student, teacher = [x[i] for i, _ in listed], [v for _, v in listed]
+    rest = [i for i in range(len(x)) if i not in {i for i, _ in listed}] if tail == "bin" else []
+    if rest:
+        left = 1 - mpmath.fsum(mpmath.exp(v) for v in teacher)
+        student.append(_logsumexp([x[i] for i in rest]))
+        teacher.append(mpmath.log(left) if left > 0 else -INF)
+    value, of_bins = distillation_loss(student, teacher, temperature, divergence, beta)
+    dx = [mpf(0)] * len(x)
+    for (i, _), d in zip(listed, of_bins, strict=False):
+        dx[i] = d
+    for i, share in zip(rest, _softmax([x[i] for i in rest]) if rest else [], strict=True):
+        dx[i] = of_bins[-1] * share
+    return value, dx
 
 
 def jsd_loss(x, teacher, beta=0.5):

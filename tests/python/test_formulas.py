@@ -383,20 +383,22 @@ CASES = {
     "entmax_loss": {"alpha": 1.4},
     "margin_softmax_loss": {"kind": "arc", "margin": 0.4, "scale": 7.0},
     "multilabel_softmax_loss": {},
-    "distillation_loss": {"temperature": 1.7},
+    "distillation_loss": {"temperature": 1.7, "divergence": "forward_kl", "beta": None},
     "jsd_loss": {"beta": 0.3},
 }
+FURTHER = [{"temperature": 1.7, "divergence": one, "beta": None} for one in ("reverse_kl", "total_variation")]
+FURTHER = [*FURTHER, {"temperature": 0.8, "divergence": "jsd", "beta": 0.3}]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_losses(door, name):
+@pytest.mark.parametrize(("name", "params"), [*CASES.items(), *(("distillation_loss", one) for one in FURTHER)])
+def test_losses(door, name, params):
     from isentropic._descriptions import LOSSES
 
     def graded(rows, x, q, **more):
         def of_map(name, x, params):
             return compositions.FORWARD[name](rows, x, params)
 
-        return losses.graded(rows, LOSSES[name], x, q, None, {**CASES[name], **more}, of_map)
+        return losses.graded(rows, LOSSES[name], x, q, None, {**params, **more}, of_map)
 
     one_hot = name in ("margin_softmax_loss", "multilabel_softmax_loss")
     x, q = np.log(P) / 3, np.array([[0, 1.0, 0, 0], [0, 0, 0, 1.0]]) if one_hot else Q
@@ -406,8 +408,8 @@ def test_losses(door, name):
 
     dx = door(lambda rows, x, q: graded(rows, x, q)[1], x, q, jitted=False)
     np.testing.assert_allclose(dx, differences(value, x, q), rtol=1e-6, atol=1e-8)
-    for param in (key for loss, key in losses.BY_PARAM if loss == name):
-        number = np.full((2, 1), CASES[name][param])
+    for param in (key for loss, key in losses.BY_PARAM if loss == name and params[key] is not None):
+        number = np.full((2, 1), params[param])
 
         def of_row(row, param=param):
             return door(lambda rows, x, q, row: graded(rows, x, q, **{param: row})[0], x, q, row, jitted=False)

@@ -48,6 +48,7 @@ LOSSES = [
     ("surrogate_loss", {"map": ("top_k_softmax", {"k": 2})}),
     ("margin_softmax_loss", {"kind": "arc"}),
     ("distillation_loss", {"temperature": 2.0}),
+    ("distillation_loss", {"divergence": "jsd", "beta": 0.3}),
     ("jsd_loss", {"beta": 0.3}),
 ]
 MEASURES = [

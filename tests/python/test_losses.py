@@ -35,6 +35,12 @@ VARIANTS = [
     ("margin_softmax_loss", {"margin": 0.2, "scale": 64.0}),
     ("multilabel_softmax_loss", {}),
     *(("distillation_loss", {"temperature": t}) for t in (0.5, 1.0, 4.0)),
+    *(
+        ("distillation_loss", {"temperature": t, "divergence": divergence})
+        for t in (0.5, 3.0)
+        for divergence in ("reverse_kl", "jsd", "total_variation")
+    ),
+    ("distillation_loss", {"divergence": "jsd", "beta": 0.1}),
     *(("jsd_loss", {"beta": beta}) for beta in (0.1, 0.5, 0.9)),
 ]
 IDS = [f"{name}-{'-'.join(f'{k}={v}' for k, v in params.items())}" for name, params in VARIANTS]
@@ -259,9 +265,11 @@ def test_losses_never_are_negative():
             assert (isentropic.entmax_loss(x, p, alpha=alpha) < 1e-6).all()
             value, dx = isentropic.entmax_loss(x, target, alpha=alpha, return_grad=True)
             assert ((value > 0) == (dx != 0).any(1)).all()
-        for name in ("distillation_loss", "jsd_loss"):
-            assert (getattr(isentropic, name)(x, np.roll(x, 1, 0)) >= 0).all()
-            assert (getattr(isentropic, name)(x, x) == 0).all()
+        divergences = DESCRIPTIONS["distillation_loss"]["params"][1]["names"]
+        for name, params in [("jsd_loss", {}), *(("distillation_loss", {"divergence": one}) for one in divergences)]:
+            assert (getattr(isentropic, name)(x, np.roll(x, 1, 0), **params) >= 0).all()
+            value, dx = getattr(isentropic, name)(x, x, return_grad=True, **params)
+            assert (value == 0).all() and (dx == 0).all()
         assert (isentropic.jsd_loss(x, np.roll(x, 1, 0)) <= np.log(2) + 1e-7).all()
     assert isentropic.sparsemax_loss([1.0, 0.0, -2.0], 0) == 0
     assert isentropic.sparsemax_loss([0.99, 0.0, -2.0], 0) > 0

@@ -17,7 +17,7 @@ import isentropic  # noqa: E402
 import isentropic.torch as et  # noqa: E402
 from isentropic import _descriptions  # noqa: E402
 from isentropic.torch import _attention, _loss_modules, _schemas, backends  # noqa: E402
-from isentropic.torch._modules import Loss  # noqa: E402
+from isentropic.torch._modules import Loss, TeacherLoss  # noqa: E402
 from isentropic.torch.backends import cpu, device_transport, linear_attention, tiles  # noqa: E402
 from on_device import CUDA, NEEDS, OnDevice, device, to_device, to_host, use_kernels  # noqa: E402
 
@@ -323,6 +323,10 @@ CALLS = {
     "conditional_entropy": lambda a: et.conditional_entropy(a.distribution(2, 12).reshape(2, 3, 4)),
     "gumbel_softmax": lambda a: et.gumbel_softmax(scores(a), seed=1, hard=True, stream=a.given(torch.arange(3))),
     "token_statistics": lambda a: et.token_statistics(scores(a), a.classes(), temperature=a.full(1.3, 3, 1)),
+    "linear_token_statistics": lambda a: et.linear_token_statistics(scores(a), a.normal(8, 8), a.classes(), softcap=5.0),
+    "sparse_distillation_loss": lambda a: et.sparse_distillation_loss(
+        scores(a), a.given(torch.tensor([[0, 3], [5, -1], [7, 2]]), grad=False), a.given(torch.full((3, 2), -1.0), grad=False)
+    ),
     "attention": lambda a: attention_with_details(a),
     "scaled_dot_product_attention": lambda a: et.scaled_dot_product_attention(
         *a.heads(), is_causal=True, window=3, enable_gqa=True, sinks=a.normal(4), softcap=5.0
@@ -412,7 +416,7 @@ def test_the_status_of_gamma_stays_on_the_device():
 
 
 MODULES = {name: one for name in dir(et) if isinstance(one := getattr(et, name), type) and issubclass(one, torch.nn.Module)}
-OF_LOSSES = [name for name, one in MODULES.items() if issubclass(one, Loss)]
+OF_LOSSES = [name for name, one in MODULES.items() if issubclass(one, Loss) and name != "SparseDistillationLoss"]
 NEEDED = {"TopKSoftmaxLoss": {"k": 3}, "TopPSoftmaxLoss": {"p": 0.8}}
 
 
@@ -431,7 +435,7 @@ def test_no_module_of_a_loss_waits(name):
                 loss.classes = torch.nn.Parameter(a.normal(8, 8))
             if kind._takes_classes:
                 target = a.classes()
-            elif name in ("JsdLoss", "DistillationLoss"):
+            elif issubclass(kind, TeacherLoss):
                 target = a.normal(3, 8, grad=False)
             else:
                 target = a.given(torch.eye(3, 8), grad=False)
@@ -525,6 +529,7 @@ def test_other_softmax_attention_goes_by_tiles():
 
 # Without a GPU torch does not index such tensors, and some of its checks cannot be made.
 UNKNOWN = {"scaled_dot_product_attention", "sinkhorn_divergence", "token_statistics", "wasserstein", "ratio_map"}
+UNKNOWN |= {"linear_token_statistics"}
 UNKNOWN |= {"wasserstein_1d", "wasserstein_histogram", "sliced_wasserstein", "dual_value", "c_transform", "lipschitz_constant"}
 
 

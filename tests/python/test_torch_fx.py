@@ -40,6 +40,8 @@ def arguments(name):
         return x, x, x
     if name in ("DistillationLoss", "JSDLoss"):
         return x, torch.randn(4, 8, generator=generator)
+    if name == "SparseDistillationLoss":
+        return x, *reversed(torch.randn(4, 8, generator=generator).log_softmax(-1).topk(3))
     if name == "MultilabelSoftmaxLoss":
         return x, (x > 0).float()
     if name.endswith("Loss"):

@@ -100,7 +100,7 @@ def test_types(dtype, small_parts):
 
 def test_transforms_and_compilers(small_parts):
     hidden, weight, bias, target = problem("sparsemax_loss", lead=(5,))
-    arguments = hidden, weight, target, bias, None, None, "sparsemax_loss", "[-100]", 0.0, [], "mean"
+    arguments = hidden, weight, target, bias, None, None, None, None, "sparsemax_loss", "[-100]", 0.0, 0.0, [], "mean"
     torch.library.opcheck(_linear_loss._OPERATOR.op, arguments)
 
     def function(hidden, weight, target=target):
@@ -282,3 +282,80 @@ def test_errors():
         et.linear_loss(hidden, weight, target[0])
     with pytest.raises(ValueError, match="linear_loss: target must be a class from 0 to 6, got 7"):
         et.linear_loss(hidden, weight, torch.full_like(target, 7), loss="smooth_accuracy_loss")
+
+
+@pytest.mark.parametrize(
+    "params", [{}, {"divergence": "reverse_kl"}, {"divergence": "jsd", "beta": 0.2, "tail": "renormalize"}]
+)
+def test_a_sparse_teacher(params, small_parts):
+    hidden, weight, bias, _ = problem("softmax_loss")
+    best = torch.randn(2, 5, 7, dtype=torch.float64).log_softmax(-1).topk(3)
+    indices, log_probs = best.indices.clone(), best.values
+    indices[0, 3] = -1  # a row without a teacher does not count
+    for softcap in (None, 2.0):
+        for reduction in ("mean", "sum", "none"):
+            value = et.linear_loss(
+                hidden,
+                weight,
+                (indices, log_probs),
+                bias=bias,
+                loss="sparse_distillation_loss",
+                softcap=softcap,
+                reduction=reduction,
+                **params,
+            )
+            scores = torch.nn.functional.linear(hidden, weight, bias)
+            scores = scores if softcap is None else softcap * torch.tanh(scores / softcap)
+            want = et.sparse_distillation_loss(scores, indices, log_probs, **params)
+            want = want if reduction == "none" else want.sum() / (9 if reduction == "mean" else 1)
+            torch.testing.assert_close(value, want)
+            g = torch.randn(value.shape, dtype=torch.float64)
+            moving = hidden, weight, bias
+            torch.testing.assert_close(torch.autograd.grad(value, moving, g), torch.autograd.grad(want, moving, g))
+
+
+@pytest.mark.parametrize("loss", ["distillation_loss", "jsd_loss"])
+def test_a_teacher_of_hidden_states(loss, small_parts):
+    hidden, weight, bias, _ = problem("softmax_loss")
+    states, head = torch.randn(2, 5, 3, dtype=torch.float64), torch.randn(7, 3, dtype=torch.float64)
+    value = et.linear_loss(hidden, weight, bias=bias, loss=loss, teacher_hidden=states, teacher_weight=head, softcap=3.0)
+    scores = 3 * torch.tanh(torch.nn.functional.linear(hidden, weight, bias) / 3)
+    want = getattr(et, loss)(scores, states @ head.T).mean()
+    torch.testing.assert_close(value, want)
+    moving = hidden, weight, bias
+    torch.testing.assert_close(torch.autograd.grad(value, moving), torch.autograd.grad(want, moving))
+
+    def function(hidden, weight):
+        return et.linear_loss(hidden, weight, loss=loss, teacher_hidden=states, teacher_weight=head, softcap=3.0)
+
+    assert torch.autograd.gradcheck(function, (hidden, weight))
+    assert torch.autograd.gradgradcheck(function, (hidden, weight), rtol=1e-3, atol=1e-5)
+
+
+def test_softcap_of_classes(small_parts):
+    hidden, weight, _, target = problem("softmax_loss")
+    value = et.linear_loss(hidden, weight, target, softcap=1.5, z_loss=0.1)
+    scores = 1.5 * torch.tanh(hidden @ weight.T / 1.5)
+    want = et.SoftmaxLoss(z_loss=0.1)(scores, target)
+    torch.testing.assert_close(value, want)
+    torch.testing.assert_close(torch.autograd.grad(value, (hidden, weight)), torch.autograd.grad(want, (hidden, weight)))
+
+
+def test_what_does_not_fit_is_refused():
+    hidden, weight, _, target = problem("softmax_loss")
+    states, head = torch.randn(2, 5, 3, dtype=torch.float64), torch.randn(7, 3, dtype=torch.float64)
+    for text, given in {
+        "teacher_hidden is for losses against a teacher's scores, got loss 'softmax_loss'": {"teacher_hidden": states},
+        "give one of target and teacher_hidden": {"target": states, "teacher_hidden": states, "loss": "jsd_loss"},
+        "teacher_weight must be a torch.Tensor": {"teacher_hidden": states, "loss": "jsd_loss"},
+        r"target must be \(indices, log_probs\)": {"target": target, "loss": "sparse_distillation_loss"},
+        "target must be a torch.Tensor, got NoneType": {},
+    }.items():
+        with pytest.raises(TypeError, match=text):
+            et.linear_loss(hidden, weight, **given)
+    with pytest.raises(ValueError, match="teacher_hidden must have the rows of hidden"):
+        et.linear_loss(hidden, weight, teacher_hidden=states[0], teacher_weight=head, loss="jsd_loss")
+    with pytest.raises(ValueError, match=r"teacher_weight must be of shape \(7, 3\)"):
+        et.linear_loss(hidden, weight, teacher_hidden=states, teacher_weight=head[1:], loss="jsd_loss")
+    with pytest.raises(ValueError, match="softcap must be above 0 and finite, got 0"):
+        et.linear_loss(hidden, weight, target, softcap=0)

@@ -1,5 +1,6 @@
 """isentropic.transformers.attention inside models of random weights, beside transformers' own attention."""
 
+import importlib
 import os
 
 import pytest
@@ -184,3 +185,76 @@ def test_another_name_needs_masks():
 def test_refused(chosen, error, text):
     with pytest.raises(error, match=text):
         made(llama, "isentropic", isentropic=chosen)(TOKENS)
+
+
+def test_parameters_are_learned_and_kept(tmp_path):
+    model = made(llama, "sdpa")
+    before = dict(model.named_parameters())
+    parameters = isentropic.transformers.learn(model, map="entmax", alpha=1.5, scale=0.3)
+    named = {name: one for name, one in model.named_parameters() if name not in before}
+    assert sorted(named) == sorted(
+        f"model.layers.{i}.self_attn.isentropic.{key}" for i in range(2) for key in ("alpha", "scale")
+    )
+    assert {id(one) for one in parameters} == {id(one) for one in named.values()}
+    assert all(one.shape == (4, 1, 1) for one in parameters)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    model(input_ids=TOKENS, attention_mask=SEEN, labels=LABELS).loss.backward()
+    assert all(one.grad.isfinite().all() and one.grad.any() for one in parameters)
+    optimizer.step()
+    model.save_pretrained(tmp_path)
+    again = transformers.LlamaForCausalLM.from_pretrained(tmp_path)
+    isentropic.transformers.learn(again, map="entmax", alpha=1.5, scale=0.3)
+    again.load_state_dict(model.state_dict())
+    want = model(input_ids=TOKENS, attention_mask=SEEN).logits
+    torch.testing.assert_close(again(input_ids=TOKENS, attention_mask=SEEN).logits, want)
+
+
+@pytest.mark.parametrize("family", [llama, gpt2, bert])
+def test_what_is_learned_is_what_the_configuration_says(family):
+    """Before a step, in all layers or in one."""
+    want = made(family, "isentropic", isentropic={"map": "entmax", "alpha": 1.3})(input_ids=TOKENS, attention_mask=SEEN).logits
+    model = made(family, "eager", isentropic={"map": "entmax", "alpha": 1.3})
+    assert len(isentropic.transformers.learn(model, map=("entmax", {"alpha": 1.3}), layers=[1])) == 1
+    torch.testing.assert_close(model(input_ids=TOKENS, attention_mask=SEEN).logits, want)
+
+
+def test_learned_attention_has_one_graph():
+    model = made(llama, "sdpa")
+    isentropic.transformers.learn(model, map="entmax", alpha=1.5, scale="entropy_invariant", train_length=7)
+    torch._dynamo.reset()
+    counter = importlib.import_module("torch._dynamo.testing").CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(model, fullgraph=True, dynamic=True, backend=counter)
+    for length in (7, 5):
+        want = model(input_ids=TOKENS[:, :length]).logits
+        torch.testing.assert_close(compiled(input_ids=TOKENS[:, :length]).logits, want)
+    assert counter.frame_count == 1
+
+
+def test_tensors_in_the_configuration_are_refused():
+    alpha = torch.nn.Parameter(torch.tensor(1.5))
+    for given in ({"map": "entmax", "alpha": alpha}, {"map": ("entmax", {"alpha": alpha})}):
+        config, kind = llama()
+        config.isentropic = given
+        model = kind._from_config(config, attn_implementation="isentropic")
+        with pytest.raises(TypeError, match=r"alpha of config.isentropic must be a number, got a tensor.*learn\(model, alpha="):
+            model(input_ids=TOKENS)
+
+
+def test_what_cannot_be_learned_is_refused():
+    model = made(llama, "sdpa")
+    learn = isentropic.transformers.learn
+    for error, text, call in (
+        (ValueError, "nothing would be learned", lambda: learn(model, map="entmax")),
+        (ValueError, "nothing would be learned", lambda: learn(model, map="top_k_softmax", k=2)),
+        (ValueError, r"layers must be among \[0, 1\], got 5", lambda: learn(model, map="entmax", alpha=1.5, layers=[0, 5])),
+        (TypeError, "kappa is for a scale that is a name", lambda: learn(model, map="entmax", alpha=1.5, kappa=1.0)),
+        (ValueError, "has no attention that is known", lambda: learn(torch.nn.Linear(2, 2), map="entmax", alpha=1.5)),
+    ):
+        with pytest.raises(error, match=text):
+            call()
+
+
+def test_weights_of_attention_are_refused_with_advice():
+    model = made(llama, "isentropic")
+    with pytest.raises(ValueError, match="output_attentions"):
+        model(input_ids=TOKENS, output_attentions=True)

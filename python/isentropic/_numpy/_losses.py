@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isentropic import _checks, _descriptions
-from isentropic._descriptions import LOSSES, names_per_row
+from isentropic._descriptions import LOSSES, SPARSE_LOSSES, documented, names_per_row, per_row
 from isentropic._maps import MAPS
 from isentropic._numpy import _containers, _convert, _device, _layout
 from isentropic._numpy._convert import FLOAT32, FLOAT64
@@ -127,3 +127,63 @@ def _kernel(description):
 
 
 KERNELS = {name: _kernel(one) for name, one in LOSSES.items()}
+
+
+@documented
+def sparse_distillation_loss(
+    student,
+    indices,
+    log_probs,
+    *,
+    temperature=1.0,
+    divergence="forward_kl",
+    beta=None,
+    tail="bin",
+    axis=-1,
+    return_grad=False,
+    param_grad=False,
+):
+    """
+    student: Scores, of any shape with at least one axis. -inf: the class counts as absent. Never changed.
+    indices (array of integers): The classes that each row of the teacher has, in student's shape without axis and with these
+        as last axis; -1 is no class. A row without any class is ignored: it gives 0 and has no gradient.
+    log_probs: Their log-probabilities, in the shape of indices; the mass of a row is at most 1. Not read where there is no
+        class. No gradient is taken in them.
+    return_grad (bool): Return also the gradient in student.
+    param_grad (bool): Return also the gradient in temperature, with tail="renormalize", and in beta, if it is given.
+    Returns (array, or a tuple of arrays): One number for each row in nats, of the kind and dtype of student (float32 for
+        float16), in its shape without the axis. With return_grad=True also the gradient in student, of its shape. With
+        param_grad=True also the gradient in parameters: one number per row, for several a tuple.
+    Raises: A parameter is out of its range, shapes do not fit; a class is listed twice, a mass is above 1, or with tail="bin"
+        below 1 where all classes are listed; the message names row and entry.
+    Notes: A row with NaN, or with only -inf, gives NaN. reverse_kl is inf where the student has a class that the teacher has
+        not, with gradient 0.
+    >>> log_p = np.log([0.6, 0.3])
+    >>> isentropic.sparse_distillation_loss([3.0, 1.0, 2.0, 0.0], [0, 2], log_p).round(4)
+    np.float64(0.0087)
+    """
+    name, params = "sparse_distillation_loss", (temperature, divergence, beta, tail)
+    description = SPARSE_LOSSES[name]
+    _checks.flag(name, "param_grad", param_grad)
+    rows = _layout.Along(name, "student", student, axis, halves=True)
+    indices, log_probs = _convert.to_numpy(name, "indices", indices), _convert.to_numpy(name, "log_probs", log_probs)
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"{name}: indices must be integers, the classes of each row, got dtype {indices.dtype}")
+    if indices.ndim == 0 or indices.shape[:-1] != rows.lead:
+        raise ValueError(
+            f"{name}: indices must have the classes of each row as last axis, {rows.lead} + (k,), got {indices.shape}"
+        )
+    if log_probs.shape != indices.shape:
+        raise ValueError(f"{name}: log_probs must have the shape of indices, {indices.shape}, got {log_probs.shape}")
+    if indices.dtype == np.uint64:
+        indices = np.minimum(indices, np.uint64(2**63 - 1))
+    given = dict(zip((one["name"] for one in description["params"]), params, strict=True))
+    still = _descriptions.still(description, params)
+    asked = [one for one in per_row(description) if param_grad and given[one] is not None and one not in still]
+    values = tuple(_convert.per_row(name, one, given[one]) if one in per_row(description) else given[one] for one in given)
+    value, found = empty(rows.lead), [(one, empty(rows.lead)) for one in asked]
+    dx = empty_like(rows.values) if return_grad else None
+    logs = _convert.to_floats(name, "log_probs", log_probs)[0]
+    description["param_run"](rows.values, indices.astype(INT64, copy=False), logs, value, dx, rows.axis, values, found)
+    slopes = [rows.measured(slope) for _, slope in found] if param_grad else None
+    return _layout.packed(rows.measured(value), [rows.back(dx)] if return_grad else [], slopes)

@@ -189,25 +189,22 @@ def _kl(rows, ls, lt):
     return rows.total(where(missing, INF, where(none, s, t * ratio - t + s)))
 
 
-def _distillation_loss(rows, x, teacher, params, of_map):
-    temperature = params["temperature"]
-    ls, lt = _log_pair(rows, x, teacher, temperature)
-    return temperature**2 * _kl(rows, ls, lt), temperature * (rows.exp(ls) - rows.exp(lt))
+# Divergences of a teacher t from a student s, from log s and log t: (the value, its gradient in the student's scores).
 
 
-def _distillation_loss_temperature(rows, x, teacher, params, of_map):
-    """T (2 KL - sum t (lt - <t, lt>) (lt - ls) + sum (t - s) ls): d lt / dT is -(lt - <t, lt>) / T, and so is ls's."""
-    where, (ls, lt) = rows.xp.where, _log_pair(rows, x, teacher, params["temperature"])
-    s, t = rows.exp(ls), rows.exp(lt)
-    some_s, some_t = where(s > 0, ls, 0.0), where(t > 0, lt, 0.0)
-    centred = some_t - rows.dot(t, some_t)
-    moved = rows.total((t - s) * some_s - t * centred * (some_t - some_s))
-    return params["temperature"] * (2 * _kl(rows, ls, lt) + moved)
+def _forward_kl(rows, ls, lt, beta):
+    return _kl(rows, ls, lt), rows.exp(ls) - rows.exp(lt)
 
 
-def _jsd_halves(rows, x, teacher, beta):
-    """(s, log s/m, and the terms of KL(t, m) and KL(s, m))."""
-    ls, lt = _log_pair(rows, x, teacher, 1.0)
+def _reverse_kl(rows, ls, lt, beta):
+    value, s = _kl(rows, lt, ls), rows.exp(ls)
+    none = (s == 0) | (lt == -INF)
+    ratio = rows.xp.where(none, 0.0, ls) - rows.xp.where(none, 0.0, lt)
+    return value, rows.xp.where(value == INF, 0.0, s * (ratio - rows.dot(s, ratio)))
+
+
+def _halves(rows, ls, lt, beta):
+    """(s, log s/m, and the terms of KL(t, m) and KL(s, m)), m = beta t + (1 - beta) s."""
     s, t = rows.exp(ls), rows.exp(lt)
     m = beta * t + (1 - beta) * s
 
@@ -218,16 +215,115 @@ def _jsd_halves(rows, x, teacher, beta):
     return s, rs, t * rt - t + m, s * rs - s + m
 
 
-def _jsd_loss(rows, x, teacher, params, of_map):
-    beta = params["beta"]
-    s, rs, of_t, of_s = _jsd_halves(rows, x, teacher, beta)
+def _jsd(rows, ls, lt, beta):
+    s, rs, of_t, of_s = _halves(rows, ls, lt, beta)
     return rows.total(beta * of_t + (1 - beta) * of_s), (1 - beta) * s * (rs - rows.dot(s, rs))
 
 
-def _jsd_loss_beta(rows, x, teacher, params, of_map):
+def _jsd_beta(rows, ls, lt, beta):
     # m also depends on beta, but to first order this has no effect.
-    _, _, of_t, of_s = _jsd_halves(rows, x, teacher, params["beta"])
+    _, _, of_t, of_s = _halves(rows, ls, lt, beta)
     return rows.total(of_t - of_s)
+
+
+def _total_variation(rows, ls, lt, beta):
+    xp, s, t = rows.xp, rows.exp(ls), rows.exp(lt)
+    apart = rows.constant(xp.where(s > 0, ls, 0.0) - xp.where(t > 0, lt, 0.0))
+    # A difference of a few roundings has no known sign.
+    ahead, behind = (t == 0) | (apart > 2.0**-50), (s == 0) | (apart < -(2.0**-50))
+    sign = xp.where((s == 0) & (t == 0), 0.0, xp.where(ahead & (s > 0), 1.0, xp.where(behind & (t > 0), -1.0, 0.0)))
+    sign = rows.like(sign, s)
+    return rows.total(xp.abs(s - t)) / 2, s * (sign - rows.dot(s, sign)) / 2
+
+
+_DIVERGENCES = {
+    "forward_kl": _forward_kl,
+    "reverse_kl": _reverse_kl,
+    "jsd": _jsd,
+    "total_variation": _total_variation,
+}
+# Each with the one in which teacher and student have changed places; the weight of jsd becomes 1 - beta.
+_SWAPPED = {"forward_kl": "reverse_kl", "reverse_kl": "forward_kl", "jsd": "jsd", "total_variation": "total_variation"}
+
+
+def _beta(params):
+    return 0.5 if params["beta"] is None else params["beta"]
+
+
+def _distillation_loss(rows, x, teacher, params, of_map):
+    temperature = params["temperature"]
+    value, dx = _DIVERGENCES[params["divergence"]](rows, *_log_pair(rows, x, teacher, temperature), _beta(params))
+    return temperature**2 * value, temperature * dx
+
+
+def _distillation_loss_temperature(rows, x, teacher, params, of_map):
+    """T (2 D - <dD/ds, log s> - <dD/dt, log t>): log s falls by (log s - its mean) / T, and the gradients sum to 0."""
+    where, name, beta = rows.xp.where, params["divergence"], _beta(params)
+    ls, lt = _log_pair(rows, x, teacher, params["temperature"])
+    value, of_s = _DIVERGENCES[name](rows, ls, lt, beta)
+    _, of_t = _DIVERGENCES[_SWAPPED[name]](rows, lt, ls, 1 - beta)
+    moved = where(of_s == 0, 0.0, of_s * where(ls > -INF, ls, 0.0)) + where(of_t == 0, 0.0, of_t * where(lt > -INF, lt, 0.0))
+    return params["temperature"] * (2 * value - rows.total(moved))
+
+
+def _distillation_loss_beta(rows, x, teacher, params, of_map):
+    temperature = params["temperature"]
+    return temperature**2 * _jsd_beta(rows, *_log_pair(rows, x, teacher, temperature), params["beta"])
+
+
+def _jsd_loss(rows, x, teacher, params, of_map):
+    return _jsd(rows, *_log_pair(rows, x, teacher, 1.0), params["beta"])
+
+
+def _jsd_loss_beta(rows, x, teacher, params, of_map):
+    return _jsd_beta(rows, *_log_pair(rows, x, teacher, 1.0), params["beta"])
+
+
+# Sparse teachers: the listed classes, and perhaps all others as one more, are the classes of distillation_loss.
+
+
+def _bins(rows, x, indices, log_probs, tail):
+    """(the student's bins, the teacher's, the scores of the classes that are in the last one)."""
+    xp, none = rows.xp, indices < 0
+    student = rows.wide(xp.where(none, -INF, rows.picked(x, xp.where(none, 0, indices))))
+    teacher = xp.where(none, -INF, rows.wide(rows.like(log_probs, x)))
+    if tail == "renormalize":
+        return student, teacher, None
+    rest = rows.placed(x, indices, rows.like(xp.zeros_like(student) - INF, x))
+    there = rows.any(rest > -INF)
+    top = xp.where(there, rows.most(rest), 0.0)
+    score = xp.where(there, top + rows.log(xp.where(there, rows.total(rows.exp(rest - top)), 1.0)), -INF)
+    mass = rows.total(rows.exp(teacher))
+    left = xp.where(mass < 1, xp.log1p(-xp.where(mass < 1, mass, 0.0)), -INF)
+    every = rows.total(xp.astype(~none, x.dtype)) == x.shape[-1]  # no class is left
+    left = xp.where(every, -INF, left)
+    return xp.concat([student, rows.wide(score)], axis=-1), xp.concat([teacher, left], axis=-1), rest
+
+
+def sparse_graded(rows, x, indices, log_probs, params):
+    """As `graded`, of sparse_distillation_loss."""
+    xp, tail = rows.xp, params["tail"]
+    nan, infinite = rows.any(xp.isnan(x)), rows.any(rows.picked(x == INF, xp.where(indices < 0, 0, indices)) & (indices >= 0))
+    if tail == "bin":
+        infinite = rows.any(x == INF)
+        x = canonical(rows, x)
+    student, teacher, rest = _bins(rows, x, indices, log_probs, tail)
+    value, of_bins = _distillation_loss(rows, student, teacher, params, None)
+    of_bins = rows.like(xp.where(student == -INF, 0.0, of_bins), x)
+    dx = xp.zeros_like(x)
+    if rest is not None:
+        dx = xp.where(rest > -INF, of_bins[..., -1:] * rows.softmax(xp.where(rows.any(rest > -INF), rest, 0.0)), 0.0)
+        of_bins = of_bins[..., :-1]
+    dx = xp.where(infinite, 0.0, rows.placed(dx, indices, of_bins))
+    ignored = rows.all(indices < 0)
+    undefined = nan | rows.all(student == -INF)
+    value, dx = xp.where(undefined, math.nan, value), xp.where(undefined, math.nan, dx)
+    slopes = {}
+    for param, by in (("temperature", _distillation_loss_temperature), ("beta", _distillation_loss_beta)):
+        if hasattr(params[param], "dtype"):
+            slope = xp.where(ignored | (value == INF), 0.0, by(rows, student, teacher, params, None))
+            slopes[param] = xp.where(xp.isnan(value) & ~ignored, math.nan, slope)
+    return xp.where(ignored, 0.0, value), xp.where(ignored, 0.0, dx), slopes
 
 
 LOSSES = {
@@ -249,6 +345,7 @@ BY_PARAM = {
     ("margin_softmax_loss", "margin"): _margin_softmax_loss_margin,
     ("margin_softmax_loss", "scale"): _margin_softmax_loss_scale,
     ("distillation_loss", "temperature"): _distillation_loss_temperature,
+    ("distillation_loss", "beta"): _distillation_loss_beta,
     ("jsd_loss", "beta"): _jsd_loss_beta,
 }
 

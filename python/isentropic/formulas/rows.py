@@ -60,6 +60,18 @@ class Rows:
     def all(self, condition):
         return self.xp.all(condition, axis=-1, keepdims=True)
 
+    def picked(self, x, indices):
+        """x at the indices along the last axis."""
+        return self.xp.take_along_axis(x, indices, axis=-1)
+
+    def placed(self, x, indices, values):
+        """x with values at the indices along the last axis, without those at indices below 0."""
+        xp = self.xp
+        column = xp.arange(x.shape[-1])
+        for k in range(indices.shape[-1]):
+            x = xp.where(column == indices[..., k : k + 1], values[..., k : k + 1], x)
+        return x
+
     def like(self, value, x):
         """value in the type of x."""
         return self.xp.astype(value, x.dtype)

@@ -36,9 +36,10 @@ from isentropic.jax._transport import (
     wasserstein_1d,
     wasserstein_histogram,
 )
-from isentropic.jax._values import make_entry, make_loss, make_measure, make_table
+from isentropic.jax._values import make_entry, make_loss, make_measure, make_table, sparse_distillation_loss
 
 __all__ = ["attention", "conditional_mutual_information", "linear_attention", "ratio_map", "soft_top_k"]
+__all__ += ["sparse_distillation_loss"]
 __all__ += ["GammaResult", "gamma_for_entropy", "mean_field_entropy", "normalize_density", "normalize_joint", "power_transform"]
 __all__ += ["Sampler", "gumbel_softmax", "sample"]
 __all__ += ["SinkhornResult", "TransportResult", "optimal_transport", "sinkhorn", "sinkhorn_divergence"]

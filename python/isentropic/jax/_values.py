@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isentropic._checks import index_or_none
-from isentropic._descriptions import LOSSES, MEASURES, several, takes_classes
+from isentropic._descriptions import LOSSES, MEASURES, SPARSE_LOSSES, documented, several, takes_classes
 from isentropic.formulas import losses, measures
 from isentropic.jax._call import array, call, like, normalized, wide
 from isentropic.jax._maps import mapped
@@ -98,8 +98,8 @@ def _graded_jvp(operation, static, names, moved, primals, tangents):
     return found, (change, turned, turned_rows)
 
 
-_INFO = {**LOSSES, **MEASURES}
-_FORMULAS = {*losses.LOSSES, *measures.MEASURES}
+_INFO = {**LOSSES, **SPARSE_LOSSES, **MEASURES}
+_FORMULAS = {*losses.LOSSES, *SPARSE_LOSSES, *measures.MEASURES}
 
 
 def _params(operation, static, rows=None):
@@ -112,6 +112,9 @@ def _formula(operation, static, arrays, rows):
     arrays = {name: wide(x) if jnp.issubdtype(x.dtype, jnp.floating) else x for name, x in arrays.items()}
     if operation in MEASURES:
         return measures.graded(ROWS, operation, list(arrays.values()), params)[1:]
+    if operation in SPARSE_LOSSES:
+        _, dx, slopes = losses.sparse_graded(ROWS, *arrays.values(), params)
+        return [dx], slopes
     x, target, ignored = arrays["x"], arrays["target"], None
     if jnp.issubdtype(target.dtype, jnp.integer):
         if params.get("ignore_index") is not None:
@@ -154,6 +157,33 @@ def make_loss(info):
         return _value(name, static, ("x", "target"), (("x", "dx"),), (moved, target), rows)[..., 0]
 
     return function
+
+
+@documented
+def sparse_distillation_loss(
+    student, indices, log_probs, *, temperature=1.0, divergence="forward_kl", beta=None, tail="bin", axis=-1
+):
+    """
+    student: Scores, of any shape with at least one axis; -inf counts as absent.
+    indices (array of integers): The classes that each row of the teacher has, as last axis; -1 is no class.
+    log_probs (array): Their log-probabilities, of any floating-point type; no gradient is taken in them.
+    Returns: One number for each row, in student's shape without axis; float32 of halves.
+    """
+    name = "sparse_distillation_loss"
+    x, log_probs, indices = array(name, "student", student), array(name, "log_probs", log_probs), jnp.asarray(indices)
+    axis = normalized(name, axis, x.ndim)
+    moved = jnp.moveaxis(x, axis, -1)
+    if not jnp.issubdtype(indices.dtype, jnp.integer):
+        raise TypeError(f"{name}: indices must be integers, the classes of each row, got dtype {indices.dtype}")
+    if indices.ndim == 0 or indices.shape[:-1] != moved.shape[:-1]:
+        raise ValueError(f"{name}: indices must have shape {moved.shape[:-1]} + (k,), got {indices.shape}")
+    if log_probs.shape != indices.shape:
+        raise ValueError(f"{name}: log_probs must have the shape of indices, {indices.shape}, got {log_probs.shape}")
+    parameters = {"temperature": temperature, "divergence": divergence, "beta": beta, "tail": tail}
+    static, rows = split(SPARSE_LOSSES[name], parameters, moved, axis)
+    indices = indices.astype(jnp.int32 if indices.dtype.itemsize < 8 else jnp.int64)
+    arrays = moved, jax.lax.stop_gradient(indices), jax.lax.stop_gradient(log_probs)
+    return _value(name, static, ("student", "indices", "log_probs"), (("student", "dx"),), arrays, rows)[..., 0]
 
 
 def make_measure(info, two):

@@ -30,15 +30,24 @@ from isentropic.torch._entropy_control import (
     normalize_joint,
     power_transform,
 )
+from isentropic.torch._entropy_controller import EntropyController
 from isentropic.torch._generated import *  # noqa: F403
 from isentropic.torch._linear_loss import linear_loss
-from isentropic.torch._loss_modules import AMSoftmaxLoss, ArcFaceLoss, SmoothAccuracyLoss, SphereFaceLoss, SurrogateLoss
+from isentropic.torch._loss_modules import (
+    AMSoftmaxLoss,
+    ArcFaceLoss,
+    SmoothAccuracyLoss,
+    SparseDistillationLoss,
+    SphereFaceLoss,
+    SurrogateLoss,
+)
+from isentropic.torch._losses import sparse_distillation_loss
 from isentropic.torch._maximum_entropy import maximum_entropy
 from isentropic.torch._ratio_map import ratio_map
 from isentropic.torch._sampling import gumbel_softmax
 from isentropic.torch._soft_top_k import soft_top_k
 from isentropic.torch._tables import conditional_mutual_information
-from isentropic.torch._token_statistics import TokenStatistics, token_statistics
+from isentropic.torch._token_statistics import TokenStatistics, linear_token_statistics, token_statistics
 from isentropic.torch._transport import (
     optimal_transport,
     partial_transport,
@@ -59,8 +68,10 @@ for _name in _generated.__all__:
     getattr(_generated, _name).__module__ = "isentropic.torch"
 
 # To train: losses and maps with their modules, attention, and modules of losses that hold parameters.
-__all__ = ["AMSoftmaxLoss", "ArcFaceLoss", "SmoothAccuracyLoss", "SphereFaceLoss", "SurrogateLoss", *_generated.__all__]
-__all__ += ["TokenStatistics", "linear_loss", "ratio_map", "soft_top_k", "token_statistics"]
+__all__ = ["AMSoftmaxLoss", "ArcFaceLoss", "SmoothAccuracyLoss", "SparseDistillationLoss", "SphereFaceLoss"]
+__all__ += ["SurrogateLoss", *_generated.__all__]
+__all__ += ["EntropyController", "TokenStatistics", "linear_loss", "linear_token_statistics", "ratio_map"]
+__all__ += ["soft_top_k", "sparse_distillation_loss", "token_statistics"]
 __all__ += ["Attention", "LinearAttention", "attention", "linear_attention", "scaled_dot_product_attention"]
 # To decode: draws, and the temperature that gives an entropy.
 __all__ += ["gamma_for_entropy", "gumbel_softmax", "mean_field_entropy"]

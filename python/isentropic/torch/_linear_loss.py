@@ -1,10 +1,12 @@
 """linear_loss: its operator and function."""
 
+import math
+
 import torch
 
-from isentropic import _descriptions
+from isentropic import _checks, _descriptions
 from isentropic._checks import index_or_none
-from isentropic._descriptions import documented, takes_classes
+from isentropic._descriptions import SPARSE_LOSSES, documented, takes_classes
 from isentropic._maps import map_and_params
 from isentropic.torch._arguments import (
     Tensor,
@@ -18,15 +20,17 @@ from isentropic.torch._arguments import (
 )
 from isentropic.torch._builder import Operator, wants_gradient
 from isentropic.torch._compat import dispatch_modes, has_memory, in_forward_mode, in_transform, is_dtensor, never_again, tracing
-from isentropic.torch._losses import DESCRIPTIONS
+from isentropic.torch._losses import DESCRIPTIONS, checked_teacher
 from isentropic.torch._modules import checked_sample_weight, checked_z_loss
 from isentropic.torch._spec import OpSpec, result_type
 from isentropic.torch.backends.linear_loss import value_and_gradients
 
 _NAME = "linear_loss"
+ALL = {**DESCRIPTIONS, **SPARSE_LOSSES}
 
 
-def _shapes(hidden, weight, target, bias, rows, sample_weight, loss, options, z_loss, row_names, reduction):
+def _shapes(hidden, *arguments):
+    reduction = arguments[-1]
     lead = hidden.shape[:-1] if reduction == "none" else hidden.shape[:-2]
     return hidden.new_empty(lead, dtype=result_type(hidden))
 
@@ -34,12 +38,19 @@ def _shapes(hidden, weight, target, bias, rows, sample_weight, loss, options, z_
 _OPERATOR = Operator(
     OpSpec(
         name=_NAME,
-        tensors=("hidden", "weight", "target", "bias?", "rows?", "sample_weight?"),
-        params={"loss": "str", "options": "str", "z_loss": "float", "row_names": "str[]", "reduction": "str"},
+        tensors=("hidden", "weight", "target", "bias?", "rows?", "sample_weight?", "log_probs?", "teacher_weight?"),
+        params={
+            "loss": "str",
+            "options": "str",
+            "z_loss": "float",
+            "softcap": "float",
+            "row_names": "str[]",
+            "reduction": "str",
+        },
         outputs=("value",),
         shapes=_shapes,
         differentiable=("hidden", "weight", "bias", "rows"),
-        keeps=("hidden", "weight", "target", "bias", "rows", "sample_weight"),
+        keeps=("hidden", "weight", "target", "bias", "rows", "sample_weight", "log_probs", "teacher_weight"),
         derivative="operator",
     )
 )
@@ -51,20 +62,20 @@ class _WithGradients(torch.autograd.Function):
     @staticmethod
     def forward(ctx, of, *arguments):
         value, *gradients = value_and_gradients(*arguments, of=of)
-        ctx.save_for_backward(*arguments[:6], *gradients)
-        ctx.params = arguments[6:]
+        ctx.save_for_backward(*arguments[: _OPERATOR.count], *gradients)
+        ctx.params = arguments[_OPERATOR.count :]
         return value
 
     @staticmethod
     def backward(ctx, grad):
-        hidden, weight, target, bias, rows, sample_weight, *kept = ctx.saved_tensors
+        tensors, kept = ctx.saved_tensors[: _OPERATOR.count], ctx.saved_tensors[_OPERATOR.count :]
         if torch.is_grad_enabled():  # a second derivative is wanted
-            kept = _OPERATOR.vjp(hidden, weight, target, bias, rows, sample_weight, grad, *ctx.params)
+            kept = _OPERATOR.vjp(*tensors, grad, *ctx.params)
         elif not (grad.is_cpu and has_memory(grad)) or grad != 1:  # another device or a batch has no number to read
             product = torch.Tensor.mul_ if never_again(grad) else torch.mul
             kept = [product(one, grad.to(one.dtype)) for one in kept]
         of_hidden, of_weight, of_bias, of_rows = kept
-        found = [of_hidden, of_weight, None, of_bias, of_rows, *[None] * (len(ctx.params) + 1)]
+        found = [of_hidden, of_weight, None, of_bias, of_rows, *[None] * (_OPERATOR.count - 5 + len(ctx.params))]
         return None, *(one if wanted else None for one, wanted in zip(found, ctx.needs_input_grad[1:], strict=True))
 
 
@@ -79,7 +90,19 @@ def _run(hidden, weight, target, bias, rows, *rest):
 
 @documented
 def linear_loss(
-    hidden, weight, target, *, loss="softmax_loss", bias=None, reduction="mean", sample_weight=None, z_loss=0.0, **params
+    hidden,
+    weight,
+    target=None,
+    *,
+    loss="softmax_loss",
+    bias=None,
+    reduction="mean",
+    sample_weight=None,
+    z_loss=0.0,
+    softcap=None,
+    teacher_hidden=None,
+    teacher_weight=None,
+    **params,
 ):
     """
     A loss of scores = hidden @ weight.T + bias, computed for some rows at a time, so that never all scores are stored.
@@ -89,7 +112,7 @@ def linear_loss(
         then the loss is one that isentropic.torch.distributed has, hidden and target are the same on all ranks, and bias is
         whole or sharded like weight.
     target: As the loss takes it for scores (..., classes): integers of shape (...), or floating-point numbers of shape (...,
-        classes).
+        classes); of sparse_distillation_loss the pair (indices, log_probs), each (..., k). Left out with teacher_hidden.
     loss (str): A loss by its name.
     bias (torch.Tensor or None): (classes,).
     reduction (str): "mean" over the rows, "sum" or "none".
@@ -97,6 +120,10 @@ def linear_loss(
         no gradient.
     z_loss (float, at least 0): Adds z_loss times the square of the logsumexp of a row's scores, which keeps the scores from
         drifting.
+    softcap (float, above 0): The scores are softcap tanh(scores / softcap).
+    teacher_hidden, teacher_weight (torch.Tensor or None): For losses against a teacher's scores: these are teacher_hidden
+        (..., other features) @ teacher_weight.T, (classes, other features), and are not stored either. No gradient is taken
+        in them, and no softcap is theirs.
     **params: Parameters of the loss. One is ignore_index, by default -100: rows with this target do not count in the mean.
         Parameters that may differ per row may be tensors that broadcast with (..., 1); they get gradients. map and its
         parameters are numbers.
@@ -108,22 +135,36 @@ def linear_loss(
     >>> hidden, weight = torch.randn(6, 8, requires_grad=True), torch.randn(1000, 8, requires_grad=True)
     >>> isentropic.torch.linear_loss(hidden, weight, torch.arange(6), loss="sparsemax_loss").backward()
     """
-    if not isinstance(loss, str) or loss not in DESCRIPTIONS:
-        raise ValueError(f"{_NAME}: loss must be one of {', '.join(DESCRIPTIONS)}, got {loss!r}")
+    if not isinstance(loss, str) or loss not in ALL:
+        raise ValueError(f"{_NAME}: loss must be one of {', '.join(ALL)}, got {loss!r}")
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"{_NAME}: reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
+    softcap = checked_softcap(_NAME, softcap)
+    teacher = {"teacher_hidden": teacher_hidden, "teacher_weight": teacher_weight}
     if is_dtensor(weight):
+        further = "softcap" if softcap else next((name for name, one in teacher.items() if one is not None), None)
+        if further is not None or loss not in DESCRIPTIONS:
+            raise ValueError(f"{_NAME}: weight as a DTensor has no {further or loss}; pass weight.full_tensor()")
         import isentropic.torch._generated as _generated
         from isentropic.torch.distributed._dtensor import linear_loss_of_dtensors
 
         functions, z_loss = (getattr(_generated, loss), _generated.logsumexp), checked_z_loss(_NAME, z_loss)
         return linear_loss_of_dtensors(hidden, weight, target, functions, bias, reduction, sample_weight, z_loss, params)
-    hidden, weight, bias = _checked(hidden, weight, bias)
-    description, lead = DESCRIPTIONS[loss], hidden.shape[:-1]
+    hidden, weight, bias = checked_linear(_NAME, hidden, weight, bias)
+    description, lead = ALL[loss], hidden.shape[:-1]
     scores = hidden.new_empty(1).expand(*lead, len(weight))  # only its shape
-    target = checked_target(_NAME, {**description, "arguments": ("hidden", "target")}, scores, target, len(lead))
+    log_probs = None
+    if any(one is not None for one in teacher.values()):
+        target, teacher_weight = _checked_teacher(description, hidden, weight, target, teacher)
+    elif loss in SPARSE_LOSSES:
+        if not isinstance(target, (tuple, list)) or len(target) != 2:
+            raise TypeError(f"{_NAME}: target must be (indices, log_probs) for loss {loss!r}, got {type(target).__name__}")
+        target, log_probs = checked_teacher(_NAME, hidden, *target, lead)
+        log_probs = log_probs.reshape(-1, log_probs.shape[-1])
+    else:
+        target = checked_target(_NAME, {**description, "arguments": ("hidden", "target")}, scores, target, len(lead))
     values, rows, row_names = _values(description, params, scores, target)
-    flat = target.reshape(-1, len(weight)) if target.shape == scores.shape and target.dim() > len(lead) else target.reshape(-1)
+    flat = target.reshape(-1, target.shape[-1]) if target.dim() > len(lead) else target.reshape(-1)
     sample_weight = checked_sample_weight(_NAME, sample_weight, "hidden", hidden, lead)
     value = _run(
         hidden.reshape(-1, hidden.shape[-1]),
@@ -132,36 +173,77 @@ def linear_loss(
         bias,
         rows,
         None if sample_weight is None else sample_weight.reshape(-1),
+        log_probs,
+        teacher_weight,
         loss,
         as_text(values),
         checked_z_loss(_NAME, z_loss),
+        softcap,
         row_names,
         reduction,
     )
     return value.reshape(lead) if reduction == "none" else value
 
 
-def _checked(hidden, weight, bias):
+def _checked_teacher(description, hidden, weight, target, teacher):
+    """(its hidden states as rows, its weight)."""
+    if description.get("target") != "scores":
+        raise TypeError(f"{_NAME}: teacher_hidden is for losses against a teacher's scores, got loss {description['name']!r}")
+    if target is not None:
+        raise TypeError(f"{_NAME}: give one of target and teacher_hidden")
+    for name, x in teacher.items():
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            raise TypeError(f"{_NAME}: {name} must be a torch.Tensor of floating-point numbers, got {getattr(x, 'dtype', x)}")
+        no_gradient(_NAME, name, x)
+    one_device(_NAME, {"hidden": hidden, **teacher})
+    states, classes = autocast(*teacher.values())
+    if states.dtype != classes.dtype:
+        raise TypeError(
+            f"{_NAME}: teacher_hidden and teacher_weight must be of one dtype, got {states.dtype} and {classes.dtype}"
+        )
+    if states.dim() != hidden.dim() or states.shape[:-1] != hidden.shape[:-1]:
+        raise ValueError(
+            f"{_NAME}: teacher_hidden must have the rows of hidden, {tuple(hidden.shape[:-1])}, got {tuple(states.shape)}"
+        )
+    if classes.shape != (len(weight), states.shape[-1]):
+        raise ValueError(
+            f"{_NAME}: teacher_weight must be of shape {(len(weight), states.shape[-1])}, a row for each class, got "
+            f"{tuple(classes.shape)}"
+        )
+    return states, classes
+
+
+def checked_softcap(name, softcap):
+    """The number, 0 for None."""
+    if softcap is None:
+        return 0.0
+    softcap = _checks.number(name, "softcap", softcap)
+    if not 0 < softcap < math.inf:
+        raise ValueError(f"{name}: softcap must be above 0 and finite, got {softcap}")
+    return softcap
+
+
+def checked_linear(function, hidden, weight, bias):
     given = {"hidden": hidden, "weight": weight} | ({} if bias is None else {"bias": bias})
     for name, x in given.items():
         if not isinstance(x, Tensor) or not x.is_floating_point():
             raise TypeError(
-                f"{_NAME}: {name} must be a torch.Tensor of floating-point numbers, got {getattr(x, 'dtype', type(x))}"
+                f"{function}: {name} must be a torch.Tensor of floating-point numbers, got {getattr(x, 'dtype', type(x))}"
             )
-    one_device(_NAME, given)
+    one_device(function, given)
     given = dict(zip(given, autocast(*given.values()), strict=True))
     if len({x.dtype for x in given.values()}) > 1:
         raise TypeError(
-            f"{_NAME}: {', '.join(given)} must be of one dtype, got {', '.join(str(x.dtype) for x in given.values())}"
+            f"{function}: {', '.join(given)} must be of one dtype, got {', '.join(str(x.dtype) for x in given.values())}"
         )
     hidden, weight, bias = given["hidden"], given["weight"], given.get("bias")
     if hidden.dim() < 1 or weight.dim() != 2 or hidden.shape[-1] != weight.shape[1]:
         raise ValueError(
-            f"{_NAME}: weight must be of shape (classes, features) for hidden of (..., features), got {tuple(weight.shape)} "
+            f"{function}: weight must be of shape (classes, features) for hidden of (..., features), got {tuple(weight.shape)} "
             f"for {tuple(hidden.shape)}"
         )
     if bias is not None and bias.shape != weight.shape[:1]:
-        raise ValueError(f"{_NAME}: bias must be of shape ({len(weight)},), one for each class, got {tuple(bias.shape)}")
+        raise ValueError(f"{function}: bias must be of shape ({len(weight)},), one for each class, got {tuple(bias.shape)}")
     return hidden, weight, bias
 
 

@@ -6,8 +6,81 @@ import torch
 import isentropic.torch._generated as _generated
 from isentropic._descriptions import documented
 from isentropic._maps import map_and_params
+from isentropic.torch._arguments import checked_dim
 from isentropic.torch._compat import without_autocast
-from isentropic.torch._modules import Loss, weight_of_classes
+from isentropic.torch._losses import sparse_distillation_loss
+from isentropic.torch._modules import Loss, TeacherLoss, checked_sample_weight, quotient, weight_of_classes, without_ignored
+
+
+@torch.fx.wrap
+def _sparse(module, student, indices, log_probs, values, sample_weight, labels, ignore_index, reduction, dim, dtype):
+    """sparse_distillation_loss, reduced over the rows that have a class and a weight."""
+    sample_weight = without_ignored(module, student, sample_weight, labels, ignore_index, dim)
+    out = None if sample_weight is None else sample_weight == 0
+    if out is not None:
+        dim = checked_dim(module, "student", student, dim)
+        checked_sample_weight(module, sample_weight, "student", student, (*student.shape[:dim], *student.shape[dim + 1 :]))
+        if isinstance(indices, torch.Tensor) and indices.shape[:-1] == out.shape:  # otherwise it is refused by what follows
+            indices = torch.where(out.unsqueeze(-1), -1, indices)
+    wide = None if dtype in (torch.float16, torch.bfloat16) else dtype
+    each = sparse_distillation_loss(student, indices, log_probs, **values, dim=dim, dtype=wide)
+    factors = (indices >= 0).any(-1).to(each.dtype)
+    if out is not None:
+        factors = torch.where(factors == 0, 0.0, sample_weight.to(each.dtype))
+        each = torch.where(factors == 0, 0.0, each * factors)
+    result = each if reduction == "none" else each.sum() if reduction == "sum" else quotient(each.sum(), factors.sum())
+    return result if dtype is None else result.to(dtype)
+
+
+@documented
+class SparseDistillationLoss(TeacherLoss):
+    """Divergence from a teacher of few classes: the module of isentropic.torch.sparse_distillation_loss.
+
+    Call it with (student, indices, log_probs), and sample_weight, a factor for the loss of each row, and labels. Rows without
+    any class, and those whose label is ignore_index, give 0 and do not count in the mean.
+
+    Parameters
+    ----------
+    temperature, divergence, beta, tail
+        See isentropic.sparse_distillation_loss. temperature and beta may be an nn.Parameter, and are then learned.
+    ignore_index : int, default -100
+        Rows whose label is this are ignored.
+    reduction : str, default "mean"
+        "mean" over the rows, "sum" or "none".
+    dim : int, default -1
+        The axis of the classes.
+    dtype : torch.dtype, optional
+        The type of the result.
+
+    Examples
+    --------
+    >>> best = torch.randn(4, 9).log_softmax(-1).topk(3)
+    >>> loss = isentropic.torch.SparseDistillationLoss(divergence="jsd")
+    >>> loss(torch.randn(4, 9, requires_grad=True), best.indices, best.values).backward()
+    """
+
+    _function = staticmethod(sparse_distillation_loss)
+
+    def __init__(
+        self,
+        *,
+        temperature=1.0,
+        divergence="forward_kl",
+        beta=None,
+        tail="bin",
+        ignore_index=-100,
+        reduction="mean",
+        dim=-1,
+        dtype=None,
+    ):
+        values = {"temperature": temperature, "divergence": divergence, "beta": beta, "tail": tail}
+        super().__init__(values, None, ignore_index, reduction, dim, dtype)
+
+    def forward(self, student, indices, log_probs, sample_weight=None, labels=None):
+        of_rows = sample_weight, labels, self.ignore_index
+        values = self._values()
+        return _sparse(type(self).__name__, student, indices, log_probs, values, *of_rows, self.reduction, self.dim, self.dtype)
+
 
 _COMMON = """\
 ignore_index : int, default -100

@@ -8,8 +8,18 @@ import torch
 
 import isentropic
 from isentropic import _descriptions
+from isentropic._descriptions import documented
 from isentropic.torch import _schemas
-from isentropic.torch._arguments import Tensor, checked_dim, checked_target, no_gradient, numbers_and_rows, one_dim, readable
+from isentropic.torch._arguments import (
+    Tensor,
+    checked_dim,
+    checked_target,
+    no_gradient,
+    numbers_and_rows,
+    one_device,
+    one_dim,
+    readable,
+)
 from isentropic.torch._compat import is_dtensor
 from isentropic.torch._direct import is_plain, tracked
 from isentropic.torch._reductions import RULES, Rule, of_plain, reduced, row_reduction, widened
@@ -26,7 +36,18 @@ def _operator(description):
     return row_reduction(description["name"], ["x", "target"], ["x"], params, _descriptions.rows(description))
 
 
+_SPARSE = _descriptions.SPARSE_LOSSES
+
+
+def _sparse_operator(description):
+    arrays = ["x", "indices", "log_probs"]
+    return row_reduction(description["name"], arrays, ["x"], _schemas.params(description), _descriptions.rows(description))
+
+
 OPERATORS = {name: _operator(one) for name, one in DESCRIPTIONS.items() if not _descriptions.takes_map(one)}
+
+
+OPERATORS |= {name: _sparse_operator(one) for name, one in _SPARSE.items()}
 
 
 def _are_plain(name, x, target, values):
@@ -145,6 +166,66 @@ def _of_dtensors(name, x, target, values, params, ignore_index, dim, dtype):
 
     value = rows_of_dtensors(name, (x, target), dim, {**params, **ignored}, defaults, on_local)
     return value if dtype is None else value.to(dtype)
+
+
+def checked_teacher(name, student, indices, log_probs, lead):
+    """(indices as int64, log_probs) for scores whose rows have the axes `lead`."""
+    for argument, one in (("indices", indices), ("log_probs", log_probs)):
+        if not isinstance(one, Tensor):
+            raise TypeError(f"{name}: {argument} must be a torch.Tensor, got {type(one).__name__}")
+        no_gradient(name, argument, one)
+    one_device(name, {"student": student, "indices": indices, "log_probs": log_probs})
+    if indices.is_floating_point() or indices.is_complex() or indices.dtype is torch.bool:
+        raise TypeError(f"{name}: indices must be integers, the classes of each row, got dtype {indices.dtype}")
+    if log_probs.dtype not in CODES:
+        raise TypeError(f"{name}: log_probs must be of float16, bfloat16, float32 or float64, got dtype {log_probs.dtype}")
+    if indices.shape[:-1] != lead or indices.dim() == 0:
+        raise ValueError(
+            f"{name}: indices must have the classes of each row as last axis, of shape {tuple(lead)} + (k,), got "
+            f"{tuple(indices.shape)}"
+        )
+    if log_probs.shape != indices.shape:
+        raise ValueError(
+            f"{name}: log_probs must have the shape of indices, {tuple(indices.shape)}, got {tuple(log_probs.shape)}"
+        )
+    return indices.long(), log_probs
+
+
+@documented
+def sparse_distillation_loss(
+    student,
+    indices,
+    log_probs,
+    *,
+    temperature=1.0,
+    divergence="forward_kl",
+    beta=None,
+    tail="bin",
+    dim=None,
+    axis=None,
+    dtype=None,
+):
+    """
+    student: Scores, of any shape with at least one axis; -inf counts as absent.
+    indices (torch.Tensor of integers): The classes that each row of the teacher has, as last axis; -1 is no class.
+    log_probs (torch.Tensor): Their log-probabilities, of any floating-point type.
+    dtype (torch.dtype or None): The type of the result: by default that of student, or float32 for float16 and bfloat16.
+    Returns: One number for each row, in student's shape without dim. Differentiable, twice, in student, temperature and beta.
+    >>> scores, best = torch.randn(4, 9), torch.randn(4, 9).log_softmax(-1).topk(3)
+    >>> value = isentropic.torch.sparse_distillation_loss(scores, best.indices, best.values)
+    """
+    name = "sparse_distillation_loss"
+    description, dim = _SPARSE[name], checked_dim(name, "student", student, one_dim(name, dim, axis))
+    (student,) = widened(name, dtype, student)
+    lead = (*student.shape[:dim], *student.shape[dim + 1 :])
+    indices, log_probs = checked_teacher(name, student, indices, log_probs, lead)
+    values = temperature, divergence, beta, tail
+    for param in _descriptions.still(description, values):
+        no_gradient(name, param, dict(zip((one["name"] for one in description["params"]), values, strict=True))[param])
+    values, rows = numbers_and_rows(description, values, "student", student, dim)
+    rows = [row if row is None else row.movedim(dim, -1) for row in rows]
+    student = student.movedim(dim, -1)
+    return reduced(OPERATORS[name], (student, indices, log_probs), rows, values, student.dim() - 1, dtype)
 
 
 def _is_target(target, x, dim, ignore_index):

@@ -169,13 +169,13 @@ def _reduced(module, function, x, target, values, weight, sample_weight, z_loss,
     elif reduction == "sum":
         result = each.sum()
     elif divisors is not None:
-        result = _quotient(each.sum(), divisors.sum())
+        result = quotient(each.sum(), divisors.sum())
     else:
         result = each.mean()
     return result if dtype is None else result.to(dtype)
 
 
-def _quotient(total, count):
+def quotient(total, count):
     """total / count. Where all rows are ignored this is 0 / 0, NaN, but their gradients are 0, as they would not be by the
     quotient's derivative."""
     nothing = count == 0
@@ -219,6 +219,7 @@ class Loss(_OfFunction, Configured):
     """Calls `_function` with the parameters it was made with, and reduces the result."""
 
     _takes_classes = True
+    _usual_index: int | None = -100
 
     def __init__(self, values, weight, ignore_index, reduction, dim, dtype, z_loss=0.0):
         super().__init__(values)
@@ -244,6 +245,31 @@ class Loss(_OfFunction, Configured):
         return _reduced(*names, x, target, values, weight, sample_weight, self.z_loss, self.reduction, self.dim, self.dtype)
 
     def extra_repr(self):
-        usual = {"weight": None, "ignore_index": -100 if self._takes_classes else None, "dtype": None, "z_loss": 0}
+        usual = {"weight": None, "ignore_index": self._usual_index, "dtype": None, "z_loss": 0}
         further = [name for name, value in usual.items() if getattr(self, name) != value]
         return super().extra_repr("reduction", "dim", *further)
+
+
+@torch.fx.wrap
+def without_ignored(module, x, sample_weight, labels, ignore_index, dim):
+    """The factors of rows, 0 where the label says that a row is ignored; None without either."""
+    if labels is None:
+        return sample_weight
+    dim = checked_dim(module, "student", x, dim)
+    lead = (*x.shape[:dim], *x.shape[dim + 1 :])
+    if not isinstance(labels, torch.Tensor) or labels.is_floating_point() or labels.shape != lead:
+        got = f"{labels.dtype} of shape {tuple(labels.shape)}" if isinstance(labels, torch.Tensor) else type(labels).__name__
+        raise ValueError(f"{module}: labels must be integers, one for each row, of shape {tuple(lead)}, got {got}")
+    given = checked_sample_weight(module, sample_weight, "student", x, lead)
+    given = x.new_ones((), dtype=result_type(x)) if given is None else given
+    return torch.where(labels == ignore_index, torch.zeros_like(given), given)
+
+
+class TeacherLoss(Loss):
+    """A loss against a teacher, whose rows labels may leave out."""
+
+    _takes_classes = False
+
+    def forward(self, x, target, sample_weight=None, labels=None):
+        name = type(self).__name__
+        return super().forward(x, target, without_ignored(name, x, sample_weight, labels, self.ignore_index, self.dim))

@@ -17,6 +17,13 @@ class _Rows(Rows):
     def if_any(self, condition, value, otherwise):
         return value()  # not to wait for a device
 
+    def picked(self, x, indices):
+        return x.gather(-1, indices)
+
+    def placed(self, x, indices, values):
+        aside = torch.cat([x, x[..., :1]], -1)  # what is not placed goes to one column more
+        return aside.scatter(-1, torch.where(indices < 0, x.shape[-1], indices), values)[..., :-1]
+
     def softmax(self, x):
         return torch.softmax(x, -1)
 

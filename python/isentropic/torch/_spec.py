@@ -109,9 +109,11 @@ def absent(x):
 
 @documented
 class TokenStatistics(NamedTuple):
-    """The result of token_statistics: one number for each row, and the indices of the largest logits or None."""
+    """The result of token_statistics: one number for each row, the indices of the largest logits, and the log-probabilities of
+    these; both are None where they were not asked for."""
 
     logprob: torch.Tensor
     entropy: torch.Tensor
     max_probability: torch.Tensor
     top_indices: torch.Tensor | None
+    top_logprobs: torch.Tensor | None = None

@@ -18,20 +18,23 @@ from isentropic.torch.backends import (
     device_transport,
     linear_attention,
     linear_loss,
+    linear_token_statistics,
     reference,
     tiles,
     token_statistics,
 )
 
-REFERENCE = {**reference.IMPLEMENTATIONS, **linear_loss.REFERENCE}
+_COMPOSITIONS = {**linear_loss.REFERENCE, **linear_token_statistics.REFERENCE}
+REFERENCE = {**reference.IMPLEMENTATIONS, **_COMPOSITIONS}
 # The functions by which derivatives are differentiated again.
-DIFFERENTIABLE = {**reference.DIFFERENTIABLE, **linear_loss.REFERENCE}
+DIFFERENTIABLE = {**reference.DIFFERENTIABLE, **_COMPOSITIONS}
+_IN_PARTS = {**linear_loss.IMPLEMENTATIONS, **linear_token_statistics.IMPLEMENTATIONS}
 _EMPTY = {**cpu.IMPLEMENTATIONS, **REFERENCE}
 
 # The dispatch keys of torch, each with its table. To add a device, add a module beside `cpu` and its table here.
 PLACES = {
-    "CPU": {**cpu.IMPLEMENTATIONS, **token_statistics.IMPLEMENTATIONS, **linear_loss.IMPLEMENTATIONS},
-    "CUDA": {**linear_loss.IMPLEMENTATIONS, **cuda.implementations(_EMPTY)},
+    "CPU": {**cpu.IMPLEMENTATIONS, **token_statistics.IMPLEMENTATIONS, **_IN_PARTS},
+    "CUDA": {**_IN_PARTS, **cuda.implementations(_EMPTY)},
 }
 
 

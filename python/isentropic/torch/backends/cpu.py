@@ -149,6 +149,12 @@ def _loss(description, tensors, value, gradients, rows, values, dim):
     description["run"](x, target, place(value), _place(dx), dim, tuple(params), ignore_index, asked)
 
 
+def _sparse_loss(description, tensors, value, gradients, rows, values, dim):
+    dx, *slopes = gradients
+    asked = _asked(description, slopes) if any(slope is not None for slope in slopes) else ()
+    description["param_run"](*map(place, tensors), place(value), _place(dx), dim, _values(description, rows, values), asked)
+
+
 def _asked(description, slopes):
     """The wanted gradients in parameters, as _core takes them."""
     return tuple(
@@ -410,6 +416,10 @@ IMPLEMENTATIONS |= {f"{name}_vjp": functools.partial(_map_vjp, one) for name, on
 IMPLEMENTATIONS |= {
     name: reduction(functools.partial(_loss, one), (0,), tensors=2, rows=len(_descriptions.per_row(one)))
     for name, one in _descriptions.LOSSES.items()
+}
+IMPLEMENTATIONS |= {
+    name: reduction(functools.partial(_sparse_loss, one), (0,), tensors=3, rows=len(_descriptions.per_row(one)))
+    for name, one in _descriptions.SPARSE_LOSSES.items()
 }
 IMPLEMENTATIONS |= {name: _measure_implementation(one) for name, one in _descriptions.MEASURES.items()}
 DIRECT: dict[str, Direct] = {name: _DirectLoss(one, (0,)) for name, one in _descriptions.LOSSES.items()}

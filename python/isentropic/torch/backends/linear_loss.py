@@ -9,43 +9,53 @@ from isentropic import _descriptions
 from isentropic.torch._compat import without_autocast
 from isentropic.torch._spec import OPERATORS, absent, result_type
 from isentropic.torch.backends.reference.losses import MAPPED, mapped
+from isentropic.torch.backends.reference.token_statistics import capped, slope_of_cap
 
 _PART = 1 << 23  # scores
+_ALL = {**_descriptions.LOSSES, **_descriptions.SPARSE_LOSSES}
 
 
-def _loss(loss, options, z_loss, scores, target, rows, row_names, wanted):
-    """(values, gradients in the scores, [those in a parameter for each of row_names]) of rows of scores."""
-    values = json.loads(options)
-    value, d, slopes = _own(loss, values, scores, target, rows, row_names, wanted)
-    if z_loss == 0:
-        return value, d, slopes
-    wide = scores.to(result_type(scores))
-    log_z = torch.logsumexp(wide, 1)
-    counted = torch.where(_ignored(loss, values, target), 0.0, log_z)
-    value = value + z_loss * counted.square()
-    if wanted:
-        d = torch.addcmul(d, torch.exp(wide - log_z[:, None]), counted[:, None], value=2 * z_loss).to(d.dtype)
+def _loss(loss, options, z_loss, softcap, scores, against, rows, row_names, wanted):
+    """(values, gradients in the scores, [those in a parameter for each of row_names]) of rows of scores.
+
+    against: what they are compared with, one tensor or, of a sparse teacher, two.
+    """
+    values, kind, given = json.loads(options), scores.dtype, scores
+    if softcap:
+        scores = capped(scores, softcap)
+        against = [one.to(scores.dtype) if one.dtype == kind else one for one in against]
+    value, d, slopes = _own(loss, values, scores, against, rows, row_names, wanted)
+    if z_loss != 0:
+        wide = scores.to(result_type(scores))
+        log_z = torch.logsumexp(wide, 1)
+        counted = torch.where(_ignored(loss, values, against[0]), 0.0, log_z)
+        value = value + z_loss * counted.square()
+        if wanted:
+            d = torch.addcmul(d, torch.exp(wide - log_z[:, None]), counted[:, None], value=2 * z_loss).to(d.dtype)
+    if softcap and wanted:
+        d = (d * slope_of_cap(given, scores, softcap)).to(kind)
     return value, d, slopes
 
 
-def _own(loss, values, scores, target, rows, row_names, wanted):
+def _own(loss, values, scores, against, rows, row_names, wanted):
     if loss in MAPPED:
-        function = functools.partial(mapped, loss, target=target, named_map=values[0], ignore_index=values[1])
+        function = functools.partial(mapped, loss, target=against[0], named_map=values[0], ignore_index=values[1])
         if not wanted:
             return function(scores), None, []
         value, back = torch.func.vjp(function, scores)
         return value, back(torch.ones_like(value))[0], []
     per_row = [
-        rows[:, row_names.index(name), None] if name in row_names else None
-        for name in _descriptions.per_row(_descriptions.LOSSES[loss])
+        rows[:, row_names.index(name), None] if name in row_names else None for name in _descriptions.per_row(_ALL[loss])
     ]
-    value, d, *slopes = OPERATORS[loss](scores, target, *per_row, *values, 1, wanted)
+    value, d, *slopes = OPERATORS[loss](scores, *against, *per_row, *values, 1, wanted)
     return value, d, [slope for slope, row in zip(slopes, per_row, strict=True) if row is not None]
 
 
 def _ignored(loss, values, target):
     """The ignored rows."""
-    ignored = values[-1] if _descriptions.LOSSES[loss]["target"].startswith("class") else None
+    if loss in _descriptions.SPARSE_LOSSES:
+        return (target < 0).all(1)
+    ignored = values[-1] if _descriptions.takes_classes(_ALL[loss]) else None
     if ignored is None or target.is_floating_point():
         return torch.zeros(len(target), dtype=torch.bool, device=target.device)
     return target == ignored
@@ -68,21 +78,28 @@ def _read(hidden, counted):
     return torch.where(counted, hidden, 0.0)
 
 
-def _row_parts(hidden, weight):
+def _against(part, target, log_probs, teacher_weight, scores):
+    """The rows that a part is compared with; a teacher's scores are calculated here, and never stored."""
+    if teacher_weight is not None:
+        return [linear_scores(target[part], teacher_weight, None).to(scores.dtype)]
+    return [target[part]] if log_probs is None else [target[part], log_probs[part]]
+
+
+def row_parts(hidden, weight):
     step = max(1, _PART // max(1, weight.shape[0]))
     return [slice(begin, begin + step) for begin in range(0, len(hidden), step)]
 
 
-def _whole(hidden, weight):
+def whole_part(hidden, weight):
     return [slice(0, len(hidden))]
 
 
-def _scores(hidden, weight, bias):
+def linear_scores(hidden, weight, bias):
     with without_autocast(hidden):
         return torch.nn.functional.linear(hidden, weight, bias)
 
 
-def _each(run):
+def each_problem(run):
     """Calls run, one problem after the other if there are batches, each along a new first axis."""
 
     def batched(hidden, weight, *arguments):
@@ -100,13 +117,31 @@ def _each(run):
     return batched
 
 
-def _value(parts, hidden, weight, target, bias, rows, sample_weight, loss, options, z_loss, row_names, reduction):
+def _value(
+    parts,
+    hidden,
+    weight,
+    target,
+    bias,
+    rows,
+    sample_weight,
+    log_probs,
+    teacher_weight,
+    loss,
+    options,
+    z_loss,
+    softcap,
+    row_names,
+    reduction,
+):
     factors = _factors(hidden, target, sample_weight, loss, options, reduction)
     values = [hidden.new_empty(0, dtype=factors.dtype)]
     for part in parts(hidden, weight):
         some = None if rows is None else rows[part]
         own = _read(hidden[part], factors[part, None] != 0)
-        values.append(_loss(loss, options, z_loss, _scores(own, weight, bias), target[part], some, row_names, False)[0])
+        scores = linear_scores(own, weight, bias)
+        against = _against(part, target, log_probs, teacher_weight, scores)
+        values.append(_loss(loss, options, z_loss, softcap, scores, against, some, row_names, False)[0])
     return _reduced(torch.cat(values), factors, reduction)
 
 
@@ -119,7 +154,23 @@ def _reduced(values, factors, reduction):
 
 
 def _vjp(
-    parts, hidden, weight, target, bias, rows, sample_weight, grad, loss, options, z_loss, row_names, reduction, of=(True, True)
+    parts,
+    hidden,
+    weight,
+    target,
+    bias,
+    rows,
+    sample_weight,
+    log_probs,
+    teacher_weight,
+    grad,
+    loss,
+    options,
+    z_loss,
+    softcap,
+    row_names,
+    reduction,
+    of=(True, True),
 ):
     """The loss and the gradients. `of`: whether those in hidden and in weight are wanted."""
     shares = _factors(hidden, target, sample_weight, loss, options, reduction)
@@ -131,9 +182,10 @@ def _vjp(
     for part in parts(hidden, weight):
         some, factor, counted = None if rows is None else rows[part], factors[part], counts[part]
         own = _read(hidden[part], counted)
-        scores = _scores(own, weight, bias)
-        value, d, slopes = _loss(loss, options, z_loss, scores, target[part], some, row_names, True)
-        del scores
+        scores = linear_scores(own, weight, bias)
+        against = _against(part, target, log_probs, teacher_weight, scores)
+        value, d, slopes = _loss(loss, options, z_loss, softcap, scores, against, some, row_names, True)
+        del scores, against
         values.append(value)
         d = torch.where(counted, d, 0.0) if sample_weight is not None else d  # a teacher's row of weight 0 may be NaN
         # It multiplies rows of hidden, which have fewer numbers than d.
@@ -141,7 +193,7 @@ def _vjp(
             if of[0]:
                 of_hidden.append(((d @ weight) * factor).to(hidden.dtype))
             by = torch.where(counted, own * factor, 0.0).to(hidden.dtype)
-            if of[1] and (parts is _whole or of_weight.dtype != d.dtype):
+            if of[1] and (parts is whole_part or of_weight.dtype != d.dtype):
                 of_weight = of_weight + d.mT @ by
             elif of[1]:
                 of_weight.addmm_(d.mT, by)
@@ -159,7 +211,7 @@ def _vjp(
 
 def value_and_gradients(hidden, *arguments, of):
     """The loss and its gradients from the same scores, for a value that is one number."""
-    return _vjp(_row_parts, hidden, *arguments[:5], 1.0, *arguments[5:], of=of)
+    return _vjp(row_parts, hidden, *arguments[:7], 1.0, *arguments[7:], of=of)
 
 
 def _gradients(parts, *arguments):
@@ -168,10 +220,10 @@ def _gradients(parts, *arguments):
 
 # The implementation in parts, and the one at once, which torch differentiates.
 IMPLEMENTATIONS = {
-    "linear_loss": _each(functools.partial(_value, _row_parts)),
-    "linear_loss_vjp": _each(functools.partial(_gradients, _row_parts)),
+    "linear_loss": each_problem(functools.partial(_value, row_parts)),
+    "linear_loss_vjp": each_problem(functools.partial(_gradients, row_parts)),
 }
 REFERENCE = {
-    "linear_loss": _each(functools.partial(_value, _whole)),
-    "linear_loss_vjp": _each(functools.partial(_gradients, _whole)),
+    "linear_loss": each_problem(functools.partial(_value, whole_part)),
+    "linear_loss_vjp": each_problem(functools.partial(_gradients, whole_part)),
 }

@@ -137,6 +137,11 @@ def _statistics_vjp(x, target, rows, known, grad, temperature, top, dim):
             flat[part][odd] = d.to(x.dtype)
             if rows is not None:
                 slopes[part][odd] = slope
+        asked = (of_logprob != 0) | (of_entropy != 0)  # a row of which nothing is asked may have NaN
+        if not asked.all():
+            flat[part] = torch.where(asked, flat[part], 0.0)
+            if rows is not None:
+                slopes[part] = torch.where(asked, slopes[part], 0.0)
     if not along.is_contiguous():
         along.copy_(flat.view(along.shape))
     return dx, absent(x) if rows is None else slopes.view(rows.shape)

@@ -319,19 +319,19 @@ def _class_loss(name, x, target, alpha, ignore_index, where):
 
 
 @together
-def softmax_loss(x, target, *, ignore_index=None, where):
+def softmax_loss(x, target, *, ignore_index=-100, where):
     """As isentropic.torch.softmax_loss: of a class, counted in the whole row, or of this rank's part of a distribution."""
     return _class_loss("softmax_loss", x, target, None, ignore_index, where)
 
 
 @together
-def sparsemax_loss(x, target, *, ignore_index=None, where):
+def sparsemax_loss(x, target, *, ignore_index=-100, where):
     """As isentropic.torch.sparsemax_loss, of parts."""
     return _class_loss("sparsemax_loss", x, target, 2.0, ignore_index, where)
 
 
 @together
-def entmax_loss(x, target, *, alpha=1.5, ignore_index=None, where):
+def entmax_loss(x, target, *, alpha=1.5, ignore_index=-100, where):
     """As isentropic.torch.entmax_loss, of parts; alpha is one number."""
     return _class_loss("entmax_loss", x, target, number("entmax_loss", "alpha", alpha), ignore_index, where)
 
@@ -381,16 +381,20 @@ def js_divergence(p, q, *, input="scores", where):
 
 
 @together
-def token_statistics(logits, target, *, temperature=1.0, top=0, where):
-    """As isentropic.torch.token_statistics; tokens and indices are of the whole row. Two rounds, and one for top."""
+def token_statistics(logits, target, *, temperature=1.0, top=0, ignore_index=-100, where):
+    """As isentropic.torch.token_statistics; tokens and indices are of the whole row, without top_logprobs. Two rounds, and one
+    for top."""
     name = "token_statistics"
     if isinstance(top, bool) or not isinstance(top, int) or top < 0:
         raise ValueError(f"{name}: top must be an integer from 0, got {top!r}")
     temperature = number(name, "temperature", temperature)
     part = Part(name, logits, where, "logits")
     classes = _classes(part.checked_target("logits", target, "class"))
+    if ignore_index is not None:
+        classes = torch.where(target.reshape(-1) == ignore_index, -1, classes)
     _, values = part.statistics({"temperature": temperature}, classes)
     logprob, entropy, most = (part.numbers(values[:, i]) for i in (3, 4, 5))
+    logprob = torch.where(part.numbers(classes) == -1, 0.0, logprob)
     indices = None
     if top:
         found = top_indices(part.rows.detach(), top, *part.given, part.group)

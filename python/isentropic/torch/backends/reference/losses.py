@@ -37,6 +37,15 @@ IMPLEMENTATIONS = {
 }
 
 
+def _sparse(tensors, params):
+    x, indices, log_probs = tensors
+    value, dx, slopes = losses.sparse_graded(ROWS, working(x), indices, log_probs, params)
+    return value, [dx], slopes
+
+
+IMPLEMENTATIONS |= {name: reduction(_sparse, 3, one) for name, one in _descriptions.SPARSE_LOSSES.items()}
+
+
 # Losses of any map. They use the maps' own operators, which decide where they run, and are not operators themselves.
 
 

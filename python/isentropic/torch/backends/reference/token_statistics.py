@@ -25,6 +25,18 @@ def top_indices(x, top, dim):
     return chosen.gather(-1, order)
 
 
+def capped(x, softcap):
+    """c tanh(x / c), in the type of the computation; -inf stays absent."""
+    x = working(x)
+    absent = x == -torch.inf
+    return torch.where(absent, x, softcap * torch.tanh(torch.where(absent, 0.0, x) / softcap))
+
+
+def slope_of_cap(x, y, softcap):
+    """Its derivative at x, where y is the result."""
+    return torch.where(x == -torch.inf, 0.0, (1 - y / softcap) * (1 + y / softcap))
+
+
 def limit_of(dtype):
     """Above it, and below its inverse, 1/T is not a normal number of a type, or nearly not. Smaller logits have differences in
     its range."""
@@ -92,13 +104,14 @@ def statistics_vjp(x, target, rows, _, grad, temperature, top, dim):
     own = torch.zeros_like(p).scatter(-1, target.unsqueeze(-1), torch.ones_like(p))
     dz = of_logprob * (own - p) - of_entropy * p * (torch.where(log_p > -torch.inf, log_p, 0.0) + _entropy(log_p))
     dz = torch.where(there & ~(given == torch.inf).any(-1, keepdim=True), dz, 0.0)
-    dz = torch.where(has_none(ROWS, given), torch.nan, dz)
+    asked = (of_logprob != 0) | (of_entropy != 0)  # a row of which nothing is asked may have NaN
+    dz = torch.where(asked, torch.where(has_none(ROWS, given), torch.nan, dz), 0.0)
     dx = _quotient(dz, moved, temperature, result_type(x)).movedim(-1, dim).to(x.dtype).contiguous()
     if rows is None:
         return dx, absent(x)
     # From the largest score: dz sums to 0 except where the token is absent, and no slope may depend on what all scores share.
     # Beside +inf all other logits are absent.
-    below = torch.where(z > -torch.inf, z - z.amax(-1, keepdim=True), 0.0)
+    below = torch.where((z > -torch.inf) & asked, z - z.amax(-1, keepdim=True), 0.0)
     slope = (dz * below).sum(-1, keepdim=True).to(torch.float64)
     return dx, -(slope / moved).movedim(-1, dim).contiguous()
 
