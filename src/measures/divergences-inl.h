@@ -202,6 +202,8 @@ HWY_INLINE V64 GrowthOf(D64 d, double b, const Pair& rows, V64 p, V64 z, size_t 
   V64 power;  // p e^y, where e^y by itself may overflow and p underflow
   if (rows.has_logs()) {
     power = Exp(d, hn::Add(rows.p.LogP(d, i, count), y));
+    // The difference of two logarithms may overflow.
+    if (b < 1) power = ZeroWhere(hn::Eq(z, hn::Set(d, kInfinity<double>)), power);
   } else {
     const V64 root = Exp(d, hn::Mul(hn::Set(d, 0.5), y));
     power = hn::Mul(hn::Mul(p, root), root);
@@ -259,8 +261,10 @@ struct Affinity {
 // log of p^alpha q^(1 - alpha), -inf where p is 0.
 HWY_INLINE V64 LogTermOf(D64 d, double b, const Pair& rows, size_t i, size_t count) {
   const V64 log_p = rows.p.LogP(d, i, count), absent = hn::Set(d, -kInfinity<double>);
-  const V64 z = hn::Neg(LogQuotientOf(d, rows, i, count));
-  return hn::IfThenElse(hn::Eq(log_p, absent), absent, hn::MulAdd(hn::Set(d, b), z, log_p));
+  // Of large orders by the quotient, which may be near 1; of others both logarithms, of which one may be far from 0.
+  const V64 by_quotient = hn::NegMulAdd(hn::Set(d, b), LogQuotientOf(d, rows, i, count), log_p);
+  const V64 by_logs = hn::MulAdd(hn::Set(d, b), rows.q.LogP(d, i, count), hn::Mul(hn::Set(d, 1 - b), log_p));
+  return hn::IfThenElse(hn::Eq(log_p, absent), absent, b < -1 ? by_quotient : by_logs);
 }
 
 // log(p/q), -inf where p is 0.
@@ -307,7 +311,7 @@ inline HWY_NOINLINE Affinity AffinityOf(const RenyiDivergence& op, const Pair& r
   const double lack = alpha * b * ValueOf(AmariOf(alpha), rows);
   if (lack <= 0.5 && lack >= -1e200) {
     const double log_sum = Log1pNumber(-lack);
-    return {0 - log_sum / b, false, log_sum};
+    return {std::max(0.0, -log_sum / b), false, log_sum};
   }
   const auto term = [&](size_t i, size_t count) HWY_ATTR { return LogTermOf(d, b, rows, i, count); };
   const double most = LargestOf(d, n, term);
@@ -318,7 +322,7 @@ inline HWY_NOINLINE Affinity AffinityOf(const RenyiDivergence& op, const Pair& r
       return ZeroWhere(hn::Eq(log, hn::Set(d, -kInfinity<double>)), Exp(d, hn::Sub(log, hn::Set(d, most))));
     }));
   }
-  return {0 - log_sum / b, true, log_sum};
+  return {log_sum == kInfinity<double> ? log_sum : std::max(0.0, -log_sum / b), true, log_sum};
 }
 
 // The kernel of Renyi's divergence knows S.

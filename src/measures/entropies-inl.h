@@ -63,7 +63,7 @@ HWY_INLINE Partial PartialOf(const Varentropy&, const Distribution& row, double 
   const V64 p = row.P(d, i, count), c = Centred(d, row, mean, i, count);
   const V64 rest = hn::Set(d, 2 * mean * (row.sum - 1));
   const V64 own = hn::MulAdd(hn::Add(c, hn::Set(d, 2.0)), c, hn::Mul(rest, hn::Add(row.LogP(d, i, count), hn::Set(d, 1.0))));
-  return WeightedPartial(d, p, own);
+  return WeightedPartial(d, p, InfinityWhere(d, hn::Eq(c, hn::Set(d, -kInfinity<double>)), own));
 }
 
 // The distance of an order from 1 below which sums of p^alpha - p replace sums of p^alpha, because the two sums are nearly

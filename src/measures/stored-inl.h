@@ -25,7 +25,9 @@ inline constexpr bool kIsStored = !std::is_same_v<Op, CrossEntropy> && !std::is_
 template <class Op>
 HWY_INLINE auto KernelOf(const Op& op, const Pair& rows, bool exists) {
   if constexpr (std::is_same_v<Op, RenyiDivergence>) {
-    return RenyiKernel{op.alpha, exists ? AffinityOf(op, rows) : Affinity{kNaN<double>, false}};
+    // Beyond 2^53 the order differs from infinity by less than rounding.
+    const RenyiDivergence kernel = {.alpha = op.alpha < 0x1p53 ? op.alpha : kInfinity<double>};
+    return RenyiKernel{kernel.alpha, exists ? AffinityOf(kernel, rows) : Affinity{kNaN<double>, false}};
   } else {
     (void)rows, (void)exists;
     return Rooted(op);

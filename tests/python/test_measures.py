@@ -518,6 +518,22 @@ def test_gradients_of_probabilities():
             np.testing.assert_allclose(grad, -np.log(p) - 1, rtol=1e-5, atol=1e-5)
 
 
+def test_extremes_of_new_measures():
+    value, dp = isentropic.varentropy([0.0, 0.0, 1.0], return_grad=True)
+    assert value == 0 and dp.tolist() == [math.inf, math.inf, 0]
+    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.4, 0.4, 0.2])
+    far = isentropic.renyi_divergence(p, q, alpha=1e25, return_grad=True)
+    for one, other in zip(far, isentropic.renyi_divergence(p, q, alpha=math.inf, return_grad=True), strict=True):
+        np.testing.assert_array_equal(one, other)
+    # Scores whose logarithms cancel, or whose differences overflow.
+    x = np.array([1e20, 0.0, -3e20])
+    assert isentropic.renyi_divergence(x, x[::-1], alpha=1e-30, input="scores") >= 0
+    y = np.array([1.7e308, -1.3e308, -1.7e308])
+    for name in ("hellinger_distance", "total_variation"):
+        one, other = (getattr(isentropic, name)(*pair, input="scores") for pair in ((y, p), (p, y)))
+        assert one == other and 0 < one < 1
+
+
 # Arrays.
 
 
