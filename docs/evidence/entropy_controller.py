@@ -1,5 +1,5 @@
 """A policy gradient with an entropy bonus: EntropyController beside constant coefficients. Prints the table of
-entropy_controller.md; about two minutes on one thread.
+entropy_controller.md; about three minutes on one thread.
 
 64 prompts have 4 right tokens of 200 each; a policy of one hidden layer learns from rewards of 0 and 1 alone, by the advantage
 over the mean of 8 draws (GRPO without clipping).
@@ -59,7 +59,7 @@ def row(name, runs, target, steps):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=1)
     given = parser.parse_args()
     torch.set_num_threads(1)
     steps = given.steps
@@ -68,10 +68,10 @@ def main():
         print(f"Target {target} nats:\n")
         print(f"| coefficient | {' | '.join(columns)} | away from the target | reward | last coefficient |")
         print("|---|" + "---|" * 7)
-        for coefficient in (0.0, 0.01, 0.03, 0.1):
+        for coefficient in (0.0, 0.03, 0.1):
             runs = [train(seed, coefficient, None, steps, None) for seed in range(given.seeds)]
             print(row(f"{coefficient}", runs, target, steps), flush=True)
-        for rate in (1e-4, 1e-3, 1e-2):
+        for rate in (1e-3, 1e-2):
             runs = [train(seed, 0.0, target, steps, rate) for seed in range(given.seeds)]
             print(row(f"`EntropyController`, rate {rate:g}", runs, target, steps), flush=True)
         print()
