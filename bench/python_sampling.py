@@ -147,6 +147,43 @@ def language_scores():
     return x.astype(np.float32)
 
 
+# In generate: a processor and the draw after it. Theirs are three processors, softmax and multinomial.
+PROCESSED = [("temperature", 0.8), ("min_p", 0.05), ("epsilon", 1e-4)]
+
+
+def processors(x):
+    from transformers.generation import logits_process as theirs
+
+    from isentropic.transformers import SamplerLogitsProcessor, sampling
+
+    warpers = [theirs.TemperatureLogitsWarper(0.8), theirs.MinPLogitsWarper(0.05), theirs.EpsilonLogitsWarper(1e-4)]
+    (drawing,) = sampling(PROCESSED)["logits_processor"]
+    given = SamplerLogitsProcessor(PROCESSED)
+    ids = torch.zeros(1, 3, dtype=torch.long)
+
+    def after(scores):
+        return torch.multinomial(torch.softmax(scores, -1, dtype=torch.float32), 1)
+
+    def theirs_draw(scores):
+        for warper in warpers:
+            scores = warper(ids, scores)
+        return after(scores)
+
+    kept = given(ids, x).isfinite()
+    scores = x
+    for warper in warpers:
+        scores = warper(ids, scores)
+    assert (kept != scores.isfinite()).sum() <= max(2, kept.sum() // (100 if x.dtype == torch.float32 else 5))
+    return median_times(
+        {
+            "transformers": lambda: theirs_draw(x),
+            "sampling": lambda: drawing(ids, x).argmax(-1),
+            "processor": lambda: after(given(ids, x)),
+        },
+        7,
+    )
+
+
 def support(result):
     kept = result[0] if isinstance(result, tuple) else np.flatnonzero(np.asarray(result).reshape(-1))
     return set(np.asarray(kept).tolist())
@@ -185,6 +222,12 @@ def main():
         for who in ("NumPy", "torch", "transformers", "llama.cpp"):
             cells.append(f"{times[who] / times['ours']:.1f} x" if who in times else "")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    print("\n| temperature, min_p, epsilon with the draw | transformers, us | sampling(steps) | its processor alone |")
+    print("|---|---|---|---|")
+    for dtype in (torch.float32, torch.bfloat16):
+        times = processors(tensor[None].to(dtype))
+        cells = [f"{times[who] / times['transformers']:.2f}" for who in ("sampling", "processor")]
+        print(f"| {str(dtype)[6:]} | {times['transformers'] * 1e6:.0f} | {' | '.join(cells)} |", flush=True)
 
 
 main()

@@ -37,14 +37,29 @@ std::vector<float> language_scores() {
   return x;
 }
 
+// A text of 1,000 tokens, for steps that read one.
+isentropic::Texts texts_of(const isentropic::Sampler& sampler) {
+  static const std::vector<std::int64_t> kText = [] {
+    std::vector<std::int64_t> text(1000);
+    for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::int64_t>(i * i % 701);
+    return text;
+  }();
+  for (const Step& step : sampler.steps()) {
+    if (isentropic::reads_text(description_of(step))) return {.tokens = {kText.data(), 1, kText.size()}};
+  }
+  return {};
+}
+
 // A benchmark of wrong draws is worthless: checks that drawn indices have mass, and often the most.
 void check(const isentropic::Sampler& sampler, const std::vector<float>& x) {
   std::vector<float> p(kCols);
   std::vector<std::int64_t> drawn(64);
   const MatrixView<const float> in(x.data(), 1, kCols);
-  sampler.probs(in, MatrixView<float>(p.data(), 1, kCols));
-  sampler.sample(in, MatrixView<std::int64_t>(drawn.data(), 1, drawn.size()));
-  for (const std::int64_t i : drawn) {
+  for (std::size_t c = 0; c < drawn.size(); ++c) {
+    const isentropic::Noise noise = {.position = c};
+    const MatrixView<float> left(p.data(), 1, kCols);
+    sampler.sample(in, MatrixView<std::int64_t>(&drawn[c], 1, 1), noise, texts_of(sampler), left);
+    const std::int64_t i = drawn[c];
     if (i >= 0 && p[static_cast<std::size_t>(i)] > 0) continue;
     std::fprintf(stderr, "drawn without mass: %ld\n", static_cast<long>(i));
     std::exit(1);
@@ -59,7 +74,7 @@ void add(const std::string& name, const std::vector<float>& x, const std::vector
     std::int64_t index;
     for (auto _ : state) {
       sampler.sample(MatrixView<const float>(x.data(), 1, kCols), MatrixView<std::int64_t>(&index, 1, 1),
-                     {.position = position++});
+                     {.position = position++}, texts_of(sampler));
       benchmark::DoNotOptimize(index);
     }
   });
@@ -95,6 +110,15 @@ int main(int argc, char** argv) {
     add_map(name("entropy_normalize3.4"), x, isentropic::EntropyNormalize{.entropy = 3.4});
     add(name("min_p.01,entropy2"), x, {step::MinP{0.01}, step::Entropy{2}});
     add(name("entropy_clip1-3"), x, {step::EntropyClip{1, 3}});
+    add(name("epsilon3e-4"), x, {step::Epsilon{3e-4}});
+    add(name("eta3e-4"), x, {step::Eta{3e-4}});
+    add(name("top_n_sigma1"), x, {step::TopNSigma{1}});
+    add(name("top_h.4"), x, {step::TopH{0.4}});
+    add(name("p_less"), x, {step::PLess{}});
+    add(name("xtc1,.01"), x, {step::Xtc{1, 0.01}});
+    add(name("mirostat3"), x, {step::Mirostat{3}});
+    add(name("penalties64"), x, {step::Penalties{1.1}});
+    add(name("dry"), x, {step::Dry{}});
   }
   benchmark::Initialize(&argc, argv);
   if (argc > 1) isentropic::force_simd_target(argv[1]);

@@ -2,6 +2,7 @@
 #include "operation.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 namespace {
@@ -48,6 +49,8 @@ CLI::Option* add_param(CLI::App& command, const ParamInfo& param, ParamValue& va
           ->disable_flag_override();
     case ParamKind::integer:
       return add_number<std::int64_t>(command, name, meaning, [&value](std::int64_t number) { value = number; });
+    case ParamKind::integers:  // of steps, which are no commands
+      throw std::logic_error(std::string(param.name) + ": there is no option of a list of integers");
     case ParamKind::number:
     case ParamKind::optional_number:
       break;

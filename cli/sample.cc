@@ -33,17 +33,26 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
+// How a step is written: name, name=VALUE, or name=FIRST:SECOND.
+std::string spelling_of(const isentropic::OperationInfo& info) {
+  std::string text(info.name);
+  for (const isentropic::ParamInfo& param : info.params) {
+    text += fmt::format("{}{}", &param == info.params.data() ? '=' : ':', info.params.size() == 1 ? "VALUE" : param.name);
+  }
+  return text;
+}
+
 std::string step_names() {
-  std::vector<std::string_view> names;
-  for (const isentropic::OperationInfo& step : isentropic::family_info<Step>().operations) names.push_back(step.name);
+  std::vector<std::string> names;
+  for (const isentropic::OperationInfo& step : isentropic::family_info<Step>().operations) names.push_back(spelling_of(step));
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
 // The step with these values of its parameters; an empty value keeps the default.
 Step to_step(const isentropic::OperationInfo& info, const std::vector<std::string>& given) {
   if (given.size() != info.params.size()) {
-    bad_input("sample: --steps: {} takes {} value{}, got {}", info.name, info.params.size(), info.params.size() == 1 ? "" : "s",
-              given.size());
+    bad_input("sample: --steps: {} takes {} value{}, {}, got {}", info.name, info.params.size(),
+              info.params.size() == 1 ? "" : "s", spelling_of(info), given.size());
   }
   Arguments arguments(info);
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -52,6 +61,9 @@ Step to_step(const isentropic::OperationInfo& info, const std::vector<std::strin
     const std::string what = fmt::format("sample: --steps: {} of {}", param.name, info.name);
     if (param.kind == isentropic::ParamKind::integer) {
       set_number(arguments.values[i].emplace<std::int64_t>(), what, given[i]);
+    } else if (param.kind == isentropic::ParamKind::integers) {
+      auto& integers = arguments.values[i].emplace<std::vector<std::int64_t>>();
+      for (const std::string& one : split(given[i], '+')) set_number(integers.emplace_back(), what, one);
     } else {
       set_number(arguments.values[i].emplace<double>(), what, given[i]);
     }
@@ -66,9 +78,12 @@ std::vector<Step> to_steps(const std::string& text) {
     const std::size_t equals = part.find('=');
     const std::string name = part.substr(0, equals);
     const isentropic::OperationInfo* const info = find_operation(isentropic::family_info<Step>(), name);
-    if (info == nullptr) bad_input("sample: --steps must be among {}, got '{}'", step_names(), name);
-    if (equals == part.npos) bad_input("sample: --steps: {} needs a value, as in {}=1", name, name);
-    steps.push_back(to_step(*info, split(part.substr(equals + 1), ':')));
+    if (info == nullptr) bad_input("sample: --steps {}", unknown_name(isentropic::family_info<Step>(), name));
+    if (equals == part.npos && !info->params.empty()) {
+      bad_input("sample: --steps: {} needs a value, {}", name, spelling_of(*info));
+    }
+    if (equals != part.npos && info->params.empty()) bad_input("sample: --steps: {} takes no value", name);
+    steps.push_back(to_step(*info, info->params.empty() ? std::vector<std::string>() : split(part.substr(equals + 1), ':')));
   }
   return steps;
 }
@@ -109,9 +124,7 @@ void add_sample(CLI::App& app, Program& program) {
   command
       .add_option_function<std::string>(
           "--steps", [options](const std::string& text) { options->steps = to_steps(text); },
-          fmt::format("Steps that change the distribution before the draw, in this order: name=value,... with names {}; "
-                      "entropy_clip=LOW:HIGH",
-                      step_names()))
+          fmt::format("Steps that change the distribution before the draw, in this order: STEP,... among {}", step_names()))
       ->option_text("STEPS");
   CLI::Option* const seed =
       add_number(command, "--seed", options->seed, "The same seed gives the same draws; required unless --probs is given");

@@ -149,7 +149,7 @@ def families(package):
             *("mutual_information_of_labels", "mutual_information_scores"),
         ],
         "Transport": [name for name in package.__all__ if name in TRANSPORT],
-        "Sampling": ["sample", "Sampler", "gumbel_softmax"],
+        "Sampling": ["sample", "Sampler", "gumbel_noise", "gumbel_softmax", "speculative_sample"],
         "Attention": ["attention", "attention_vjp", "scaled_dot_product_attention", "linear_attention", "linear_attention_vjp"],
         "Files and tables": ["read", "write", "BatchMap"],
         "Threads and SIMD": ["set_num_threads", "get_num_threads", "simd_targets", "simd_target", "force_simd_target"],

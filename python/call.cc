@@ -69,6 +69,7 @@ void run_in_words_of_python(Runner run, const Call& call) {
     run(call);
   } catch (const std::invalid_argument& error) {
     std::string text = error.what();
+    replace(text, "Sampler::", "Sampler.");
     replace(text, "(input scores takes scores)", "(input=\"scores\" takes scores)");
     replace(text, "(normalize divides by the sum)", "(normalize=True divides by the sum, input=\"scores\" takes scores)");
     throw std::invalid_argument(text);
@@ -215,9 +216,7 @@ Step to_step(const std::string& name, nb::handle values) {
   const FamilyInfo& steps = family_info<Step>();
   if (const OperationInfo* const info = find_operation(steps, name))
     return make<Step>(*info, ParamValues(*info, values).values);
-  std::string names;
-  for (const OperationInfo& step : steps.operations) names += (names.empty() ? "" : ", ") + std::string(step.name);
-  throw nb::value_error(("Sampler: a step must be one of " + names + ", got '" + name + "'").c_str());
+  throw nb::value_error(("Sampler: a step " + unknown_name(steps, name)).c_str());
 }
 
 Sampler to_sampler(const nb::list& steps, std::uint64_t seed) {
@@ -226,13 +225,13 @@ Sampler to_sampler(const nb::list& steps, std::uint64_t seed) {
   return Sampler(std::move(chain), seed);
 }
 
-// (x, p, axis), or (x, indices, axis, streams, position).
-void run_chain(const Sampler& sampler, bool drawn, std::string_view where, std::span<const nb::handle> arguments) {
-  const OperationInfo& info = chains().operations[drawn ? 1 : 0];
+// (x, p, tokens, axis), or (x, indices, tokens, bounds, p, axis, streams, position).
+void run_chain(const Sampler& sampler, std::string_view name, std::string_view where, std::span<const nb::handle> arguments) {
+  const OperationInfo& info = *find_operation(chains(), name);
   Given given(arguments);
-  PythonCall<2> call(info, false, where, given);
+  PythonCall<5> call(info, false, where, given);
   call.take_axis(given.next());
-  if (drawn) {
+  if (info.drawn) {
     const nb::handle streams = given.next();
     call.take_noise(nb::int_(0), streams, given.next());
   }
@@ -280,14 +279,27 @@ void bind_calls(nb::module_& m) {
           "__init__",
           [](Sampler* self, const nb::list& steps, std::uint64_t seed) { new (self) Sampler(to_sampler(steps, seed)); },
           nb::arg("steps"), nb::arg("seed"))
-      .def("probs",
-           [](const Sampler& self, nb::handle x, nb::handle p, nb::handle axis) {
-             run_chain(self, false, "Sampler.probs", std::array{x, p, axis});
-           })
-      .def("sample",
-           [](const Sampler& self, nb::handle x, nb::handle indices, nb::handle axis, nb::handle streams, nb::handle position) {
-             run_chain(self, true, "Sampler.sample", std::array{x, indices, axis, streams, position});
-           });
+      .def(
+          "probs",
+          [](const Sampler& self, nb::handle x, nb::handle p, nb::handle tokens, nb::handle axis) {
+            run_chain(self, "sampler_probs", "Sampler.probs", std::array{x, p, tokens, axis});
+          },
+          nb::arg("x"), nb::arg("p"), nb::arg("tokens").none(), nb::arg("axis"))
+      .def(
+          "log_probs",
+          [](const Sampler& self, nb::handle x, nb::handle y, nb::handle tokens, nb::handle axis) {
+            run_chain(self, "sampler_log_probs", "Sampler.log_probs", std::array{x, y, tokens, axis});
+          },
+          nb::arg("x"), nb::arg("y"), nb::arg("tokens").none(), nb::arg("axis"))
+      .def(
+          "sample",
+          [](const Sampler& self, nb::handle x, nb::handle indices, nb::handle tokens, nb::handle bounds, nb::handle p,
+             nb::handle axis, nb::handle streams, nb::handle position) {
+            run_chain(self, "sampler_sample", "Sampler.sample",
+                      std::array{x, indices, tokens, bounds, p, axis, streams, position});
+          },
+          nb::arg("x"), nb::arg("indices"), nb::arg("tokens").none(), nb::arg("bounds").none(), nb::arg("p").none(),
+          nb::arg("axis"), nb::arg("streams"), nb::arg("position"));
   m.def(
       "normalize_axis", [](const std::string& where, nb::handle axis, int dims) { return to_axis(where, axis, dims); },
       nb::arg("where"), nb::arg("axis").none(), nb::arg("dims"));

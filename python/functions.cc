@@ -95,13 +95,15 @@ bool needs_scores(const Array& x, const Array& y, std::size_t axis, bool logarit
 }
 
 // Gumbel noise along an axis of g, which may have any strides. streams: one for each row, by index.
-void noise(nb::handle array, nb::handle axis, std::uint64_t seed, const Vector<const std::uint64_t>& streams) {
+void noise(nb::handle array, nb::handle axis, std::uint64_t seed, const Vector<const std::uint64_t>& streams,
+           std::uint64_t position) {
   const Buffer g("gumbel_noise", array, true);
   const RowArgument argument[] = {{.name = "g", .array = strided(*g), .output = true}};
   const StridedRows rows("gumbel_noise", argument, to_axis("gumbel_noise", axis, g->ndim, "g"), RowOrder::by_index);
   on_type(g->type, [&]<class T>(std::type_identity<T>) {
     rows.for_blocks([&](const RowBlock* blocks, std::size_t first) {
-      gumbel_noise(blocks[0].matrix<T>(), Noise{.seed = seed, .streams = span(streams).subspan(first, blocks[0].rows)});
+      const auto own = span(streams).subspan(first, blocks[0].rows);
+      gumbel_noise(blocks[0].matrix<T>(), Noise{.seed = seed, .position = position, .streams = own});
     });
   });
 }
@@ -225,7 +227,8 @@ nb::tuple to_names(std::span<const std::string_view> names) {
 void bind_functions(nb::module_& m) {
   bind<float>(m);
   bind<double>(m);
-  m.def("gumbel_noise", &noise, nb::arg("g"), nb::arg("axis").none(), nb::arg("seed"), nb::arg("streams").noconvert());
+  m.def("gumbel_noise", &noise, nb::arg("g"), nb::arg("axis").none(), nb::arg("seed"), nb::arg("streams").noconvert(),
+        nb::arg("position"));
   m.def("normalize_density", &density, nb::arg("p"), nb::arg("weights"), nb::arg("q"), nb::arg("axis").none(),
         nb::arg("params"));
   m.def("entropy_invariant_scale", [](const Numbers& n, double d, const Output& scale, nb::tuple values) {

@@ -1,6 +1,7 @@
 // Parameters of the registry's operations from Python and back.
 #include "params.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 
@@ -51,6 +52,21 @@ ParamValue to_value(const OperationInfo& info, const ParamInfo& param, nb::handl
     }
     case ParamKind::choice:
       return to_choice(info, param, value);
+    case ParamKind::integers: {
+      if (PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()) || PyDict_Check(value.ptr())) {
+        wrong_type(info.name, param.name, "a list of integers", value);
+      }
+      const nb::object all = nb::steal(PySequence_Fast(value.ptr(), ""));
+      if (!all.is_valid()) {
+        PyErr_Clear();
+        wrong_type(info.name, param.name, "a list of integers", value);
+      }
+      std::vector<std::int64_t> integers;
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(all.ptr()); ++i) {
+        integers.push_back(to_int(info.name, param.name, PySequence_Fast_GET_ITEM(all.ptr(), i), "a list of integers"));
+      }
+      return integers;
+    }
     case ParamKind::map:
       break;
   }
@@ -74,6 +90,10 @@ nb::object to_object(const ParamValue& value) {
           return to_str(description_of(one).name);
         } else if constexpr (std::is_same_v<Value, std::string>) {
           return to_str(one);
+        } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
+          nb::list all;
+          for (const std::int64_t integer : one) all.append(integer);
+          return nb::tuple(all);
         } else {
           return nb::cast(one);
         }
@@ -81,7 +101,7 @@ nb::object to_object(const ParamValue& value) {
       value);
 }
 
-constexpr std::string_view kKinds[] = {"float", "optional float", "int", "bool", "name", "map"};
+constexpr std::string_view kKinds[] = {"float", "optional float", "int", "bool", "name", "map", "ints"};
 
 nb::dict describe_param(const ParamInfo& param) {
   nb::dict d;
@@ -152,6 +172,9 @@ nb::dict describe(const OperationInfo& info) {
   d["reduces"] = reduces(info);
   d["symmetric"] = info.jacobian.symmetric;
   d["of_result"] = info.jacobian.of_result;
+  d["drawn"] = info.drawn;
+  d["reads_text"] =
+      std::ranges::any_of(info.arrays, [](const ArrayInfo& one) { return one.kind == ArrayKind::indices && !one.output; });
   nb::dict absent;
   for (const Absence& one : info.not_in) absent[to_str(kDoorNames[static_cast<std::size_t>(one.door)])] = to_str(one.why);
   d["not_in"] = absent;

@@ -70,13 +70,13 @@ template <class Op>
 void check_params(const Op& op, std::optional<std::size_t> row = {}) {
   for_each_param<Op>([&]<class Value>(const Param<Op, Value>& param) {
     using Bound = typename Param<Op, Value>::Bound;
-    const Value value = op.*param.member;
+    const Value& value = op.*param.member;
     if constexpr (std::is_enum_v<Value>) {
       const auto index = static_cast<std::size_t>(value);
       if (index >= param.names.size()) {
         fail("{}: {} must be {}, got number {}", Op::kDescription.name, param.name, allowed_values(param), index);
       }
-    } else if constexpr (!std::is_same_v<Value, bool> &&
+    } else if constexpr (!std::is_same_v<Value, bool> && !std::is_same_v<Value, std::vector<std::int64_t>> &&
                          !std::is_same_v<Value, Map>) {  // the parameters of a map are checked with its rows
       Bound number = {};
       if constexpr (std::is_same_v<Value, std::optional<double>>) {

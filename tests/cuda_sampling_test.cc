@@ -38,6 +38,11 @@ std::vector<Chained> chains() {
           {"entropy", {step::Entropy{1.2}}},
           {"entropy beyond", {step::Entropy{20}}},
           {"entropy clip", {step::EntropyClip{1, 2}}},
+          {"epsilon", {step::Epsilon{0.01}}},
+          {"eta", {step::Eta{0.05}}},
+          {"top n sigma", {step::TopNSigma{1.2}}},
+          {"top h", {step::TopH{0.5}}},
+          {"p less", {step::PLess{}}},
           {"all", {step::Temperature{1.3}, step::TopK{40}, step::TypicalP{0.95}, step::TopP{0.9}, step::MinP{0.01}}},
           {"and more", {step::MinP{0.001}, step::TopK{280}, step::Entropy{2}, step::TopP{0.95}, step::Temperature{0.5}}}};
 }

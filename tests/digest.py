@@ -198,6 +198,8 @@ def values_of(param):
     if kind == "int":
         step = param.get("multiple_of") or 1
         return [step * k for k in (1, 2, 3, 5, 50) if allowed(param, step * k)]
+    if kind == "ints":
+        return [(1,), (0, 2)]
     if "float" in kind:
         ends = [param.get("at_least"), param.get("up_to")]
         given = {*NUMBERS, *(end for end in ends if end is not None), *({param["typical"]} - {None})}
@@ -631,7 +633,8 @@ def digest_rest(digests):
         (step["name"], values[0] if len(values) == 1 else tuple(values))
         for step in _core.sampling_steps()
         for values in zip(*(values_of(param) for param in step["params"]), strict=False)
-    ]
+    ] + [("p_less", None)]
+    texts = {step["name"] for step in _core.sampling_steps() if step["reads_text"]}
     chains = [[step] for step in steps]
     chains += [[steps[i], steps[(7 * i + 3) % len(steps)], steps[(5 * i + 1) % len(steps)]] for i in range(len(steps))]
     for dtype in FLOATS:
@@ -640,9 +643,10 @@ def digest_rest(digests):
             sampler = digests.add(line, lambda chain=chain: isentropic.Sampler(chain, seed=3))
             if isinstance(sampler, Exception):
                 continue
+            more = {"tokens": [1, 0, 2, 1, 0, 2]} if any(name in texts for name, _ in chain) else {}
             for x, axis in scores(dtype)[1]:
-                digests.add(line, sampler.probs, x, axis=axis)
-                digests.add(line, sampler.sample, x, axis=axis, size=3, stream=5, position=2)
+                digests.add(line, sampler.probs, x, axis=axis, **more)
+                digests.add(line, sampler.sample, x, axis=axis, size=3, stream=5, position=2, **more)
         for x, axis in scores(dtype)[1]:
             for f in (np.square, lambda x: 1 + x, lambda x: np.maximum(x, 0)):
                 digests.add(f"numpy ratio_map {dtype} values", isentropic.ratio_map, x, f, axis=axis)

@@ -96,6 +96,9 @@ TEST(Operations, EveryArgumentArrives) {
           case ParamKind::map:
             values[p] = make_map("entmax", {{"alpha", 1.25}});
             break;
+          case ParamKind::integers:
+            values[p] = std::vector<std::int64_t>{6, 7};
+            break;
         }
         const Op op = std::get<Op>(make<Family>(info, values));
         std::size_t i = 0;

@@ -25,10 +25,43 @@ constexpr T kInfinity = std::numeric_limits<T>::infinity();
 template <class T>
 constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
 
+// A text with repetitions, of tokens that short rows have too, and padding.
+const std::vector<std::int64_t>& text() {
+  static const std::vector<std::int64_t> kText = {-1, 1, 0, 2, 5, 1, 0, 2, 7, 3, -1, 9, 1, 0, 100000, 2, 1, 0};
+  return kText;
+}
+std::vector<std::int64_t> tokens_of_text() {
+  std::vector<std::int64_t> tokens = text();
+  std::erase(tokens, -1);
+  return tokens;
+}
+bool reads_text(const Step& step) { return isentropic::reads_text(description_of(step)); }
+bool reads_text(const std::vector<Step>& steps) {
+  return std::ranges::any_of(steps, [](const Step& step) { return reads_text(step); });
+}
+// The text for each of some rows, if a step reads it.
+Texts texts_of(const std::vector<Step>& steps, std::size_t rows) {
+  static const std::vector<std::int64_t> kRepeated = [] {
+    std::vector<std::int64_t> all;
+    for (int r = 0; r < 100; ++r) all.insert(all.end(), text().begin(), text().end());
+    return all;
+  }();
+  if (!reads_text(steps)) return {};
+  return {.tokens = {kRepeated.data(), rows, text().size()}};
+}
+
+// mirostat's distribution is asked of a draw.
 template <class T>
 std::vector<T> probs_of(const std::vector<Step>& steps, const std::vector<T>& x) {
   std::vector<T> p(x.size());
-  Sampler(steps).probs(MatrixView<const T>(x.data(), 1, x.size()), MatrixView<T>(p.data(), 1, x.size()));
+  const MatrixView<const T> row(x.data(), 1, x.size());
+  const MatrixView<T> out(p.data(), 1, x.size());
+  if (!steps.empty() && std::holds_alternative<step::Mirostat>(steps.back())) {
+    std::int64_t index;
+    Sampler(steps).sample(row, MatrixView<std::int64_t>(&index, 1, 1), {}, texts_of(steps, 1), out);
+  } else {
+    Sampler(steps).probs(row, out, texts_of(steps, 1));
+  }
   return p;
 }
 
@@ -37,7 +70,8 @@ std::vector<std::int64_t> draws_of(const std::vector<Step>& steps, const std::ve
                                    std::uint64_t seed = 1) {
   std::vector<std::int64_t> indices(count);
   Sampler(steps, seed)
-      .sample(MatrixView<const T>(x.data(), 1, x.size()), MatrixView<std::int64_t>(indices.data(), 1, count), noise);
+      .sample(MatrixView<const T>(x.data(), 1, x.size()), MatrixView<std::int64_t>(indices.data(), 1, count), noise,
+              texts_of(steps, 1));
   return indices;
 }
 
@@ -50,7 +84,21 @@ std::vector<Step> every_step(std::mt19937& random) {
           step::MinP{std::pow(10, -3 * uniform(random))},
           step::TypicalP{0.3 + 0.69 * uniform(random)},
           step::Entropy{3 * uniform(random)},
-          step::EntropyClip{1, 1 + 2 * uniform(random)}};
+          step::EntropyClip{1, 1 + 2 * uniform(random)},
+          step::Epsilon{std::pow(10, -1 - 3 * uniform(random))},
+          step::Eta{std::pow(10, -1 - 3 * uniform(random))},
+          step::TopNSigma{0.5 + 2 * uniform(random)},
+          step::TopH{0.1 + 0.8 * uniform(random)},
+          step::PLess{},
+          step::Xtc{1, std::pow(10, -1 - 2 * uniform(random))},
+          step::Penalties{0.5 + uniform(random), uniform(random) - 0.5, uniform(random) - 0.5,
+                          static_cast<std::int64_t>(random() % 20) - 1},
+          step::Dry{uniform(random),
+                    1 + uniform(random),
+                    static_cast<std::int64_t>(1 + random() % 3),
+                    {7, 9},
+                    static_cast<std::int64_t>(random() % 20) - 1},
+          step::Mirostat{1 + 2 * uniform(random), 0.1}};
 }
 
 TEST(Philox, KnownAnswers) {  // kat_vectors of Random123
@@ -105,12 +153,14 @@ TEST(Noise, IsExponentialAndIndependent) {
 
 template <class T>
 void check_law(const std::vector<Step>& steps, const std::vector<T>& x) {
-  const oracle::Row expected = oracle::chain(steps, oracle::Row(x.begin(), x.end()));
+  const oracle::Row expected = oracle::chain(steps, oracle::Row(x.begin(), x.end()), tokens_of_text());
   const std::vector<T> p = probs_of(steps, x);
   double sum = 0;
+  // A step that sets an entropy meets the entropy, not the scale, within 1e-6 or 1e-12. Scores of 100 show that in a step that
+  // acts on scores.
+  const double scale = reads_text(steps) ? 100 : 1;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    // A step that sets an entropy meets the entropy, not the scale, within 1e-6 or 1e-12.
-    ASSERT_NEAR(p[i], static_cast<double>(expected[i]), (sizeof(T) == 4 ? 3e-6 : 1e-10)) << i << " of " << x.size();
+    ASSERT_NEAR(p[i], static_cast<double>(expected[i]), (sizeof(T) == 4 ? 3e-6 : 1e-10) * scale) << i << " of " << x.size();
     const bool certain = expected[i] > (sizeof(T) == 4 ? 1e-37 : 1e-300);
     ASSERT_TRUE(certain ? p[i] > 0 : expected[i] > 0 || p[i] == 0) << i << " of " << x.size();
     sum += static_cast<double>(p[i]);
@@ -135,12 +185,14 @@ void check_laws() {
       for (std::size_t a = 0; a < steps.size(); ++a) {
         SCOPED_TRACE("n " + std::to_string(n) + " round " + std::to_string(round) + " first " + std::to_string(a));
         check_law<T>({steps[a]}, x);
-        for (std::size_t b = 0; b < (n < 9000 ? steps.size() : 2); ++b) {
+        if (a + 1 == steps.size()) break;  // mirostat is the last step
+        // All pairs of steps in short rows, some in long ones.
+        for (std::size_t b = n < 300 ? 0 : random() % 7; b < (n < 9000 ? steps.size() : 2); b += n < 300 ? 1 : 7) {
           SCOPED_TRACE("second " + std::to_string(b));
           check_law<T>({steps[a], steps[b]}, x);
           if (::testing::Test::HasFatalFailure()) return;
         }
-        std::vector<Step> all = steps;
+        std::vector<Step> all = {steps.begin(), steps.end() - 1};
         std::shuffle(all.begin(), all.end(), random);
         all.resize(4);
         check_law(all, x);
@@ -222,9 +274,9 @@ TEST(Sampler, DrawsHaveTheLaw) {
     check({});
     for (std::size_t a = 0; a < steps.size(); ++a) {
       SCOPED_TRACE(a);
-      check({steps[a]});
-      if (n != 1000) {
-        for (std::size_t b = 0; b < steps.size(); ++b) check({steps[a], steps[b]});
+      if (!std::holds_alternative<step::Mirostat>(steps[a])) check({steps[a]});  // its draws change the law
+      if (n != 1000 && a + 1 < steps.size()) {
+        for (std::size_t b = 0; b + 1 < steps.size(); ++b) check({steps[a], steps[b]});
       }
     }
   }
@@ -285,18 +337,23 @@ TEST(Sampler, DrawsDependOnTheirRowAlone) {
   }
   std::mt19937 random(3);
   const std::vector<Step> every = every_step(random);
-  std::vector<std::vector<Step>> chains = {{}, {step::Temperature{0.8}, step::TopK{50}, step::TopP{0.95}}, every};
-  for (const Step& step : every) chains.push_back({step});
+  std::vector<std::vector<Step>> chains = {
+      {}, {step::Temperature{0.8}, step::TopK{50}, step::TopP{0.95}}, every, {step::Xtc{0.5, 0.01}}};
+  for (const Step& step : every) {
+    if (!std::holds_alternative<step::Mirostat>(step)) chains.push_back({step});  // it knows the draws before
+  }
+  std::erase_if(chains[2], [](const Step& step) { return std::holds_alternative<step::Mirostat>(step); });
   for (const auto& steps : chains) {
     const Sampler sampler(steps, 11);
     const MatrixView<const float> batch(x.data(), rows, cols);
     std::vector<std::int64_t> first(rows * count), other(rows * count);
     const Noise noise = {.stream = 5, .position = 100};
-    sampler.sample(batch, MatrixView<std::int64_t>(first.data(), rows, count), noise);
+    const Texts texts = texts_of(steps, rows), one = texts_of(steps, 1);
+    sampler.sample(batch, MatrixView<std::int64_t>(first.data(), rows, count), noise, texts);
     support::for_each_target([&](const std::string&) {
       for (const std::size_t threads : {1, 3}) {
         set_num_threads(threads);
-        sampler.sample(batch, MatrixView<std::int64_t>(other.data(), rows, count), noise);
+        sampler.sample(batch, MatrixView<std::int64_t>(other.data(), rows, count), noise, texts);
         ASSERT_EQ(other, first);
       }
     });
@@ -307,7 +364,7 @@ TEST(Sampler, DrawsDependOnTheirRowAlone) {
       for (std::size_t c = 0; c < count; ++c) {
         std::int64_t alone;
         sampler.sample(MatrixView<const float>(batch.row(r), 1, cols), MatrixView<std::int64_t>(&alone, 1, 1),
-                       {.stream = 5 + r, .position = 100 + c});
+                       {.stream = 5 + r, .position = 100 + c}, one);
         ASSERT_EQ(alone, first[r * count + c]);
       }
       if (r % 2 == 1) differ += first[r * count] != first[(r - 1) * count];
@@ -319,7 +376,7 @@ TEST(Sampler, DrawsDependOnTheirRowAlone) {
     for (std::size_t r = 0; r < rows; ++r) streams[r] = 5 + r;
     Noise own = noise;
     own.streams = streams;
-    sampler.sample(batch, MatrixView<std::int64_t>(other.data(), rows, count), own);
+    sampler.sample(batch, MatrixView<std::int64_t>(other.data(), rows, count), own, texts);
     ASSERT_EQ(other, first);
   }
 }
@@ -513,8 +570,13 @@ TEST(Sampler, ReadsNothingBehindARow) {
       std::int64_t index;
       for (const Step& step : every) {
         const Sampler sampler({step});
-        sampler.probs(MatrixView<const float>(x.data(), 1, n), MatrixView<float>(p.data(), 1, n));
-        sampler.sample(MatrixView<const float>(x.data(), 1, n), MatrixView<std::int64_t>(&index, 1, 1));
+        const Texts texts = texts_of({step}, 1);
+        const MatrixView<const float> in(x.data(), 1, n);
+        if (!std::holds_alternative<step::Mirostat>(step)) {
+          sampler.log_probs(in, MatrixView<float>(p.data(), 1, n), texts);
+          sampler.probs(in, MatrixView<float>(p.data(), 1, n), texts);
+        }
+        sampler.sample(in, MatrixView<std::int64_t>(&index, 1, 1), {}, texts, MatrixView<float>(p.data(), 1, n));
         ASSERT_TRUE(index >= 0 && index < static_cast<std::int64_t>(n));
       }
       gumbel_softmax({}, MatrixView<const float>(x.data(), 1, n), MatrixView<float>(p.data(), 1, n), {});
@@ -532,11 +594,95 @@ TEST(Sampler, InPlaceAndPadded) {
   for (const Step& step : every_step(random)) {
     std::vector<float> in = x;
     const MatrixView<float> view(in.data(), rows, n, stride);
-    Sampler({step}).probs(view, MatrixView<float>(expected.data(), rows, n));
-    Sampler({step}).probs(view, view);
+    const Texts texts = texts_of({step}, rows);
+    std::vector<std::int64_t> indices(rows);
+    const MatrixView<std::int64_t> drawn(indices.data(), rows, 1);
+    Sampler({step}).sample(MatrixView<const float>(view), drawn, {}, texts, MatrixView<float>(expected.data(), rows, n));
+    Sampler({step}).sample(MatrixView<const float>(view), drawn, {}, texts, view);
+    if (!std::holds_alternative<step::Mirostat>(step)) {
+      std::vector<float> other(rows * n);
+      in = x;
+      Sampler({step}).probs(view, MatrixView<float>(other.data(), rows, n), texts);
+      ASSERT_EQ(other, expected);
+      Sampler({step}).log_probs(view, MatrixView<float>(other.data(), rows, n), texts);
+      for (std::size_t i = 0; i < other.size(); ++i) {
+        ASSERT_NEAR(std::exp(other[i]), expected[i], 1e-6);
+        ASSERT_EQ(other[i] == -kInfinity<float>, expected[i] == 0);
+      }
+      Sampler({step}).log_probs(view, view, texts);
+      for (std::size_t r = 0; r < rows; ++r) {
+        for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(in[r * stride + i], other[r * n + i]);
+      }
+      in = x;
+      Sampler({step}).probs(view, view, texts);
+    }
     for (std::size_t r = 0; r < rows; ++r) {
       for (std::size_t i = 0; i < stride; ++i) ASSERT_EQ(in[r * stride + i], i < n ? expected[r * n + i] : -7);
     }
+  }
+}
+
+// Far below the smallest number of the type.
+TEST(Sampler, LogarithmsReachFar) {
+  std::vector<float> x = {0, -60, -110, -700, -1e30f, -kInfinity<float>}, y(6);
+  Sampler({}).log_probs(MatrixView<const float>(x.data(), 1, 6), MatrixView<float>(y.data(), 1, 6));
+  EXPECT_EQ(y, x);
+  Sampler({step::Temperature{0.01}, step::TopNSigma{50}, step::Temperature{100}})
+      .log_probs(MatrixView<const float>(x.data(), 1, 3), MatrixView<float>(y.data(), 1, 3));
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(y[i], x[i], 1e-5);
+}
+
+// Without putting back: the largest scores with noise, in falling order.
+template <class T>
+void check_different() {
+  for (const std::size_t n : {1, 5, 64, 300, 9000}) {
+    std::vector<T> x = support::normal_row<T>(n, 2, 0, static_cast<unsigned>(n));
+    if (n > 1) x[1] = -kInfinity<T>;
+    std::vector<double> g(n);
+    const Noise noise = {.seed = 3, .stream = 5, .position = 7};
+    gumbel_noise(MatrixView<double>(g.data(), 1, n), noise);
+    std::vector<std::int64_t> order(n);
+    for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<std::int64_t>(i), g[i] += static_cast<double>(x[i]);
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+      return g[static_cast<std::size_t>(a)] > g[static_cast<std::size_t>(b)];
+    });
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{4}, n, n + 3}) {
+      std::vector<std::int64_t> indices(count);
+      sample(Sample{.replace = false}, MatrixView<const T>(x.data(), 1, n), MatrixView<std::int64_t>(indices.data(), 1, count),
+             noise);
+      for (std::size_t c = 0; c < count; ++c) {
+        ASSERT_EQ(indices[c], c + (n > 1) < n ? order[c] : -1) << n << " " << count << " " << c;
+      }
+    }
+  }
+}
+TEST(Sample, WithoutPuttingBackFloat) { check_different<float>(); }
+TEST(Sample, WithoutPuttingBackDouble) { check_different<double>(); }
+
+// Standard deviations of numbers whose squares leave the type.
+TEST(Sampler, TopNSigmaOfExtremeScores) {
+  for (const double scale : {1e-170, 1.0, 1e160, 1e307}) {
+    const std::vector<double> x = {0, 1 * scale, 2 * scale, 9 * scale, -kInfinity<double>};
+    // The deviation of 0, 1, 2, 9 is 3.54.
+    std::vector<double> p = probs_of<double>({step::TopNSigma{2}, step::Temperature{scale}}, x);
+    EXPECT_TRUE(p[2] > 0 && p[1] == 0 && p[0] == 0 && p[3] > 0) << scale;
+  }
+}
+
+TEST(Sampler, MirostatsBound) {
+  const std::vector<double> x = support::normal_row<double>(50, 2, 0, 3), p = probs_of<double>({}, x);
+  const Sampler sampler({step::Mirostat{1.5, 0.25}}, 4);
+  double bound = kNaN<double>, expected = 3;
+  const Texts texts = {.bounds = {&bound, 1}};
+  for (std::uint64_t position = 0; position < 30; ++position) {
+    std::int64_t index;
+    std::vector<double> q(50);
+    sampler.sample(MatrixView<const double>(x.data(), 1, 50), MatrixView<std::int64_t>(&index, 1, 1), {.position = position},
+                   texts, MatrixView<double>(q.data(), 1, 50));
+    const double least = std::min(std::exp(-expected), *std::max_element(p.begin(), p.end()));
+    for (std::size_t i = 0; i < 50; ++i) ASSERT_EQ(q[i] > 0, p[i] >= least);
+    expected -= 0.25 * (-std::log(q[static_cast<std::size_t>(index)]) - 1.5);
+    ASSERT_NEAR(bound, expected, 1e-12);
   }
 }
 
@@ -550,6 +696,10 @@ TEST(Sampler, Refusals) {
   expect_error("entropy_clip: min_entropy must be at most max_entropy, got min_entropy 2, max_entropy 1", [] {
     Sampler({step::EntropyClip{2, 1}});
   });
+
+  expect_error("Sampler: mirostat must be the last step", [] { Sampler({step::Mirostat{1}, step::TopK{1}}); });
+  expect_error("penalties: last must be at least -1, got -2", [] { Sampler({step::Penalties{.last = -2}}); });
+  expect_error("dry: allowed_length must be above 0, got 0", [] { Sampler({step::Dry{.allowed_length = 0}}); });
 
   std::vector<float> x(6), p(6, 5);
   std::vector<std::int64_t> indices(4, 5);

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <stdexcept>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -16,7 +18,8 @@
 namespace isentropic::inline ISENTROPIC_ABI {
 
 // Steps with values in the sense of llama.cpp's own samplers: temperature 0 or less, top_p 0 or less and min_p above 1 keep
-// only the largest score, the first of equal ones; top_k 0 or less, top_p above 1 and min_p 0 or less are off.
+// only the largest score, the first of equal ones; top_k, min_p, top_n_sigma, epsilon and eta 0 or less, top_p and typical_p
+// above 1, and dry's multiplier 0, are off.
 inline std::vector<Step> steps_in_llama_values(const std::vector<Step>& steps) {
   std::vector<Step> found;
   for (const Step& one : steps) {
@@ -25,7 +28,14 @@ inline std::vector<Step> steps_in_llama_values(const std::vector<Step>& steps) {
     const auto* top_p = std::get_if<step::TopP>(&one);
     const auto* min_p = std::get_if<step::MinP>(&one);
     const bool greedy = (temperature && temperature->temperature <= 0) || (top_p && top_p->p <= 0) || (min_p && min_p->p > 1);
-    const bool off = (top_k && top_k->k <= 0) || (top_p && top_p->p > 1) || (min_p && min_p->p <= 0);
+    const auto* typical_p = std::get_if<step::TypicalP>(&one);
+    const auto* top_n_sigma = std::get_if<step::TopNSigma>(&one);
+    const auto* epsilon = std::get_if<step::Epsilon>(&one);
+    const auto* eta = std::get_if<step::Eta>(&one);
+    const auto* dry = std::get_if<step::Dry>(&one);
+    const bool off = (top_k && top_k->k <= 0) || (top_p && top_p->p > 1) || (min_p && min_p->p <= 0) ||
+                     (typical_p && typical_p->p > 1) || (top_n_sigma && top_n_sigma->n <= 0) ||
+                     (epsilon && epsilon->epsilon <= 0) || (eta && eta->epsilon <= 0) || (dry && dry->multiplier == 0);
     if (!off) found.push_back(greedy ? Step(step::TopK{1}) : one);
   }
   return found;
@@ -36,7 +46,18 @@ inline std::vector<Step> steps_in_llama_values(const std::vector<Step>& steps) {
 class LlamaChain {
  public:
   LlamaChain(const std::vector<Step>& steps, std::uint64_t seed, std::uint64_t stream, bool draws)
-      : sampler_(steps_in_llama_values(steps), seed), stream_(stream), draws_(draws) {}
+      : sampler_(steps_in_llama_values(steps), seed), stream_(stream), draws_(draws) {
+    for (const Step& step : sampler_.steps()) {
+      const Description& description = description_of(step);
+      reads_text_ |= reads_text(description);
+      adjusts_ |= std::holds_alternative<step::Mirostat>(step);
+      if (description.drawn && !draws) {
+        throw std::invalid_argument(std::string(description.name) + " draws: use llama_sampler_init_draw");
+      }
+    }
+  }
+
+  void accept(llama_token token) { text_.push_back(token); }
 
   void apply(llama_token_data_array* candidates) {
     llama_token most = -1;
@@ -46,11 +67,16 @@ class LlamaChain {
     for (std::size_t i = 0; i < candidates->size; ++i) scores_[candidates->data[i].id] = candidates->data[i].logit;
     probs_.resize(n);
     const MatrixView<const float> row(scores_.data(), 1, n);
-    sampler_.probs(row, MatrixView<float>(probs_.data(), 1, n));
+    const MatrixView<float> probs(probs_.data(), 1, n);
+    Texts texts;
+    if (reads_text_) texts.tokens = {text_.data(), 1, text_.size()};
+    if (adjusts_) texts.bounds = {&bound_, 1};
     std::int64_t drawn = -1;
     if (draws_) {
-      sampler_.sample(row, MatrixView<std::int64_t>(&drawn, 1, 1), {.stream = stream_, .position = position_++});
+      sampler_.sample(row, MatrixView<std::int64_t>(&drawn, 1, 1), {.stream = stream_, .position = position_++}, texts, probs);
       candidates->selected = -1;
+    } else {
+      sampler_.probs(row, probs, texts);
     }
     if (n == 0 || std::isnan(probs_[0])) return;  // no distribution: nothing is dropped or drawn
 
@@ -66,12 +92,18 @@ class LlamaChain {
     candidates->size = kept;
   }
 
-  void reset() { position_ = 0; }
+  void reset() {
+    position_ = 0;
+    text_.clear();
+    bound_ = std::numeric_limits<double>::quiet_NaN();
+  }
 
  private:
   Sampler sampler_;
   std::uint64_t stream_, position_ = 0;
-  bool draws_;
+  bool draws_, reads_text_ = false, adjusts_ = false;
+  std::vector<std::int64_t> text_;  // the tokens accepted since the last reset
+  double bound_ = std::numeric_limits<double>::quiet_NaN();
   std::vector<float> scores_, probs_;
 };
 
@@ -83,6 +115,7 @@ inline llama_sampler* llama_sampler_of(LlamaChain* chain) {
     calls.apply = [](llama_sampler* self, llama_token_data_array* candidates) {
       static_cast<LlamaChain*>(self->ctx)->apply(candidates);
     };
+    calls.accept = [](llama_sampler* self, llama_token token) { static_cast<LlamaChain*>(self->ctx)->accept(token); };
     calls.reset = [](llama_sampler* self) { static_cast<LlamaChain*>(self->ctx)->reset(); };
     calls.clone = [](const llama_sampler* self) {
       return llama_sampler_of(new LlamaChain(*static_cast<const LlamaChain*>(self->ctx)));

@@ -45,9 +45,9 @@ using Families = FamilyList<Map, Logarithm, EntropyControl, Measure, Divergence,
                             CountTableMeasure, Transport, Loss, SparseLoss, Sampling, Step, Calibration, AttentionOperation>;
 
 // A parameter's value; monostate means no value, that is the default if there is one.
-using ParamValue = std::variant<std::monostate, double, std::int64_t, bool, std::string, Map>;
+using ParamValue = std::variant<std::monostate, double, std::int64_t, bool, std::string, Map, std::vector<std::int64_t>>;
 
-enum class ParamKind { number, optional_number, integer, flag, choice, map };
+enum class ParamKind { number, optional_number, integer, flag, choice, map, integers };
 
 // A Param without its types. No bound is lowest() or max() of double; the values of a choice are strings.
 struct ParamInfo {
@@ -117,6 +117,9 @@ ISENTROPIC_API const FamilyInfo& family_info();
 
 // The operation of this name in a family, or null.
 ISENTROPIC_API const OperationInfo* find_operation(const FamilyInfo& family, std::string_view name);
+
+// "must be one of entmax, ..., got 'entmx': did you mean entmax?" for a name that a family has not.
+ISENTROPIC_API std::string unknown_name(const FamilyInfo& family, std::string_view name);
 
 // The operation of Family that `info` describes, with a value for each of its parameters, in the order of `info`.
 //

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -32,14 +33,47 @@
 namespace isentropic::inline ISENTROPIC_ABI {
 
 inline constexpr ArrayInfo kStepArrays[] = {{.name = "x"}, {.name = "y", .output = true}};
+inline constexpr ArrayInfo kTextStepArrays[] = {
+    {.name = "x"}, {.name = "tokens", .kind = ArrayKind::indices}, {.name = "y", .output = true}};
+inline constexpr ArrayInfo kChainProbsArrays[] = {
+    {.name = "x"}, {.name = "y", .output = true}, {.name = "tokens", .kind = ArrayKind::indices, .optional = true}};
+inline constexpr ArrayInfo kChainSampleArrays[] = {
+    {.name = "x"},
+    {.name = "indices", .kind = ArrayKind::indices, .output = true},
+    {.name = "tokens", .kind = ArrayKind::indices, .optional = true},
+    {.name = "bounds", .kind = ArrayKind::number, .output = true, .optional = true},
+    {.name = "y", .output = true, .optional = true}};
 inline constexpr Absence kStepNotIn[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
                                          {Door::command_line, "a chain of steps is an option: sample --steps"}};
+inline constexpr Absence kStepNotSplit[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
+                                            {Door::command_line, "a chain of steps is an option: sample --steps"},
+                                            {Door::ranks, "it is not written in sums over parts of a row"}};
+inline constexpr Absence kTextStepNotIn[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
+                                             {Door::command_line, "a chain of steps is an option: sample --steps"},
+                                             {Door::device, "a text is read on the host"},
+                                             {Door::ranks, "a text is read on one host"}};
+inline constexpr Absence kXtcNotIn[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
+                                        {Door::command_line, "a chain of steps is an option: sample --steps"},
+                                        {Door::device, "a kernel has one chain for all draws from a row"},
+                                        {Door::ranks, "it is not written in sums over parts of a row"}};
+inline constexpr Absence kStateStepNotIn[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
+                                              {Door::command_line, "a chain of steps is an option: sample --steps"},
+                                              {Door::device, "its bound is kept on the host"},
+                                              {Door::ranks, "its bound is kept on one host"}};
 inline constexpr ArrayInfo kSampleArrays[] = {{.name = "x"}, {.name = "indices", .kind = ArrayKind::indices, .output = true}};
 inline constexpr ArrayInfo kRelaxedArrays[] = {{.name = "x"}, {.name = "y", .output = true}};
 inline constexpr Absence kRelaxedNotIn[] = {{Door::command_line, "a relaxed draw is for training"},
                                             {Door::ranks, "it is not written in sums over parts of a row"}};
 
-// The steps of a chain. The first acts on softmax(x), each other on the renormalised result of the steps before it.
+// The allowed values of a list of integers, in words.
+template <class Op>
+std::string allowed_values(const Param<Op, std::vector<std::int64_t>>& /*param*/) {
+  return "integers";
+}
+
+// The steps of a chain. The first acts on softmax(x), each other on the renormalised result of the steps before it. Each keeps
+// at least one token. Steps with `tokens` among their arrays read the text so far (Texts), and the result of those that are
+// `drawn` depends on the draw's noise or on draws before.
 namespace step {
 
 struct Temperature {
@@ -191,11 +225,244 @@ struct EntropyClip {
   }
 };
 
+struct Epsilon {
+  double epsilon = 0;
+
+  static constexpr Description kDescription = {
+      .name = "epsilon",
+      .summary = "Keeps the tokens whose probability is at least epsilon, or else the most likely ones.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= min(epsilon, max p)}",
+      .gradient = "none: it is for drawing",
+      .source = "Hewitt, Manning, Liang, EMNLP Findings 2022",
+      .arrays = kStepArrays,
+      .not_in = kStepNotSplit,
+  };
+  static constexpr auto kParams = std::tuple{Param<Epsilon>{.name = "epsilon",
+                                                            .meaning = "least probability that stays",
+                                                            .member = &Epsilon::epsilon,
+                                                            .above = 0,
+                                                            .up_to = 1,
+                                                            .required = true,
+                                                            .typical = 3e-4}};
+};
+
+struct Eta {
+  double epsilon = 0;
+
+  static constexpr Description kDescription = {
+      .name = "eta",
+      .summary =
+          "Keeps the tokens whose probability reaches a bound that falls with the entropy, or else the most likely ones.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= min(epsilon, sqrt(epsilon) exp(-H), max p)}",
+      .gradient = "none: it is for drawing",
+      .source = "Hewitt, Manning, Liang, EMNLP Findings 2022",
+      .arrays = kStepArrays,
+      .not_in = kStepNotSplit,
+  };
+  static constexpr auto kParams = std::tuple{Param<Eta>{.name = "epsilon",
+                                                        .meaning = "the bound where the entropy is low",
+                                                        .member = &Eta::epsilon,
+                                                        .above = 0,
+                                                        .up_to = 1,
+                                                        .required = true,
+                                                        .typical = 3e-4}};
+};
+
+struct TopNSigma {
+  double n = 0;
+
+  static constexpr Description kDescription = {
+      .name = "top_n_sigma",
+      .summary = "Keeps the scores within n standard deviations of the largest, at any temperature the same.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {x_i >= max x - n sigma}, sigma^2 the mean of (x - mean x)^2",
+      .gradient = "none: it is for drawing",
+      .source = "Tang et al., ACL 2025",
+      .arrays = kStepArrays,
+      .not_in = kStepNotSplit,
+  };
+  static constexpr auto kParams = std::tuple{Param<TopNSigma>{.name = "n",
+                                                              .meaning = "number of standard deviations of the finite scores",
+                                                              .member = &TopNSigma::n,
+                                                              .above = 0,
+                                                              .required = true,
+                                                              .typical = 1}};
+};
+
+// The entropy of the j most probable, renormalised, rises with j.
+struct TopH {
+  double share = 0;
+
+  static constexpr Description kDescription = {
+      .name = "top_h",
+      .summary = "Keeps as many of the most likely tokens as have together at most a share of the entropy.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the most largest with -sum q log q <= share H(p)",
+      .gradient = "none: it is for drawing",
+      .source = "Potraghloo et al., NeurIPS 2025",
+      .arrays = kStepArrays,
+      .not_in = kStepNotSplit,
+  };
+  static constexpr auto kParams = std::tuple{Param<TopH>{.name = "share",
+                                                         .meaning = "share of the entropy; 1 keeps all",
+                                                         .member = &TopH::share,
+                                                         .above = 0,
+                                                         .up_to = 1,
+                                                         .required = true,
+                                                         .typical = 0.4}};
+};
+
+struct PLess {
+  static constexpr Description kDescription = {
+      .name = "p_less",
+      .summary = "Keeps the tokens at least as likely as two draws are equal.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= sum_j p_j^2}",
+      .gradient = "none: it is for drawing",
+      .source = "Tan, Wu, Howarth, p-less sampling, arXiv 2509.23234",
+      .arrays = kStepArrays,
+      .not_in = kStepNotSplit,
+  };
+  static constexpr auto kParams = std::tuple{};
+};
+
+// Whether it acts is drawn by the noise of (seed, stream, position), apart from that of the token.
+struct Xtc {
+  double probability = 0;
+  double threshold = 0.1;
+
+  static constexpr Description kDescription = {
+      .name = "xtc",
+      .summary = "With a probability, removes all tokens that reach a threshold but the least likely of them.",
+      .formula =
+          "q_i = p_i / sum_{j in K} p_j for i in K = {p_i < threshold} and the last of p_i >= threshold by p, then index",
+      .gradient = "none: it is for drawing",
+      .source = "p-e-w, text-generation-webui #6335, 2024; llama.cpp",
+      .arrays = kStepArrays,
+      .drawn = true,
+      .not_in = kXtcNotIn,
+  };
+  static constexpr auto kParams = std::tuple{Param<Xtc>{.name = "probability",
+                                                        .meaning = "that the step acts",
+                                                        .member = &Xtc::probability,
+                                                        .at_least = 0,
+                                                        .up_to = 1,
+                                                        .required = true,
+                                                        .typical = 0.5},
+                                             Param<Xtc>{.name = "threshold",
+                                                        .meaning = "probability that makes a token a top choice",
+                                                        .member = &Xtc::threshold,
+                                                        .above = 0,
+                                                        .up_to = 1}};
+};
+
+struct Penalties {
+  double repetition = 1;
+  double presence = 0;
+  double frequency = 0;
+  std::int64_t last = 64;
+
+  static constexpr Description kDescription = {
+      .name = "penalties",
+      .summary = "Lowers the scores of tokens that the text has.",
+      .formula =
+          "x_i - presence - count_i frequency for the tokens of the text, x_i first divided by repetition, or multiplied "
+          "where it is at most 0",
+      .gradient = "none: it is for drawing",
+      .source = "Keskar et al., CTRL, 2019 (repetition); llama.cpp, vLLM",
+      .arrays = kTextStepArrays,
+      .not_in = kTextStepNotIn,
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<Penalties>{.name = "repetition",
+                       .meaning = "divides positive scores, multiplies others",
+                       .member = &Penalties::repetition,
+                       .above = 0},
+      Param<Penalties>{.name = "presence", .meaning = "subtracted once", .member = &Penalties::presence},
+      Param<Penalties>{.name = "frequency", .meaning = "subtracted for each occurrence", .member = &Penalties::frequency},
+      Param<Penalties, std::int64_t>{.name = "last",
+                                     .meaning = "number of tokens at the text's end that count; 0: none, -1: all",
+                                     .member = &Penalties::last,
+                                     .at_least = -1}};
+};
+
+// The ending of the text is looked for in the text: of a token that once followed its last L tokens, L the largest, the score
+// falls by multiplier base^(L - allowed_length). The ending does not reach over a breaker.
+struct Dry {
+  double multiplier = 0.8;
+  double base = 1.75;
+  std::int64_t allowed_length = 2;
+  std::vector<std::int64_t> breakers = {};
+  std::int64_t last = -1;
+
+  static constexpr Description kDescription = {
+      .name = "dry",
+      .summary = "Lowers the scores of tokens that would repeat a sequence of the text, the longer the more.",
+      .formula =
+          "x_i - multiplier base^(L_i - allowed_length) where L_i >= allowed_length tokens before an i are the text's end",
+      .gradient = "none: it is for drawing",
+      .source = "p-e-w, text-generation-webui #5677, 2024; llama.cpp",
+      .arrays = kTextStepArrays,
+      .not_in = kTextStepNotIn,
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<Dry>{.name = "multiplier",
+                 .meaning = "subtracted from a token that repeats allowed_length tokens",
+                 .member = &Dry::multiplier,
+                 .above = 0},
+      Param<Dry>{.name = "base", .meaning = "factor for each further token", .member = &Dry::base, .above = 0},
+      Param<Dry, std::int64_t>{
+          .name = "allowed_length", .meaning = "shortest repetition that counts", .member = &Dry::allowed_length, .above = 0},
+      Param<Dry, std::vector<std::int64_t>>{
+          .name = "breakers", .meaning = "tokens that no repetition has", .member = &Dry::breakers},
+      Param<Dry, std::int64_t>{.name = "last",
+                               .meaning = "number of tokens at the text's end that count; 0: none, -1: all",
+                               .member = &Dry::last,
+                               .at_least = -1}};
+};
+
+// A text has a bound, at first twice the surprise. Tokens of a surprise -log p up to the bound stay, and after the draw the
+// bound falls by rate times what the surprise of the drawn token, among those that stayed, exceeds the wanted one. The last
+// step.
+struct Mirostat {
+  double surprise = 0;
+  double rate = 0.1;
+
+  static constexpr Description kDescription = {
+      .name = "mirostat",
+      .summary = "Keeps the tokens whose surprise is below a bound that draws adjust, so that the mean surprise is as wanted.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {-log p_i <= mu}; then mu - rate (-log q_drawn - surprise)",
+      .gradient = "none: it is for drawing",
+      .source = "Basu et al., ICLR 2021; its second version in llama.cpp",
+      .arrays = kStepArrays,
+      .drawn = true,
+      .not_in = kStateStepNotIn,
+  };
+  static constexpr auto kParams =
+      std::tuple{Param<Mirostat>{.name = "surprise",
+                                 .meaning = "mean of -log q of the drawn tokens, in nats",
+                                 .member = &Mirostat::surprise,
+                                 .above = 0,
+                                 .required = true,
+                                 .typical = 3},
+                 Param<Mirostat>{.name = "rate", .meaning = "how fast the bound moves", .member = &Mirostat::rate, .above = 0}};
+};
+
 }  // namespace step
 
 // Every step.
-using Step =
-    std::variant<step::Temperature, step::TopK, step::TopP, step::MinP, step::TypicalP, step::Entropy, step::EntropyClip>;
+using Step = std::variant<step::Temperature, step::TopK, step::TopP, step::MinP, step::TypicalP, step::Entropy,
+                          step::EntropyClip, step::Epsilon, step::Eta, step::TopNSigma, step::TopH, step::PLess, step::Xtc,
+                          step::Penalties, step::Dry, step::Mirostat>;
+
+// Whether a step reads the text so far.
+constexpr bool reads_text(const Description& step) { return step.arrays.size() > 2; }
+
+// What steps may know of rows beside their scores.
+struct Texts {
+  // The text so far of each row, its first token first; numbers below 0 are no tokens. For penalties and dry.
+  MatrixView<const std::int64_t> tokens = {};
+  // mirostat's bound of each row, which a draw replaces by the one for the next position; NaN: the text is new. Without bounds
+  // every text is new.
+  std::span<double> bounds = {};
+};
 
 // The noise of the draws from a batch: row r has the stream streams[r] or, without streams, stream + r (modulo 2^64); column c
 // of the draws has the position `position` + c.
@@ -208,6 +475,7 @@ struct Noise {
 
 struct Sample {
   double temperature = 1;
+  bool replace = true;
 
   static constexpr Description kDescription = {
       .name = "sample",
@@ -219,10 +487,17 @@ struct Sample {
       .drawn = true,
   };
   static constexpr auto kParams = std::tuple{
-      Param<Sample>{.name = "temperature", .meaning = "T, divides the scores", .member = &Sample::temperature, .above = 0}};
+      Param<Sample>{.name = "temperature", .meaning = "T, divides the scores", .member = &Sample::temperature, .above = 0},
+      Param<Sample, bool>{.name = "replace",
+                          .meaning = "draw each index anew; otherwise a row's indices differ, as if drawn one after the other "
+                                     "without putting back",
+                          .member = &Sample::replace}};
 };
 
 // Draws from each row: indices(r, c) is the draw at noise.position + c from row r, or -1 if the row has no distribution.
+//
+// Without `replace` the indices of a row are those of the largest x/T + G at noise.position, in falling order, which is the law
+// of draws one after the other without putting back (Yellott 1977; Vieira 2014); -1 where no score above -inf is left.
 //
 // Shapes: x rows x cols, fewer than 2^32 columns; indices rows x any number; noise.streams rows, or none.
 // Throws: std::invalid_argument naming the argument, before anything is written.
@@ -240,7 +515,7 @@ std::int64_t sample(const Sample& options, const X& x, const Noise& noise) {
 // A chain of steps, and draws from the distribution after them.
 class ISENTROPIC_API Sampler {
  public:
-  // Throws: std::invalid_argument if a parameter is out of its range.
+  // Throws: std::invalid_argument if a parameter is out of its range, or a step follows mirostat.
   explicit Sampler(std::vector<Step> steps, std::uint64_t seed = 0);
 
   const std::vector<Step>& steps() const { return steps_; }
@@ -249,13 +524,23 @@ class ISENTROPIC_API Sampler {
   // The distribution that `sample` draws from, row by row.
   //
   // Shapes: x and p rows x cols; p may be x itself, other overlaps are refused.
-  // Throws: std::invalid_argument naming the argument, before anything is written.
+  // Throws: std::invalid_argument naming the argument, before anything is written; also if a step's result depends on the draw,
+  // as that of mirostat, and of xtc with a probability between 0 and 1.
   template <class T>
-  void probs(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p) const;
+  void probs(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, const Texts& texts = {}) const;
 
-  // As the function sample, which has a temperature as its only step. The sampler's seed is used, noise.seed is not.
+  // log p: in its own precision where p itself would be 0. -inf for what the steps dropped.
   template <class T>
-  void sample(MatrixView<const T> x, MatrixView<std::int64_t> indices, Noise noise = {}) const;
+  void log_probs(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, const Texts& texts = {}) const;
+
+  // As the function sample, which has a temperature as its only step. The sampler's seed is used, noise.seed is not. A chain
+  // knows nothing of draws before: for the next token of a growing text give the next position.
+  //
+  // p, if given, gets the distribution that was drawn from; where that depends on the draw, for one draw only. It may be x
+  // itself.
+  template <class T>
+  void sample(MatrixView<const T> x, MatrixView<std::int64_t> indices, Noise noise = {}, const Texts& texts = {},
+              MatrixView<std::type_identity_t<T>> p = {}) const;
 
   // The distribution of one row, and one draw from it.
   template <RowOfNumbers X, RowOfNumbers P>
@@ -270,6 +555,9 @@ class ISENTROPIC_API Sampler {
   }
 
  private:
+  template <class T>
+  void write(std::string_view name, bool logarithm, MatrixView<const T> x, MatrixView<T> y, const Texts& texts) const;
+
   std::vector<Step> steps_;
   std::uint64_t seed_;
 };

@@ -49,8 +49,9 @@ from isentropic._numpy._labels import (
 from isentropic._numpy._losses import sparse_distillation_loss
 from isentropic._numpy._maximum_entropy import MaximumEntropyResult, maximum_entropy
 from isentropic._numpy._ratio_map import ratio_map
-from isentropic._numpy._sampling import Sampler, gumbel_softmax, sample
+from isentropic._numpy._sampling import Sampler, gumbel_noise, gumbel_softmax, sample
 from isentropic._numpy._soft_top_k import soft_top_k, soft_top_k_vjp
+from isentropic._numpy._speculative import speculative_sample
 from isentropic._numpy._transport import (
     SinkhornResult,
     TransportResult,
@@ -114,7 +115,7 @@ __all__ = ["__version__", *_generated.__all__]
 __all__ += ["attention", "attention_vjp", "linear_attention", "linear_attention_vjp", "ratio_map"]
 __all__ += ["soft_top_k", "soft_top_k_vjp", "sparse_distillation_loss"]
 # To decode: draws, and the temperature that gives an entropy, of scores and of distributions.
-__all__ += ["Sampler", "gumbel_softmax", "sample"]
+__all__ += ["Sampler", "gumbel_noise", "gumbel_softmax", "sample", "speculative_sample"]
 __all__ += ["GammaResult", "gamma_for_entropy", "mean_field_entropy", "normalize_density", "normalize_joint", "power_transform"]
 # To compare distributions: counts and labels, and transport.
 __all__ += ["conditional_mutual_information", "entropy_of_counts", "mutual_information_of_counts"]

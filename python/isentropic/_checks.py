@@ -93,7 +93,6 @@ _NOT_OF_TORCH = {
     "match_entropy",
     "reliability_bins",
     "reliability_diagram",
-    "sample",
     "write",
 }
 

@@ -6,16 +6,19 @@ Importing this module registers ``attention`` and its masks, so that ``attn_impl
     config = LlamaConfig(isentropic={"map": "entmax", "alpha": 1.5, "scale": "entropy_invariant"})
     model = LlamaForCausalLM._from_config(config, attn_implementation="isentropic")
 
-Logits processors are for ``model.generate(logits_processor=[...])``. ``generate`` applies its own temperature, top_k, top_p and
-the like after processors that it is given. They would change the distribution again: switch them off by
+To decode, ``model.generate(**inputs, **isentropic.transformers.sampling(steps, seed=1))``. The logits processors are for
+``model.generate(logits_processor=[...])``. ``generate`` applies its own temperature, top_k, top_p and the like after processors
+that it is given. They would change the distribution again: ``sampling`` switches them off, or
 ``do_sample=True, temperature=1.0, top_k=0, top_p=1.0`` (top_k is 50 unless said).
 """
 
 import math
+import sys
+import warnings
 
 try:
     import torch
-    from transformers import AttentionInterface, AttentionMaskInterface, LogitsProcessor
+    from transformers import AttentionInterface, AttentionMaskInterface, LogitsProcessor, LogitsProcessorList
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 except ImportError as error:
     raise ImportError("isentropic.transformers needs transformers and PyTorch: pip install transformers torch") from error
@@ -28,7 +31,7 @@ from isentropic.torch import scaled_dot_product_attention
 from isentropic.torch._chain import TensorChain
 from isentropic.torch._modules import Configured
 
-__all__ = ["EntropyLogitsProcessor", "SamplerLogitsProcessor", "attention", "learn"]
+__all__ = ["EntropyLogitsProcessor", "SamplerLogitsProcessor", "attention", "learn", "sampling"]
 
 
 def attention(
@@ -205,48 +208,91 @@ class SamplerLogitsProcessor(LogitsProcessor):
     Parameters
     ----------
     steps : list of (name, value)
-        In the order applied: those of isentropic.Sampler, and ("epsilon", e), ("eta", e), ("top_n_sigma", n), ("xtc",
-        (probability, threshold)), ("dry", {"multiplier": 0.8, "base": 1.75, "allowed_length": 2, "breakers": [tokens], "last":
-        None}) and, last, ("mirostat", (surprise in nats, rate)). xtc and mirostat need a seed.
+        In the order applied, those of isentropic.Sampler. penalties and dry read the texts. xtc and mirostat need a seed or a
+        generator.
     seed : int in [0, 2**64) or None, default None
-        None: logits become the log-probabilities that the chain leaves, and generate draws. They are computed in float64: a
-        token gets -inf if its probability is below 2e-308 (log -708), here or before a step such as top_n_sigma. A seed: the
-        token is drawn here, and the others get -inf, so that generate has no choice, also with do_sample=False. Its noise is of
-        (seed, stream, length of the text so far, token). On a GPU it is drawn there, without waiting for it; dry alone reads
-        the texts on the host.
+        None: logits become the log-probabilities that the chain leaves, and generate draws. A seed: the token is drawn here,
+        and the others get -inf, so that generate has no choice, also with do_sample=False. Its noise is of (seed, stream,
+        length of the text so far, token). On a GPU it is drawn there, without waiting for it; with penalties, dry, xtc and
+        mirostat, which have no kernels, on the CPU. Not for beam search, which needs the probabilities of all tokens.
     stream : int in [0, 2**64) or array of such integers or None, default None
         None: from the tokens of the row's text so far, and the number of equal texts before it in the batch. So a prompt has
         the same text in any batch, and other prompts, or several texts of one, have independent ones. An integer: row r of the
         batch draws from stream + r. An array gives each row its own.
     attention_mask : tensor or array of (prompts, length), optional
-        The mask of the prompts, as in generate: 0 for padding, which then does not count as text. Without it, everything
-        counts.
+        The mask of the prompts, as in generate: 0 for padding, which then does not count as text. The processor is then for
+        these prompts alone.
+    pad_token_id : int or None, optional
+        In place of the mask: tokens of this number before the first other one are padding. With neither, everything counts.
+    generator : torch.Generator or None, optional
+        In place of a seed: the token is drawn here with noise from this generator, such as torch.default_generator, which
+        torch.manual_seed seeds.
     """
 
     supports_continuous_batching = True
 
-    def __init__(self, steps, *, seed=None, stream=None, attention_mask=None):
-        self._chain = TensorChain(steps, seed, stream)
+    def __init__(self, steps, *, seed=None, stream=None, attention_mask=None, pad_token_id=None, generator=None):
+        name = type(self).__name__
+        if generator is not None and (seed is not None or stream is not None):
+            raise ValueError(f"{name}: give a generator, or a seed and, if wanted, a stream")
+        self._generator = generator
+        self._chain = TensorChain(steps, seed, stream) if generator is None else TensorChain(steps, 0, 0)
         self._seen = None if attention_mask is None else torch.as_tensor(attention_mask) != 0
         if self._seen is not None and self._seen.dim() != 2:
-            raise ValueError(
-                f"{type(self).__name__}: attention_mask must be of shape (prompts, length), got {tuple(self._seen.shape)}"
-            )
+            raise ValueError(f"{name}: attention_mask must be of shape (prompts, length), got {tuple(self._seen.shape)}")
+        if pad_token_id is not None and self._seen is not None:
+            raise ValueError(f"{name}: give one of attention_mask and pad_token_id")
+        self._pad = pad_token_id if pad_token_id is None else _checks.integer(name, "pad_token_id", pad_token_id)
+        self._prompts = None  # the tokens that the mask is for
+        self._warned = False
 
     def __call__(self, input_ids, scores):
-        lengths, seen = self._seen_of(input_ids)
-        wide = self._chain.wide and scores.device.type != "mps"  # which has no float64
-        rows = scores.detach().double() if wide else scores.detach().float()
-        texts = self._texts(input_ids, seen) if self._chain.reads_text else None
-        streams = streams_of_texts(input_ids, seen) if self._chain.draws and self._chain.stream is None else None
-        logits = self._chain(rows, lengths, texts, streams)
-        return logits.to(scores.dtype)
+        if not torch.compiler.is_compiling():
+            self._check(input_ids)
+        seen = self._seen_of(input_ids)
+        chain, streams = self._chain, None
+        lengths = input_ids.shape[1] if seen is None else seen.sum(1)
+        if self._generator is not None:
+            lengths = int(torch.randint(1 << 62, (), generator=self._generator, device=self._generator.device))
+        elif chain.draws and chain.stream is None:
+            streams = streams_of_texts(input_ids, seen)
+        texts = None
+        if chain.reads_text or chain.adjusts:
+            texts = input_ids if seen is None else torch.where(seen, input_ids, -1)
+        wide = scores.double() if scores.dtype not in _TYPES else scores
+        return chain(wide, lengths, texts, streams).to(scores.dtype)
+
+    def _check(self, input_ids):
+        """Refuses what would draw other tokens than those of the text, and warns of what cannot be seen."""
+        if not self._chain.draws:
+            return
+        name = type(self).__name__
+        caller = sys._getframe(1)
+        for _ in range(6):  # generate's loop is a few calls above
+            caller = caller and caller.f_back
+            if caller is not None and caller.f_code.co_name == "_beam_search":
+                raise ValueError(f"{name}: beam search needs the probabilities of all tokens: give no seed and no generator")
+        if self._generator is None and len(input_ids) > 1 and self._seen is None and self._pad is None and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{name}: padding on the left counts as text, and changes what is drawn: give attention_mask or pad_token_id",
+                stacklevel=4,
+            )
+        if self._seen is None:
+            return
+        prompts = torch.where(self._seen_of(input_ids)[:, : self._seen.shape[1]], input_ids[:, : self._seen.shape[1]], -1)
+        if self._prompts is None:
+            self._prompts = prompts
+        elif self._prompts.shape != prompts.shape or not torch.equal(self._prompts, prompts):
+            raise ValueError(f"{name}: attention_mask is that of other prompts: make a processor for each call of generate")
 
     def _seen_of(self, input_ids):
-        """(the texts' lengths, which tokens count or None)."""
-        count, length = input_ids.shape
+        """Which tokens count, or None for all."""
+        if self._pad is not None:
+            return (input_ids != self._pad).cumsum(1) > 0
         if self._seen is None:
-            return length, None
+            return None
+        count, length = input_ids.shape
         prompts, prompt = self._seen.shape
         if prompts == 0 or count % prompts or length < prompt:
             raise ValueError(
@@ -255,14 +301,10 @@ class SamplerLogitsProcessor(LogitsProcessor):
             )
         self._seen = self._seen.to(input_ids.device)
         seen = self._seen.repeat_interleave(count // prompts, 0)  # several texts of one prompt
-        seen = torch.cat([seen, seen.new_ones(count, length - prompt)], 1)
-        return seen.sum(1), seen
+        return torch.cat([seen, seen.new_ones(count, length - prompt)], 1)
 
-    @staticmethod
-    def _texts(input_ids, seen):
-        """The texts on the host: dry compares them there."""
-        tokens = input_ids.detach().cpu().numpy()
-        return tokens if seen is None else [row[keep] for row, keep in zip(tokens, seen.cpu().numpy(), strict=True)]
+
+_TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 class EntropyLogitsProcessor(SamplerLogitsProcessor):
@@ -270,17 +312,100 @@ class EntropyLogitsProcessor(SamplerLogitsProcessor):
 
     Parameters
     ----------
-    entropy : float or None
-        In nats; if it cannot be reached, the nearest is taken. Give exactly one of entropy and perplexity.
+    entropy : float, array of one for each prompt, function or None
+        In nats; if it cannot be reached, the nearest is taken. A function of the number of tokens since the first call of this
+        text, 0 at first, gives such a number or array. Give exactly one of entropy and perplexity.
     perplexity : float or None
         exp(entropy).
-    seed, stream, attention_mask
+    seed, stream, attention_mask, pad_token_id, generator
         As in SamplerLogitsProcessor.
     """
 
-    def __init__(self, entropy=None, *, perplexity=None, seed=None, stream=None, attention_mask=None):
-        steps = [("entropy", _target_entropy(entropy, perplexity))]
-        super().__init__(steps, seed=seed, stream=stream, attention_mask=attention_mask)
+    def __init__(self, entropy=None, *, perplexity=None, **options):
+        entropy = _target_entropy(entropy, perplexity)
+        super().__init__([], **options)
+        self._options = options
+        self._entropy = entropy if callable(entropy) else _entropies(entropy)
+        self._of_values = {}  # processors of one entropy
+        self._first = self._last = None
+
+    def __call__(self, input_ids, scores):
+        target = self._entropy
+        if callable(target):
+            length = input_ids.shape[1]
+            if self._first is None or length < self._first or length > self._last + 1:
+                self._first = length
+            self._last = length
+            target = _entropies(target(length - self._first))
+        if isinstance(target, float):
+            return self._processor(target)(input_ids, scores)
+        if len(target) == 0 or len(scores) % len(target):
+            raise ValueError(
+                f"{type(self).__name__}: entropy must have one number for each prompt, got {len(target)} for {len(scores)} rows"
+            )
+        each, result = len(scores) // len(target), None
+        for value in dict.fromkeys(target):
+            # Each sees the whole batch, so that the streams of equal texts are those of the batch.
+            rows = torch.tensor([one == value for one in target], device=scores.device).repeat_interleave(each)[:, None]
+            found = self._processor(value)(input_ids, scores)
+            result = found if result is None else torch.where(rows, found, result)
+        return result
+
+    def _processor(self, entropy):
+        if entropy not in self._of_values:
+            if len(self._of_values) > 256:  # a function that never repeats itself
+                self._of_values.clear()
+            self._of_values[entropy] = SamplerLogitsProcessor([("entropy", entropy)], **self._options)
+        return self._of_values[entropy]
+
+
+def sampling(steps, *, seed=None, stream=None, attention_mask=None, pad_token_id=None):
+    """Arguments for ``model.generate(**inputs, **sampling(steps, seed=1))``: a chain of steps, and none of generate's own.
+
+    Parameters
+    ----------
+    steps : list of (name, value)
+        Those of isentropic.Sampler, in the order applied.
+    seed : int in [0, 2**64) or None, default None
+        None: the noise is from torch's default generator, which torch.manual_seed seeds.
+    stream, attention_mask, pad_token_id
+        As in SamplerLogitsProcessor.
+
+    Returns
+    -------
+    dict
+        The tokens are drawn by the processor, once; so generate takes the largest score, and its temperature, top_k, top_p and
+        the like are off, whatever the model's generation_config says.
+    """
+    generator = torch.default_generator if seed is None else None
+    processor = SamplerLogitsProcessor(
+        steps, seed=seed, stream=stream, attention_mask=attention_mask, pad_token_id=pad_token_id, generator=generator
+    )
+    return {"logits_processor": LogitsProcessorList([processor]), **_OWN_STEPS_OFF}
+
+
+# Of generate: the defaults of GenerationConfig for greedy decoding, which it does not warn of.
+_OWN_STEPS_OFF = {
+    "do_sample": False,
+    "num_beams": 1,
+    "temperature": 1.0,
+    "top_k": 50,
+    "top_p": 1.0,
+    "min_p": None,
+    "top_h": None,
+    "typical_p": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "repetition_penalty": 1.0,
+}
+
+
+def _entropies(value):
+    """A number, or a tuple of numbers."""
+    given = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(given, (list, tuple)):
+        return tuple(_checks.number("EntropyLogitsProcessor", "each entropy", one) for one in given)
+    return float(_checks.number("EntropyLogitsProcessor", "entropy", given, "a number, an array or a function"))
 
 
 def _target_entropy(entropy, perplexity):

@@ -1,7 +1,7 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["EntropyLogitsProcessor", "SamplerLogitsProcessor", "attention", "learn"]
+__all__ = ["EntropyLogitsProcessor", "SamplerLogitsProcessor", "attention", "learn", "sampling"]
 
 def attention(
     module: Any,
@@ -31,17 +31,35 @@ def learn(
 class SamplerLogitsProcessor:
     supports_continuous_batching: bool | None
     def __init__(
-        self, steps: Sequence[tuple[str, Any]], *, seed: int | None = None, stream: Any = None, attention_mask: Any = None
+        self,
+        steps: Sequence[tuple[str, Any]],
+        *,
+        seed: int | None = None,
+        stream: Any = None,
+        attention_mask: Any = None,
+        pad_token_id: int | None = None,
+        generator: Any = None,
     ) -> None: ...
     def __call__(self, input_ids: Any, scores: Any) -> Any: ...
 
 class EntropyLogitsProcessor(SamplerLogitsProcessor):
     def __init__(
         self,
-        entropy: float | None = None,
+        entropy: float | Sequence[float] | Callable[[int], Any] | Any = None,
         *,
         perplexity: float | None = None,
         seed: int | None = None,
         stream: Any = None,
         attention_mask: Any = None,
+        pad_token_id: int | None = None,
+        generator: Any = None,
     ) -> None: ...
+
+def sampling(
+    steps: Sequence[tuple[str, Any]],
+    *,
+    seed: int | None = None,
+    stream: Any = None,
+    attention_mask: Any = None,
+    pad_token_id: int | None = None,
+) -> dict[str, Any]: ...

@@ -62,8 +62,7 @@ def _set_stream(chain, sampling_params, prompt):
 
 
 def _replace(logits, row, chain, position, tokens=None):
-    scores = logits[row : row + 1].detach()
-    logits[row] = chain(scores.double() if chain.wide else scores.float(), position, tokens)[0].to(logits.dtype)
+    logits[row] = chain(logits[row : row + 1], position, tokens)[0]
 
 
 def _make(base):
@@ -100,7 +99,7 @@ def _make(base):
 
         def apply(self, logits):
             for row, (chain, prompt, output) in self._requests.items():
-                text = [[*prompt, *output]] if chain.reads_text else None
+                text = [[*prompt, *output]] if chain.reads_text or chain.adjusts else None
                 _replace(logits, row, chain, len(prompt) + len(output), text)
             return logits
 
@@ -115,7 +114,7 @@ def _make_v2(base):
         def validate_params(cls, sampling_params):
             chain = _chain(sampling_params)
             if chain is not None and chain.reads_text:
-                raise ValueError("isentropic: vLLM's second model runner does not show texts, and dry reads them")
+                raise ValueError("isentropic: vLLM's second model runner does not show texts, which penalties and dry read")
 
         def __init__(self, vllm_config, req_states):
             super().__init__(vllm_config, req_states)

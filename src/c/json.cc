@@ -76,6 +76,7 @@ class Parser {
     if (at_ == text_.size()) refuse("value");
     if (text_[at_] == '"') return std::string(string());
     if (text_[at_] == '{') return map();
+    if (text_[at_] == '[') return integers();
     if (take("true")) return true;
     if (take("false")) return false;
     if (take("null")) return std::monostate();
@@ -83,6 +84,20 @@ class Parser {
     if (take("-Infinity")) return -std::numeric_limits<double>::infinity();
     if (take("NaN")) return std::nan("");
     return number();
+  }
+
+  std::vector<std::int64_t> integers() {
+    std::vector<std::int64_t> all;
+    expect("[");
+    if (take("]")) return all;
+    do {
+      space();
+      const ParamValue one = number();
+      if (!std::holds_alternative<std::int64_t>(one)) refuse("integer");
+      all.push_back(std::get<std::int64_t>(one));
+    } while (take(","));
+    expect("]");
+    return all;
   }
 
   // {"name": "entmax", "alpha": 1.3}

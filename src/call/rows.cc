@@ -254,9 +254,9 @@ void run_control(Arguments& call) {
   }
 }
 
-// Calls draw(type, block of x, indices, noise): the indices of each row are a row of their array.
-template <class Draw>
-void on_draws(Arguments& call, const Draw& draw) {
+// Calls draw(type, blocks, first row, indices, noise): the indices of each row are a row of their array.
+template <class Draw, class Check>
+void on_draws(Arguments& call, const Draw& draw, const Check& check) {
   const CallArray& indices = call["indices"];
   call.check_integers("indices", indices);
   const std::size_t draws = indices.shape.empty() ? 0 : static_cast<std::size_t>(indices.shape.back());
@@ -264,9 +264,10 @@ void on_draws(Arguments& call, const Draw& draw) {
   on_rows<!kSmall, !kSmall>(
       call,
       [&]<class T>(std::type_identity<T> type, const RowBlock* b, std::size_t first) {
-        draw(type, b[0], MatrixView(drawn.data() + first * draws, b[0].rows, draws), call.noise(first, b[0].rows));
+        draw(type, b, first, MatrixView(drawn.data() + first * draws, b[0].rows, draws), call.noise(first, b[0].rows));
       },
       [&](std::size_t rows) {
+        check(rows);
         if (drawn.size() == rows * draws) return;
         fail("{}: indices must have a row for each of {} rows of {}, got shape {}", call.where(), rows, call.name(0),
              shape_text(indices.shape));
@@ -281,20 +282,73 @@ void run_sampling(Arguments& call) {
       gumbel_softmax<T>(*relaxed, b[0].matrix<const T>(), b[1].matrix<T>(), call.noise(first, b[0].rows));
     });
   }
-  on_draws(call, [&]<class T>(std::type_identity<T>, const RowBlock& x, MatrixView<std::int64_t> indices, const Noise& noise) {
-    sample<T>(std::get<Sample>(op), x.matrix<const T>(), indices, noise);
-  });
+  on_draws(
+      call,
+      [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t, MatrixView<std::int64_t> indices,
+                   const Noise& noise) { sample<T>(std::get<Sample>(op), b[0].matrix<const T>(), indices, noise); },
+      [](std::size_t) {});
 }
+
+// The texts of the rows of a call, one after the other: a row of tokens each.
+class TextsOfCall {
+ public:
+  explicit TextsOfCall(Arguments& call) {
+    const CallArray* const given = call.find("tokens");
+    if (given == nullptr) return;
+    call.check_integers("tokens", *given);
+    if (given->shape.empty()) fail("{}: tokens must have a row of tokens for each row of {}", call.where(), call.name(0));
+    const std::size_t cols = static_cast<std::size_t>(given->shape.back()), count = count_of(*given);
+    const std::span<std::int64_t> numbers = call.room<std::int64_t>(*given, count);
+    if (!Arguments::in_place<std::int64_t>(*given)) load<std::int64_t>(*given, numbers);
+    rows_ = 1;
+    for (const std::ptrdiff_t size : given->shape.first(given->shape.size() - 1)) rows_ *= static_cast<std::size_t>(size);
+    tokens_ = {numbers.data(), rows_, cols};
+    if (tokens_.data == nullptr) tokens_.data = &kNone;  // texts without tokens
+  }
+  void check(const Arguments& call, std::size_t rows) const {
+    if (tokens_.data != nullptr && rows_ != rows) {
+      fail("{}: tokens must have a row for each of {} rows of {}, got {}", call.where(), rows, call.name(0), rows_);
+    }
+  }
+  // Of rows from `first` on.
+  Texts of(std::size_t first, std::size_t count) const {
+    if (tokens_.data == nullptr) return {};
+    return {.tokens = {tokens_.data + first * tokens_.cols, count, tokens_.cols}};
+  }
+
+ private:
+  static constexpr std::int64_t kNone = -1;
+  MatrixView<const std::int64_t> tokens_ = {};
+  std::size_t rows_ = 0;
+};
 
 void run_chain(Arguments& call) {
   const Sampler& sampler = *call.call().sampler;
-  if (call.call().operation.drawn) {
-    return on_draws(call, [&]<class T>(std::type_identity<T>, const RowBlock& x, MatrixView<std::int64_t> indices,
-                                       Noise noise) { sampler.sample<T>(x.matrix<const T>(), indices, noise); });
+  const TextsOfCall texts(call);
+  const auto check = [&](std::size_t rows) { texts.check(call, rows); };
+  const bool logarithm = &call.call().operation == &chains().operations[2];
+  if (!call.call().operation.drawn) {
+    return on_rows<!kSmall>(
+        call,
+        [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+          const auto x = b[0].matrix<const T>();
+          const auto y = b[1].matrix<T>();
+          const Texts own = texts.of(first, b[0].rows);
+          logarithm ? sampler.log_probs<T>(x, y, own) : sampler.probs<T>(x, y, own);
+        },
+        check);
   }
-  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
-    sampler.probs<T>(b[0].matrix<const T>(), b[1].matrix<T>());
-  });
+  on_draws(
+      call,
+      [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first, MatrixView<std::int64_t> indices, Noise noise) {
+        Texts own = texts.of(first, b[0].rows);
+        const auto p = b[2].matrix<T>();
+        if (!call.array(3).given()) return sampler.sample<T>(b[0].matrix<const T>(), indices, noise, own, p);
+        if (call.array(3).type != NumberType::float64) fail("{}: bounds must be float64", call.where());
+        own.bounds = b[1].numbers<double>();
+        sampler.sample<T>(b[0].matrix<const T>(), indices, noise, own, p);
+      },
+      check);
 }
 
 void run_counts(Arguments& call) {

@@ -198,6 +198,10 @@ void run(const Sampling& op, const DeviceArguments& a) {
 
 template <class T>
 void run_chain(const DeviceArguments& a) {
+  for (std::size_t i = 2; i < a.call().arrays.size(); ++i) {
+    if (a.call().arrays[i].given())
+      fail("{}: there is no array '{}' on a device", a.call().operation.name, a.call().operation.arrays[i].name);
+  }
   const auto x = a.matrix<const T>(0);
   if (!a.call().operation.drawn) return probs<T>(a.call().steps, x, a.matrix<T>(1), a.memory(), a.stream());
   sample<T>(a.call().steps, x, a.matrix<std::int64_t>(1), a.noise(), a.memory(), a.stream());

@@ -67,7 +67,20 @@ struct MeasureCall : Call<Op> {
 
 // A step of a chain.
 struct ChainStep {
-  enum Kind : int { temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip };
+  enum Kind : int {
+    temperature,
+    top_k,
+    top_p,
+    min_p,
+    typical_p,
+    entropy,
+    entropy_clip,
+    epsilon,
+    eta,
+    top_n_sigma,
+    top_h,
+    p_less
+  };
   Kind kind;
   double first, second;
   std::int64_t count;

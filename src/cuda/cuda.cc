@@ -455,6 +455,16 @@ ChainStep chain_step(const Step& step) {
           return {Kind::entropy, op.entropy, 0, 0};
         } else if constexpr (std::is_same_v<Op, step::EntropyClip>) {
           return {Kind::entropy_clip, op.min_entropy, op.max_entropy, 0};
+        } else if constexpr (std::is_same_v<Op, step::Epsilon>) {
+          return {Kind::epsilon, op.epsilon, 0, 0};
+        } else if constexpr (std::is_same_v<Op, step::Eta>) {
+          return {Kind::eta, op.epsilon, 0, 0};
+        } else if constexpr (std::is_same_v<Op, step::TopNSigma>) {
+          return {Kind::top_n_sigma, op.n, 0, 0};
+        } else if constexpr (std::is_same_v<Op, step::TopH>) {
+          return {Kind::top_h, op.share, 0, 0};
+        } else if constexpr (std::is_same_v<Op, step::PLess>) {
+          return {Kind::p_less, 0, 0, 0};
         } else if constexpr (!why_no_kernel<Op>().empty()) {
           refuse_kernel<Op>();
         } else {
@@ -534,6 +544,7 @@ template <class T>
 void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, DeviceNoise noise,
             std::span<std::byte> memory, Stream stream) {
   check_params(options);
+  if (!options.replace) fail("{}: replace must be true on a device: there is no kernel without", Sample::kDescription.name);
   const Step step = step::Temperature{options.temperature};
   draw<T>(Sample::kDescription.name, std::span(&step, 1), x, indices, noise, memory, memory_for<T>(options, x.rows, x.cols),
           stream);

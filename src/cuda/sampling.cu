@@ -32,6 +32,16 @@ HWY_INLINE void VisitStep(const cuda::ChainStep& of_call, const Visit& visit) {
       return visit(step::Entropy{of_call.first});
     case cuda::ChainStep::entropy_clip:
       return visit(step::EntropyClip{of_call.first, of_call.second});
+    case cuda::ChainStep::epsilon:
+      return visit(step::Epsilon{of_call.first});
+    case cuda::ChainStep::eta:
+      return visit(step::Eta{of_call.first});
+    case cuda::ChainStep::top_n_sigma:
+      return visit(step::TopNSigma{of_call.first});
+    case cuda::ChainStep::top_h:
+      return visit(step::TopH{of_call.first});
+    case cuda::ChainStep::p_less:
+      return visit(step::PLess{});
   }
 }
 

@@ -32,7 +32,7 @@ std::string list(const Range& range, const Write& write) {
   return "[" + all + "]";
 }
 std::string_view kind_name(ParamKind kind) {
-  static constexpr std::string_view kNames[] = {"number", "optional_number", "integer", "flag", "choice", "map"};
+  static constexpr std::string_view kNames[] = {"number", "optional_number", "integer", "flag", "choice", "map", "integers"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 std::string json(const ParamInfo& param) {

@@ -77,12 +77,13 @@ template <>
 constexpr Title kTitle<AttentionOperation> = {"attention", "Attention", "values weighted by a map of scores"};
 
 template <class Value>
-constexpr ParamKind kKindOf = std::is_enum_v<Value>                          ? ParamKind::choice
-                              : std::is_same_v<Value, Map>                   ? ParamKind::map
-                              : std::is_same_v<Value, bool>                  ? ParamKind::flag
-                              : std::is_integral_v<Value>                    ? ParamKind::integer
-                              : std::is_same_v<Value, std::optional<double>> ? ParamKind::optional_number
-                                                                             : ParamKind::number;
+constexpr ParamKind kKindOf = std::is_enum_v<Value>                              ? ParamKind::choice
+                              : std::is_same_v<Value, Map>                       ? ParamKind::map
+                              : std::is_same_v<Value, std::vector<std::int64_t>> ? ParamKind::integers
+                              : std::is_same_v<Value, bool>                      ? ParamKind::flag
+                              : std::is_integral_v<Value>                        ? ParamKind::integer
+                              : std::is_same_v<Value, std::optional<double>>     ? ParamKind::optional_number
+                                                                                 : ParamKind::number;
 
 // A table whose addresses do not change.
 template <class Entry>
@@ -121,7 +122,8 @@ ParamInfo info_of(const Param<Op, Value>& param) {
                     .typical = {},
                     .allowed = allowed_values(param),
                     .still_with = param.still_with};
-  if constexpr (std::is_arithmetic_v<Bound> && !std::is_same_v<Value, bool>) {
+  if constexpr (std::is_arithmetic_v<Bound> && !std::is_same_v<Value, bool> &&
+                !std::is_same_v<Value, std::vector<std::int64_t>>) {
     info.above = wide_bound(param.above), info.at_least = wide_bound(param.at_least), info.up_to = wide_bound(param.up_to);
     info.multiple_of = static_cast<std::int64_t>(param.multiple_of);
     if (param.typical) info.typical = *param.typical;
@@ -180,6 +182,8 @@ std::string_view kind_in_words(ParamKind kind) {
       return "a string";
     case ParamKind::map:
       return "a map or the name of one";
+    case ParamKind::integers:
+      return "a list of integers";
   }
   return "";
 }
@@ -213,6 +217,11 @@ void set(Op& op, const Param<Op, Value>& param, const ParamValue& given) {
   } else if constexpr (std::is_same_v<Value, bool>) {
     if (const auto* const flag = std::get_if<bool>(&given)) {
       member = *flag;
+      return;
+    }
+  } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
+    if (const auto* const list = std::get_if<Value>(&given)) {
+      member = *list;
       return;
     }
   } else if constexpr (std::is_integral_v<Value>) {
@@ -256,6 +265,8 @@ std::string to_text(const ParamValue& value) {
           return "none";
         } else if constexpr (std::is_same_v<Value, Map>) {
           return std::string(description_of(one).name);
+        } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
+          return fmt::format("[{}]", fmt::join(one, ", "));
         } else {
           return formatted("{}", one);
         }
@@ -270,8 +281,9 @@ const FamilyInfo& family_info() {
 }
 
 const FamilyInfo& chains() {
+  static constexpr Absence kHostAlone[] = {{Door::device, "a device has log(sampler_probs)"}};
   const auto chain = [](std::string_view name, std::string_view summary, std::string_view formula,
-                        std::span<const ArrayInfo> arrays, std::size_t index) {
+                        std::span<const ArrayInfo> arrays, std::size_t index, std::span<const Absence> not_in = {}) {
     return OperationInfo{.family = "sampler",
                          .name = name,
                          .summary = summary,
@@ -282,7 +294,7 @@ const FamilyInfo& chains() {
                          .jacobian = {},
                          .drawn = index == 1,
                          .command = {},
-                         .not_in = {},
+                         .not_in = not_in,
                          .laws = nullptr,
                          .target = nullptr,
                          .params = {},
@@ -290,9 +302,11 @@ const FamilyInfo& chains() {
   };
   static const OperationInfo kAll[] = {
       chain("sampler_probs", "The distribution after a chain of steps.",
-            "the first step acts on softmax(x), each other step on the result of the one before", kStepArrays, 0),
+            "the first step acts on softmax(x), each other step on the result of the one before", kChainProbsArrays, 0),
       chain("sampler_sample", "Indices drawn from the distribution after a chain of steps.", "as sample, from sampler_probs",
-            kSampleArrays, 1)};
+            kChainSampleArrays, 1),
+      chain("sampler_log_probs", "The logarithm of the distribution after a chain of steps.", "log of sampler_probs",
+            kChainProbsArrays, 2, kHostAlone)};
   static const FamilyInfo kFamily = {"sampler", "Chains of steps", "draws through steps", kAll};
   return kFamily;
 }
@@ -307,6 +321,43 @@ const OperationInfo* find_operation(const FamilyInfo& family, std::string_view n
     if (operation.name == name) return &operation;
   }
   return nullptr;
+}
+
+namespace {
+
+// The number of letters to change, to add, to leave out or to swap with the next so that a becomes b, without _ and case.
+std::size_t edits(std::string_view a, std::string_view b) {
+  const auto letters = [](std::string_view text) {
+    std::string all;
+    for (const char c : text) {
+      if (c != '_' && c != '-' && c != ' ') all += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    }
+    return all;
+  };
+  const std::string from = letters(a), to = letters(b);
+  std::vector<std::vector<std::size_t>> cost(from.size() + 1, std::vector<std::size_t>(to.size() + 1));
+  for (std::size_t i = 0; i <= from.size(); ++i) {
+    for (std::size_t j = 0; j <= to.size(); ++j) {
+      std::size_t& here = cost[i][j] = std::max(i, j);
+      if (i == 0 || j == 0) continue;
+      here = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (from[i - 1] != to[j - 1])});
+      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1]) here = std::min(here, cost[i - 2][j - 2] + 1);
+    }
+  }
+  return cost.back().back();
+}
+
+}  // namespace
+
+std::string unknown_name(const FamilyInfo& family, std::string_view name) {
+  std::string names, nearest;
+  std::size_t least = name.size() / 3 + 1;
+  for (const OperationInfo& one : family.operations) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
+    const std::size_t distance = name.size() > 100 ? least : edits(name, one.name);
+    if (distance < least) least = distance, nearest = fmt::format(": did you mean {}?", one.name);
+  }
+  return fmt::format("must be one of {}, got '{}'{}", names, name, nearest);
 }
 
 template <class Family>
@@ -342,7 +393,7 @@ Family make(std::string_view name, std::span<const Argument> arguments) {
     for (const auto& entry : entries) all += fmt::format("{}{}", all.empty() ? "" : ", ", entry.name);
     return all;
   };
-  if (info == nullptr) fail("{} must be one of {}, got '{}'", family.name, names(family.operations), name);
+  if (info == nullptr) fail("{} {}", family.name, unknown_name(family, name));
   std::vector<ParamValue> values(info->params.size());
   for (const Argument& argument : arguments) {
     std::size_t i = 0;

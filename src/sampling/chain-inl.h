@@ -10,7 +10,10 @@
 #define ISENTROPIC_SAMPLING_CHAIN_INL_H_
 #endif
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <span>
 
 #include "isentropic/sampling.h"
 #include "src/maps/cut_softmax-inl.h"
@@ -19,6 +22,7 @@
 #include "src/rows/mass_cut-inl.h"
 #include "src/sampling/blocks-inl.h"
 #include "src/sampling/noise-inl.h"
+#include "src/sampling/row_text.h"
 #include "src/sampling/steps-inl.h"
 #include "src/scratch.h"
 
@@ -60,12 +64,12 @@ class Chain {
   using U = hn::RebindToUnsigned<D>;
   using Index = typename LeftScores<T>::Index;
 
-  // Bytes for a row of n: the packed scores, a vector at a time, and the memory of the steps, the distribution and the draws,
-  // which share it. `most`: the most that one of the first two needs.
+  // Bytes for a row of n: the packed scores, a vector at a time, the memory of the draws, and that of the steps and the
+  // distribution, which share it. `most`: the most that one of these needs.
   static size_t Memory(size_t n, size_t most) {
     const size_t blocks = NoiseBlocks(n), draws = Arena::room<size_t>(blocks + 1) + Arena::room<double>(blocks);
     return kChainBuffers * (Arena::room<T>(n + 16) + Arena::room<Index>(n + 16)) + Arena::room<T>(blocks) +
-           Arena::room<Index>(blocks) + HWY_MAX(most, draws);
+           Arena::room<Index>(blocks) + most + draws;
   }
   static HWY_INLINE size_t MemoryOfWrite(size_t n) { return Arena::room<double>(n); }
   template <class Step>
@@ -83,11 +87,19 @@ class Chain {
     return Arena::room<double>(n) + Arena::room<T>(NarrowRow::Room(n));
   }
   static HWY_INLINE size_t MemoryOf(const step::EntropyClip& /*op*/, size_t n) { return MemoryOf(step::Entropy(), n); }
+  static HWY_INLINE size_t MemoryOf(const step::Xtc& /*op*/, size_t n) {
+    return Arena::room<T>(n + 16) + Arena::room<Index>(n + 16);
+  }
+  static HWY_INLINE size_t MemoryOf(const step::TopH& /*op*/, size_t n) {
+    return (1 + 2 * kChainBuffers) * Arena::room<T>(n + 16) + Arena::room<Index>(n + 16);
+  }
+  static HWY_INLINE size_t MemoryOf(const step::Penalties& /*op*/, size_t n) { return Arena::room<uint32_t>(n); }
+  static HWY_INLINE size_t MemoryOf(const step::Dry& /*op*/, size_t n) { return Arena::room<uint32_t>(n); }
 
   // A chain over all n scores of a row. find_maxima(x, n, block_max) is BlockMaxima, and may find more in the same pass.
   template <class FindMaxima>
   HWY_INLINE Chain(const T* x, size_t n, Arena memory, const FindMaxima& find_maxima)
-      : x_(x), n_(n), most_blocks_(NoiseBlocks(n)) {
+      : x_(x), n_(n), row_(n), most_blocks_(NoiseBlocks(n)) {
     for (size_t k = 0; k < kChainBuffers; ++k) {
       packed_[k] = memory.take<T>(n + 16);
       packed_index_[k] = memory.take<Index>(n + 16);
@@ -177,6 +189,126 @@ class Chain {
     }
   }
 
+  HWY_INLINE void Apply(const step::Epsilon& op) { KeepAbove(LogNumber(op.epsilon), MassOf(x_, n_, max_, temperature_)); }
+
+  HWY_INLINE void Apply(const step::Eta& op) {
+    double sums[2];
+    EntropySums(x_, n_, max_, temperature_, sums);
+    const double log = LogNumber(op.epsilon);
+    KeepAbove(HWY_MIN(log, 0.5 * log - EntropyOf(sums)), sums[0]);
+  }
+
+  HWY_INLINE void Apply(const step::PLess& /*op*/) {
+    double sums[2];
+    MassSums(x_, n_, max_, temperature_, sums);
+    KeepAbove(LogNumber(sums[1]) - 2 * LogNumber(sums[0]), sums[0]);
+  }
+
+  HWY_INLINE void Apply(const step::TopNSigma& op) { Keep(Within(max_, -op.n * DeviationOf(x_, n_, max_))); }
+
+  // The largest scores are packed, those within a distance that is doubled until their entropy exceeds the target: then the cut
+  // is among them. It is found by bisection over the numbers between the smallest and the largest.
+  HWY_NOINLINE void Apply(const step::TopH& op) {
+    if (op.share == 1) return;
+    const D d;
+    const double target = op.share * EntropyAt(x_, n_, max_, temperature_);
+    Arena memory = memory_;
+    Buffers scores, masses;
+    for (size_t k = 0; k < kChainBuffers; ++k) {
+      scores.of[k] = memory.take<T>(n_ + 16);
+      masses.of[k] = memory.take<T>(n_ + 16);
+    }
+    Index* const places = memory.take<Index>(n_ + 16);
+    size_t m = 0;
+    double sums[2], reach = 4;
+    do {
+      if (reach > 4096) return;  // what is farther has no mass
+      m = PackReaching(Within(max_, -reach * temperature_).least, scores.of[0], places);
+      EntropySums(scores.of[0], m, max_, temperature_, sums);
+      reach *= 2;
+    } while (!(EntropyOf(sums) > target));
+    TermsOf(d, scores.of[0], m, max_, temperature_, masses.of[0]);
+    Keep(CutByEntropy(scores, masses, m, target));
+  }
+
+  HWY_NOINLINE void Apply(const step::Xtc& op) {
+    if (!Acts(op.probability)) return;
+    const D d;
+    const double reach = temperature_ * LogNumber(op.threshold * MassOf(x_, n_, max_, temperature_));
+    if (!(reach <= 0)) return;  // none reaches the threshold
+    const T least = Within(max_, reach).least;
+    Arena memory = memory_;
+    T* const top = memory.take<T>(n_ + 16);
+    Index* const places = memory.take<Index>(n_ + 16);
+    const size_t m = PackReaching(least, top, places);
+    if (m == 1) return;
+    T low = top[0], high = top[0];
+    RowRange(d, top, m, low, high);
+    const size_t ties = m - CountAtLeast(d, top, m, Ordered<T>::To(Ordered<T>::From(low) + 1));
+    const size_t stays = places[EndOfFirst(d, top, m, low, ties) - 1];  // of equal ones the last counts as less probable
+    const auto limit = hn::Set(d, least);
+    Keep(-kInfinity<T>, [&](hn::Vec<D> x, size_t i, size_t /*count*/) HWY_ATTR {
+      const auto up_to = hn::FirstN(d, stays < i ? 0 : HWY_MIN(stays - i + 1, hn::Lanes(d)));
+      const auto before = hn::FirstN(d, stays < i ? 0 : HWY_MIN(stays - i, hn::Lanes(d)));
+      const auto it = hn::AndNot(before, up_to);
+      return hn::And(hn::Or(hn::Lt(x, limit), it), hn::Gt(x, hn::Set(d, -kInfinity<T>)));
+    });
+    max_ = RowMax(d, x_, n_);
+  }
+
+  HWY_INLINE void Apply(const step::Mirostat& op) { KeepAbove(-BoundOf(op), MassOf(x_, n_, max_, temperature_)); }
+  // The bound after a token was drawn.
+  HWY_INLINE double Learnt(const step::Mirostat& op, size_t drawn) const {
+    const double z = (static_cast<double>(x_[PlaceOf(drawn)]) - static_cast<double>(max_)) / temperature_;
+    const double surprise = LogNumber(MassOf(x_, n_, max_, temperature_)) - z;
+    return BoundOf(op) - op.rate * (surprise - op.surprise);
+  }
+
+#ifndef ISENTROPIC_DEVICE
+  HWY_NOINLINE void Apply(const step::Penalties& op) {
+    const std::span<const int64_t> text = LastOf(op.last);
+    Arena memory = memory_;
+    uint32_t* const counts = memory.take<uint32_t>(row_);
+    std::fill(counts, counts + row_, 0);
+    for (const int64_t token : text) {
+      if (IsToken(token)) ++counts[token];
+    }
+    ChangeScores(text, [&](int64_t token, double score) {
+      const double count = counts[token];
+      if (count == 0) return score;  // it has been changed
+      counts[token] = 0;
+      return (score > 0 ? score / op.repetition : score * op.repetition) - op.presence - count * op.frequency;
+    });
+  }
+
+  HWY_NOINLINE void Apply(const step::Dry& op) {
+    const std::span<const int64_t> text = LastOf(op.last);
+    if (text.size() < 2) return;
+    const auto is_breaker = [&](int64_t token) { return std::ranges::find(op.breakers, token) != op.breakers.end(); };
+    size_t most = 0;  // tokens after the last breaker
+    while (most < text.size() && !is_breaker(text[text.size() - 1 - most])) ++most;
+    if (most == 0) return;
+    CommonSuffixes(text, text_.room);
+    Arena memory = memory_;
+    uint32_t* const longest = memory.take<uint32_t>(row_);
+    std::fill(longest, longest + row_, 0);
+    for (size_t at = 0; at + 1 < text.size(); ++at) {
+      const auto length = static_cast<uint32_t>(HWY_MIN(size_t{text_.room[at]}, most));
+      if (length == 0 || !IsToken(text[at + 1]) || is_breaker(text[at + 1])) continue;
+      longest[text[at + 1]] = HWY_MAX(longest[text[at + 1]], length);
+    }
+    ChangeScores(text, [&](int64_t token, double score) {
+      const int64_t beyond = int64_t{longest[token]} - op.allowed_length;
+      longest[token] = 0;
+      if (beyond < 0) return score;
+      return score - HWY_MIN(op.multiplier * std::pow(op.base, static_cast<double>(beyond)), 1e30);
+    });
+  }
+#endif
+
+  // What steps may know beside the scores; xtc draws by `side`.
+  HWY_INLINE void Know(const RowText& text, const NoiseKey& side) { text_ = text, side_ = side; }
+
   // The distribution over the row of n scores.
   HWY_INLINE void Write(size_t n, T* p) {
     Arena memory = memory_;
@@ -187,6 +319,28 @@ class Chain {
     FillRow(D(), T(0), n, p);
     ForEachEntry(n_, [&](size_t i) HWY_ATTR { p[index[i]] = static_cast<T>(e[i] * inverse); });
   }
+
+#ifndef ISENTROPIC_DEVICE
+  // The logarithms of the distribution over the row of n scores.
+  void WriteLogarithms(size_t n, T* y) {
+    const D64 d;
+    const V64 shift = hn::Set(d, static_cast<double>(max_)), scale = hn::Set(d, 1 / temperature_),
+              log = hn::Set(d, LogNumber(MassOf(x_, n_, max_, temperature_)));
+    const auto value = [&](size_t i, size_t count) HWY_ATTR {
+      return hn::Sub(hn::Mul(hn::Sub(LoadIn(d, x_ + i, count, -kInfinity<T>), shift), scale), log);
+    };
+    if (index_ == nullptr) {
+      return ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { StoreNarrow(value(i, count), d, count, y + i); });
+    }
+    // Packed scores that another row holds: the row of the result may be that of the scores.
+    FillRow(D(), -kInfinity<T>, n, y);
+    ForEachVector(d, n_, [&](size_t i, size_t count) HWY_ATTR {
+      HWY_ALIGN double values[hn::MaxLanes(D64())];
+      hn::Store(value(i, count), d, values);
+      for (size_t k = 0; k < count; ++k) y[index_[i + k]] = static_cast<T>(values[k]);
+    });
+  }
+#endif
 
   // What is left, for draws: the packed survivors of a block of noise are represented by their maximum.
   HWY_INLINE LeftScores<T> Left() {
@@ -291,6 +445,87 @@ class Chain {
     Pack(least, [&](hn::Vec<D> x, size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Ge(x, limit); });
   }
 
+  // Keeps the scores whose probability, with this sum of exponentials, has at least a logarithm; or else the largest.
+  HWY_INLINE void KeepAbove(double log, double sum) { Keep(Within(max_, HWY_MIN(0.0, temperature_ * (log + LogNumber(sum))))); }
+
+  // Packs the scores that reach `least`, and their places; there is one.
+  HWY_INLINE size_t PackReaching(T least, T* to, Index* places) {
+    const D d;
+    const U u;
+    const auto limit = hn::Set(d, least);
+    const auto entry = [&](size_t i, size_t count, hn::Vec<D>& x, hn::Vec<U>& place) HWY_ATTR {
+      x = LoadUpTo(d, x_ + i, count, -kInfinity<T>);
+      place = hn::Add(hn::Iota(u, Index{0}), hn::Set(u, static_cast<Index>(i)));
+      return hn::And(hn::Ge(x, limit), hn::Gt(x, hn::Set(d, -kInfinity<T>)));
+    };
+    if (index_ == nullptr) return PackOfBlocks(d, u, n_, block_max_, least, left_blocks_, to, places, entry);
+    return PackPairs(d, u, n_, to, places, entry);
+  }
+
+  // Whether a step of this probability acts: the larger of log p and log(1 - p) with Gumbel noise.
+  HWY_INLINE bool Acts(double probability) const {
+    if (probability == 0 || probability == 1) return probability == 1;
+    const hn::RebindToUnsigned<D64> u;
+    const DrawNoise noise(side_);
+    const double first = hn::GetLane(noise.Of(hn::Zero(u))), second = hn::GetLane(noise.Of(hn::Set(u, 1)));
+    return probability * second >= (1 - probability) * first;
+  }
+
+  HWY_INLINE double BoundOf(const step::Mirostat& op) const {
+    return text_.bound != text_.bound ? 2 * op.surprise : text_.bound;
+  }
+
+  // Where the score of a token is; n_ if it has been dropped.
+  HWY_INLINE size_t PlaceOf(size_t token) const {
+    if (index_ == nullptr) return token;
+    size_t low = 0, high = n_;
+    while (low < high) {
+      const size_t middle = low + (high - low) / 2;
+      index_[middle] < token ? low = middle + 1 : high = middle;
+    }
+    return low < n_ && index_[low] == token ? low : n_;
+  }
+
+#ifndef ISENTROPIC_DEVICE
+  std::span<const int64_t> LastOf(int64_t last) const {
+    const std::span<const int64_t> text(text_.tokens, text_.length);
+    return last < 0 || static_cast<uint64_t>(last) >= text.size() ? text : text.last(static_cast<size_t>(last));
+  }
+  bool IsToken(int64_t token) const { return token >= 0 && static_cast<uint64_t>(token) < row_; }
+
+  // For each place of a text the number of tokens up to it that equal the end of the text: Gusfield's Z, from the end.
+  static void CommonSuffixes(std::span<const int64_t> text, uint32_t* lengths) {
+    const size_t n = text.size();
+    size_t left = 0, right = 0;  // counted from the end
+    lengths[n - 1] = static_cast<uint32_t>(n);
+    for (size_t at = 1; at < n; ++at) {
+      size_t length = at < right ? HWY_MIN(right - at, size_t{lengths[n - 1 - (at - left)]}) : 0;
+      while (at + length < n && text[n - 1 - length] == text[n - 1 - at - length]) ++length;
+      lengths[n - 1 - at] = static_cast<uint32_t>(length);
+      if (at + length > right) left = at, right = at + length;
+    }
+  }
+
+  // Gives each finite score of a token of the text, which may come several times, the score changed(token, score). Scores stay
+  // finite.
+  template <class Changed>
+  void ChangeScores(std::span<const int64_t> text, const Changed& changed) {
+    T* const to = packed_[other_];
+    if (x_ != to) CopyRow(x_, n_, to);
+    x_ = to;
+    for (const int64_t token : text) {
+      const size_t i = IsToken(token) ? PlaceOf(static_cast<size_t>(token)) : n_;
+      if (i >= n_ || !(to[i] > -kInfinity<T>)) continue;
+      const double score = static_cast<double>(to[i]) / temperature_, now = changed(token, score);
+      if (now == score) continue;
+      constexpr double kMost = std::numeric_limits<T>::max();
+      to[i] = static_cast<T>(HWY_MAX(-kMost, HWY_MIN(now * temperature_, kMost)));
+    }
+    max_ = RowMax(D(), x_, n_);
+    if (index_ == nullptr) BlockMaxima(x_, n_, block_max_);
+  }
+#endif
+
   // Scales scores that the temperature would take out of T's range.
   HWY_INLINE void Rescale() {
     if (HWY_UNLIKELY(IsExtremeTemperature<T>(temperature_))) RescaleExtreme();
@@ -312,6 +547,68 @@ class Chain {
   struct Buffers {
     T* of[kChainBuffers];
   };
+
+  // The cut that keeps the most of the largest scores whose entropy is at most the target, which that of all exceeds. masses:
+  // e = exp((x - max) / T). All arrays are overwritten and have room for n + 16; equal scores are kept by index.
+  HWY_INLINE Cut<T> CutByEntropy(const Buffers& scores, const Buffers& masses, size_t n, double target) const {
+    const D d;
+    using O = Ordered<T>;
+    using Distances = std::make_unsigned_t<typename O::Bits>;
+    const auto shift = hn::Set(d, max_), scale = hn::Set(d, static_cast<T>(1 / temperature_));
+    double above[2] = {0, 0};  // the sums of e, and of e (x - max) / T, of the scores that are kept for sure
+    size_t now = 0;
+    for (;;) {
+      const T *const x = scores.of[now], *const e = masses.of[now];
+      T low = x[0], high = x[0];
+      RowRange(d, x, n, low, high);
+      if (low == high) {
+        const double mass = static_cast<double>(e[0]);
+        const double moment = mass == 0 ? 0 : mass * ((static_cast<double>(low) - static_cast<double>(max_)) / temperature_);
+        const double sure[2] = {above[0], above[1]};
+        // The entropy rises with the number of ties that are kept.
+        size_t kept = 0, beyond = n;
+        while (kept + 1 < beyond) {
+          const size_t middle = kept + (beyond - kept) / 2;
+          const auto count = static_cast<double>(middle);
+          const double sums[2] = {sure[0] + count * mass, sure[1] + count * moment};
+          (EntropyOf(sums) > target ? beyond : kept) = middle;
+        }
+        if (kept == 0 && sure[0] == 0) kept = 1;
+        if (kept == 0) return {O::To(O::From(low) + 1), row_};
+        return {low, EndOfFirst(d, x_, n_, low, kept)};
+      }
+      auto from = O::From(low) - 1, to = O::From(high);
+      double nearer[2] = {0, 0};
+      for (int step = 0; step < 3 && static_cast<Distances>(to) - static_cast<Distances>(from) > 1; ++step) {
+        const auto middle =
+            from + static_cast<typename O::Bits>((static_cast<Distances>(to) - static_cast<Distances>(from)) / 2);
+        const auto limit = hn::Set(d, O::To(middle));
+        double inside[2];
+        Sums(d, n, inside, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+          const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
+          const auto ei = hn::IfThenElseZero(hn::Gt(xi, limit), LoadUpTo(d, e + i, count, T(0)));
+          terms[0] = ei;
+          terms[1] = hn::IfThenZeroElse(hn::Eq(ei, hn::Zero(d)), hn::Mul(ei, hn::Mul(hn::Sub(xi, shift), scale)));
+        });
+        const double sums[2] = {above[0] + inside[0], above[1] + inside[1]};
+        if (sums[0] > 0 && EntropyOf(sums) > target) {
+          from = middle;
+        } else {
+          nearer[0] = inside[0], nearer[1] = inside[1];
+          to = middle;
+        }
+      }
+      above[0] += nearer[0], above[1] += nearer[1];
+      const auto lowest = hn::Set(d, O::To(from)), highest = hn::Set(d, O::To(to));
+      now = Next(now);
+      n = PackPairs(d, d, n, scores.of[now], masses.of[now],
+                    [&](size_t i, size_t count, hn::Vec<D>& xi, hn::Vec<D>& ei) HWY_ATTR {
+                      xi = LoadUpTo(d, x + i, count, -kInfinity<T>), ei = LoadUpTo(d, e + i, count, T(0));
+                      return hn::And(hn::Gt(xi, lowest), hn::Le(xi, highest));
+                    });
+    }
+  }
+
   struct Distance {
     T within;
     size_t ties;  // number of scores needed at that distance, in order
@@ -392,13 +689,15 @@ class Chain {
 
   const T* x_;
   const Index* index_ = nullptr;  // null: all of the row
-  size_t n_, most_blocks_;
+  size_t n_, row_, most_blocks_;  // row_: the length of the row
   T max_;
   double temperature_ = 1;
   T *packed_[kChainBuffers], *block_max_;
   Index *packed_index_[kChainBuffers], *left_blocks_;
   size_t other_ = 0;  // the free buffer
-  Arena memory_;      // the rest of the memory
+  RowText text_;
+  NoiseKey side_ = {};
+  Arena memory_;  // the rest of the memory
 };
 
 }  // namespace HWY_NAMESPACE

@@ -32,9 +32,9 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D64>> IndicesAt(const LeftScores<T>& lef
   }
 }
 
-// Finds the best of the survivors [begin, end).
-template <class T>
-HWY_INLINE void Look(const LeftScores<T>& left, const DrawNoise& noise, size_t begin, size_t end, BestKey& best) {
+// Calls visit(key, index) for the survivors [begin, end).
+template <class T, class Visit>
+HWY_INLINE void ForEachKey(const LeftScores<T>& left, const DrawNoise& noise, size_t begin, size_t end, const Visit& visit) {
   const D64 d;
   const V64 max = hn::Set(d, static_cast<double>(left.max)), scale = hn::Set(d, 1 / left.temperature);
   ForEachVector(d, end - begin, [&](size_t offset, size_t count) HWY_ATTR {
@@ -43,24 +43,24 @@ HWY_INLINE void Look(const LeftScores<T>& left, const DrawNoise& noise, size_t b
     const V64 z = hn::Mul(hn::Sub(LoadWide(d, left.x + i, count, -kInfinity<T>), max), scale);
     HWY_ALIGN double keys[hn::MaxLanes(D64())];
     hn::Store(hn::Sub(z, Log(d, noise.Of(index))), d, keys);
-    for (size_t k = 0; k < count; ++k) {
-      const auto at = static_cast<int64_t>(left.IndexOf(i + k));
-      if (keys[k] > best.key || (keys[k] == best.key && at < best.index)) best = {keys[k], at};
-    }
+    for (size_t k = 0; k < count; ++k) visit(keys[k], static_cast<int64_t>(left.IndexOf(i + k)));
   });
 }
 
-// The index of the largest x / temperature - log E, of equal ones the lowest index. A block's least E and its largest score
-// bound its keys, so most blocks are skipped, and their noise is never calculated.
+// Whether a key wins: the larger, of equal ones that of the lower index.
+HWY_INLINE bool IsBetter(const BestKey& a, const BestKey& b) { return a.key > b.key || (a.key == b.key && a.index < b.index); }
+
+// Finds the best of the survivors [begin, end).
 template <class T>
-HWY_INLINE int64_t Draw(const LeftScores<T>& left, NoiseKey key) {
-  const DrawNoise noise(key);
-  BestKey best;
-  if (left.n <= kFewScores) {
-    Look(left, noise, 0, left.n, best);
-    return best.index;
-  }
-  Arena memory = left.memory;
+HWY_INLINE void Look(const LeftScores<T>& left, const DrawNoise& noise, size_t begin, size_t end, BestKey& best) {
+  ForEachKey(left, noise, begin, end, [&](double key, int64_t at) HWY_ATTR {
+    if (key > best.key || (key == best.key && at < best.index)) best = {key, at};
+  });
+}
+
+// The largest that a key of each block may be: that of its largest score with its least E.
+template <class T>
+HWY_INLINE double* BoundsOf(const LeftScores<T>& left, const DrawNoise& noise, Arena& memory) {
   double* const bounds = memory.take<double>(left.blocks);
   const V64 max = hn::Set(D64(), static_cast<double>(left.max)), scale = hn::Set(D64(), 1 / left.temperature);
   const hn::RebindToUnsigned<D64> u;
@@ -74,16 +74,71 @@ HWY_INLINE int64_t Draw(const LeftScores<T>& left, NoiseKey key) {
     const V64 z = hn::Mul(hn::Sub(LoadWide(D64(), left.block_max + i, count, -kInfinity<T>), max), scale);
     StoreUpTo(hn::Sub(z, Log(D64(), noise.SmallestOf(block))), D64(), count, bounds + i);
   });
+  return bounds;
+}
+// Logarithms are rounded, so a bound that is a little too low must not decide.
+HWY_INLINE bool MayReach(double bound, double key) { return bound >= key - 1e-12 * (1 + std::abs(key)); }
+
+// The index of the largest x / temperature - log E, of equal ones the lowest index. A block's least E and its largest score
+// bound its keys, so most blocks are skipped, and their noise is never calculated.
+template <class T>
+HWY_INLINE int64_t Draw(const LeftScores<T>& left, NoiseKey key) {
+  const DrawNoise noise(key);
+  BestKey best;
+  if (left.n <= kFewScores) {
+    Look(left, noise, 0, left.n, best);
+    return best.index;
+  }
+  Arena memory = left.memory;
+  const double* const bounds = BoundsOf(left, noise, memory);
   const auto look = [&](size_t block) HWY_ATTR { Look(left, noise, left.BeginOf(block), left.EndOf(block), best); };
   // The most promising block comes first: it leaves few others.
   const double highest = RowMax(D64(), bounds, left.blocks);
   const size_t first = static_cast<size_t>(std::find(bounds, bounds + left.blocks, highest) - bounds);
   look(first);
   for (size_t b = 0; b < left.blocks; ++b) {
-    // Logarithms are rounded, so a bound that is a little too low must not decide.
-    if (b != first && bounds[b] >= best.key - 1e-12 * (1 + std::abs(best.key))) look(b);
+    if (b != first && MayReach(bounds[b], best.key)) look(b);
   }
   return best.index;
+}
+
+// The indices of the `count` largest x / temperature - log E in falling order; returns how many there are. Blocks are looked at
+// in the order of their bounds, until one cannot reach the last of the largest.
+template <class T>
+HWY_NOINLINE size_t DrawDifferent(const LeftScores<T>& left, NoiseKey key, int64_t* indices, size_t count) {
+  const DrawNoise noise(key);
+  Arena memory = left.memory;
+  const size_t most = HWY_MIN(count, left.n);
+  if (most == 0) return 0;
+  BestKey* const best = memory.take<BestKey>(most);  // a heap, the least of the largest on top
+  size_t found = 0;
+  const auto look = [&](size_t begin, size_t end) HWY_ATTR {
+    ForEachKey(left, noise, begin, end, [&](double one, int64_t index) HWY_ATTR {
+      if (!(one > -kInfinity<double>)) return;
+      const BestKey here = {one, index};
+      if (found == most) {
+        if (!IsBetter(here, best[0])) return;
+        std::pop_heap(best, best + found--, IsBetter);
+      }
+      best[found++] = here;
+      std::push_heap(best, best + found, IsBetter);
+    });
+  };
+  if (left.n <= kFewScores) {
+    look(0, left.n);
+  } else {
+    size_t* const order = memory.take<size_t>(left.blocks);
+    const double* const bounds = BoundsOf(left, noise, memory);
+    for (size_t b = 0; b < left.blocks; ++b) order[b] = b;
+    std::sort(order, order + left.blocks, [&](size_t a, size_t b) { return bounds[a] > bounds[b]; });
+    for (size_t b = 0; b < left.blocks; ++b) {
+      if (found == most && !MayReach(bounds[order[b]], best[0].key)) break;
+      look(left.BeginOf(order[b]), left.EndOf(order[b]));
+    }
+  }
+  std::sort_heap(best, best + found, IsBetter);
+  for (size_t i = 0; i < found; ++i) indices[i] = best[i].index;
+  return found;
 }
 
 }  // namespace HWY_NAMESPACE

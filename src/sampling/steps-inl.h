@@ -7,6 +7,8 @@
 #define ISENTROPIC_SAMPLING_STEPS_INL_H_
 #endif
 
+#include <cmath>
+
 #include "src/rows/entropy-inl.h"
 #include "src/rows/narrow_entropy-inl.h"
 #include "src/scratch.h"
@@ -44,18 +46,73 @@ HWY_INLINE double MeanScoreOf(const T* x, size_t n, T max, const T* e) {
   });
 }
 
+// The sums of e = exp((x - max) / temperature) and of e (x - max) / temperature.
 template <class T>
-HWY_INLINE double EntropyAt(const T* x, size_t n, T max, double temperature) {
+HWY_INLINE void EntropySums(const T* x, size_t n, T max, double temperature, double (&sums)[2]) {
   const RowTag<T> d;
   const ExpScaled<RowTag<T>> exp(d, temperature);
   const auto shift = hn::Set(d, max), scale = hn::Set(d, static_cast<T>(1 / temperature));
-  double sums[2];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
     const auto z = hn::Sub(LoadUpTo(d, x + i, count, max), shift);
     terms[0] = exp(d, z);
     terms[1] = hn::IfThenZeroElse(hn::Eq(terms[0], hn::Zero(d)), hn::Mul(terms[0], hn::Mul(z, scale)));
   });
-  return LogNumber(sums[0]) - sums[1] / sums[0];
+}
+HWY_INLINE double EntropyOf(const double (&sums)[2]) { return LogNumber(sums[0]) - sums[1] / sums[0]; }
+
+template <class T>
+HWY_INLINE double EntropyAt(const T* x, size_t n, T max, double temperature) {
+  double sums[2];
+  EntropySums(x, n, max, temperature, sums);
+  return EntropyOf(sums);
+}
+
+// The sums of e = exp((x - max) / temperature) and of their squares.
+template <class T>
+HWY_INLINE void MassSums(const T* x, size_t n, T max, double temperature, double (&sums)[2]) {
+  const RowTag<T> d;
+  const ExpScaled<RowTag<T>> exp(d, temperature);
+  const auto shift = hn::Set(d, max);
+  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
+    terms[0] = exp(d, hn::Sub(LoadUpTo(d, x + i, count, -kInfinity<T>), shift));
+    terms[1] = hn::Mul(terms[0], terms[0]);
+  });
+}
+template <class T>
+HWY_INLINE double MassOf(const T* x, size_t n, T max, double temperature) {
+  const RowTag<T> d;
+  const ExpScaled<RowTag<T>> exp(d, temperature);
+  const auto shift = hn::Set(d, max);
+  return Sum(d, n,
+             [&](size_t i, size_t count) HWY_ATTR { return exp(d, hn::Sub(LoadUpTo(d, x + i, count, -kInfinity<T>), shift)); });
+}
+
+// The standard deviation of the finite scores. With m of them, of which the largest is the origin, it is at least the mean over
+// sqrt(m): so little cancels that one pass is enough.
+template <class T>
+HWY_INLINE double DeviationOf(const T* x, size_t n, T max) {
+  const D64 d;
+  double scale = 1;
+  for (;;) {
+    const V64 factor = hn::Set(d, scale), shift = hn::Set(d, static_cast<double>(max) * scale);
+    double sums[3];
+    Sums(d, n, sums, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
+      const V64 xi = LoadIn(d, x + i, count, -kInfinity<T>);
+      const auto there = hn::Gt(xi, hn::Set(d, -kInfinity<double>));
+      const V64 away = hn::IfThenElseZero(there, hn::Sub(hn::Mul(xi, factor), shift));
+      terms[0] = hn::IfThenElseZero(there, hn::Set(d, 1.0));
+      terms[1] = away;
+      terms[2] = hn::Mul(away, away);
+    });
+    const double mean = sums[1] / sums[0], square = sums[2] / sums[0];
+    if (sizeof(T) == 8 && scale == 1 && !(square < 0x1p1000)) {
+      scale = 0x1p-600;
+    } else if (sizeof(T) == 8 && scale == 1 && sums[1] != 0 && square < 0x1p-900) {
+      scale = 0x1p500;
+    } else {
+      return std::sqrt(HWY_MAX(square - mean * mean, 0.0)) / scale;
+    }
+  }
 }
 
 // What gives the scores an entropy: a factor gamma; or, if differences of scores are not normal numbers, or nearly not, log e

@@ -67,15 +67,22 @@ def test_threads_and_targets_do_not_matter(cli):
     ("arguments", "message"),
     [
         (["--seed", 1, "--steps", "top_k=0"], "top_k: k must be above 0, got 0"),
-        (["--seed", 1, "--steps", "top_k"], "sample: --steps: top_k needs a value, as in top_k=1"),
+        (["--seed", 1, "--steps", "top_k"], "sample: --steps: top_k needs a value, top_k=VALUE"),
         (["--seed", 1, "--steps", "top_k=many"], "sample: --steps: k of top_k must be a whole number, got 'many'"),
         (["--seed", 1, "--steps", "top_k="], "sample: --steps: k of top_k must be a whole number, got ''"),
-        (["--seed", 1, "--steps", "entropy_clip=1"], "sample: --steps: entropy_clip takes 2 values, got 1"),
-        (["--seed", 1, "--steps", "top_p=0.5:3"], "sample: --steps: top_p takes 1 value, got 2"),
+        (
+            ["--seed", 1, "--steps", "entropy_clip=1"],
+            "sample: --steps: entropy_clip takes 2 values, entropy_clip=min_entropy:max_entropy, got 1",
+        ),
+        (["--seed", 1, "--steps", "top_p=0.5:3"], "sample: --steps: top_p takes 1 value, top_p=VALUE, got 2"),
         (
             ["--seed", 1, "--steps", "topk=3"],
-            "sample: --steps must be among temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip, got 'topk'",
+            "sample: --steps must be one of temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip, epsilon, eta, "
+            "top_n_sigma, top_h, p_less, xtc, penalties, dry, mirostat, got 'topk': did you mean top_k?",
         ),
+        (["--seed", 1, "--steps", "p_less=1"], "sample: --steps: p_less takes no value"),
+        (["--seed", 1, "--steps", "dry=::0.5::"], "sample: --steps: allowed_length of dry must be a whole number, got '0.5'"),
+        (["--seed", 1, "--steps", "dry=:::1+a:"], "sample: --steps: breakers of dry must be a whole number, got 'a'"),
         (["--seed", -1], "--seed must be a whole number of at least 0, got '-1'"),
         (["--seed", 1, "--count", 0], "--count must be a whole number of at least 1, got '0'"),
         (["--seed", 1, "--count", -1], "--count must be a whole number of at least 1, got '-1'"),

@@ -399,11 +399,15 @@ def test_steps_are_those_of_transformers(theirs, _, __, ours):
     np.testing.assert_allclose(isentropic.Sampler([eval(ours)]).probs(LOGITS), warped(theirs, LOGITS), rtol=1e-10)
 
 
-def test_steps_of_the_adapters():
+def test_further_steps():
     names = {"n": 1.0, "e": 0.01, "p": 0.5, "t": 0.1, "tau": 3.0, "eta": 0.1, "log": math.log, "tokens": [1, 2]}
-    steps = [eval(snippet, names) for row in rows_of("Samplers") if "in the adapters" in row[2] for snippet in snippets(row[1])]
+    names |= {"a": 0.4, "r": 1.2, "f": 0.1, "n": 1}
+    found = [
+        snippet for row in rows_of("Samplers") if len(row) == 3 for snippet in snippets(row[1]) if snippet.startswith('("')
+    ]
+    steps = [eval(snippet, names) for snippet in found if not snippet.startswith(('("top_k"', '("entropy'))]
     left = {step[0]: Chain([step], 1 if step[0] in ("xtc", "mirostat") else None, 0) for step in steps}
-    assert left.keys() == {"mirostat", "top_n_sigma", "epsilon", "eta", "xtc", "dry"}
+    assert left.keys() == {"mirostat", "top_n_sigma", "epsilon", "eta", "top_h", "xtc", "penalties", "dry"}
     scores = LOGITS.astype(np.float32)
     for x, got in zip(scores, left["top_n_sigma"](scores, 1), strict=True):
         assert (np.isfinite(got) == (x >= x.max() - x.astype(np.float64).std())).all()

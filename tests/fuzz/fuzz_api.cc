@@ -66,6 +66,8 @@ Value random_value(Bytes& bytes, const Param<Op, Value>& param) {
     return param.name == "max_iterations" ? std::min<std::int64_t>(value, 50) : value;  // it ends, but when
   } else if constexpr (std::is_same_v<Value, double>) {
     return bytes.number();
+  } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
+    return std::vector<std::int64_t>(bytes.up_to(3), bytes.integer());
   } else if constexpr (std::is_same_v<Value, Map>) {
     return random_of<Map>(bytes);
   } else {
@@ -366,15 +368,20 @@ void fuzz_sampling(Bytes& bytes) {
   const auto indices = call.out<std::int64_t>(call.rows, bytes.up_to(3));
   std::vector<Step> steps(bytes.up_to(4));
   for (Step& step : steps) step = random_of<Step>(bytes);
+  const std::size_t length = bytes.up_to(9);
+  std::vector<std::int64_t> text(bytes.flag() ? 0 : call.rows * length);
+  for (std::int64_t& token : text) token = bytes.integer();
+  Texts texts;
+  if (!text.empty()) texts.tokens = {text.data(), call.rows, length};
   const auto plain = random_op<Sample>(bytes);
   const auto relaxed = random_op<GumbelSoftmax>(bytes);
   switch (bytes.up_to(4)) {
     case 0:
       return call.run([&] { sample<T>(plain, MatrixView<const T>(x), indices, noise); });
     case 1:
-      return call.run([&] { Sampler(steps, 1).probs<T>(x, p); });
+      return call.run([&] { Sampler(steps, 1).probs<T>(x, p, texts); });
     case 2:
-      return call.run([&] { Sampler(steps, 1).sample<T>(MatrixView<const T>(x), indices, noise); });
+      return call.run([&] { Sampler(steps, 1).sample<T>(MatrixView<const T>(x), indices, noise, texts); });
     case 3:
       return call.run([&] { gumbel_softmax<T>(relaxed, x, p, noise); });
     default:

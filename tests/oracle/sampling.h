@@ -10,8 +10,8 @@
 
 namespace oracle {
 
-// The distribution after the steps on softmax(x).
-Row chain(const std::vector<isentropic::Step>& steps, Row x);
+// The distribution after the steps on softmax(x), of a text of which nothing else is known: mirostat's bound is the first one.
+Row chain(const std::vector<isentropic::Step>& steps, Row x, const std::vector<std::int64_t>& text = {});
 
 // Exp(1) of an index: docs/math/sampling.md.
 long double exponential(isentropic::NoiseKey key, std::uint64_t index);

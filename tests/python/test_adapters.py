@@ -5,6 +5,7 @@ import math
 import os
 import sys
 import types
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -159,6 +160,167 @@ def test_prompts_have_their_own_noise_call_by_call(transformers):
     assert found == [texts[0][length - 3] for length in (3, 4, 5, 6, 4, 5, 6, 7)]
 
 
+def test_generate_with_nothing_but_the_steps(tiny):
+    """Whatever the model's own configuration says: the draws are those of Sampler, position by position."""
+    import torch
+
+    from isentropic.transformers import sampling
+
+    steps, prompts = [("min_p", 0.02), ("top_h", 0.8)], torch.tensor([[5, 6, 7], [8, 9, 10]])
+    seen = torch.ones_like(prompts)
+    given = {"attention_mask": seen, "max_new_tokens": 6}
+    plain = tiny.generate(prompts, **given, **sampling(steps, seed=4, stream=2))
+    tiny.generation_config.update(temperature=0.1, top_k=3, repetition_penalty=5.0, do_sample=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            out = tiny.generate(prompts, **given, **sampling(steps, seed=4, stream=2, attention_mask=seen))
+            torch.manual_seed(5)
+            free = tiny.generate(prompts, **given, **sampling(steps))
+            torch.manual_seed(5)
+            assert torch.equal(free, tiny.generate(prompts, **given, **sampling(steps)))
+            assert not torch.equal(free, tiny.generate(prompts, **given, **sampling(steps)))
+    finally:
+        tiny.generation_config.update(temperature=1.0, top_k=50, repetition_penalty=1.0, do_sample=False)
+    assert torch.equal(out, plain)
+    chain = isentropic.Sampler(steps, seed=4)
+    for length in range(3, 9):
+        logits = tiny(out[:, :length]).logits[:, -1].detach().numpy()
+        assert out[:, length].tolist() == chain.sample(logits, stream=2, position=length).tolist()
+
+
+def test_unseeded_draws_have_the_law(transformers):
+    import torch
+
+    from isentropic.transformers import sampling
+
+    scores = torch.log(torch.tensor([0.5, 0.25, 0.15, 0.1])).repeat(20000, 1)
+    (processor,) = sampling([("temperature", 1.0)])["logits_processor"]
+    drawn = processor(torch.zeros(20000, 3, dtype=torch.long), scores).argmax(-1)
+    np.testing.assert_allclose(np.bincount(drawn, minlength=4) / 20000, [0.5, 0.25, 0.15, 0.1], atol=0.015)
+    again = processor(torch.zeros(20000, 3, dtype=torch.long), scores).argmax(-1)
+    assert abs((drawn == again).float().mean() - 0.345) < 0.02
+    with pytest.raises(ValueError, match=r"^SamplerLogitsProcessor: give a generator, or a seed"):
+        transformers_processor(steps=[], seed=1, generator=torch.default_generator)
+
+
+def transformers_processor(**options):
+    from isentropic.transformers import SamplerLogitsProcessor
+
+    return SamplerLogitsProcessor(**options)
+
+
+def test_a_mask_is_for_its_prompts(tiny):
+    """Case 13: the second generate with the mask of the first would draw other tokens without a word."""
+    import torch
+
+    from isentropic.transformers import sampling
+
+    first, second = torch.tensor([[0, 5, 6]]), torch.tensor([[7, 8, 9]])
+    options = sampling(STEPS, seed=1, attention_mask=[[0, 1, 1]])
+    for _ in range(2):
+        tiny.generate(first, attention_mask=torch.tensor([[0, 1, 1]]), max_new_tokens=4, **options)
+    for other in (second, torch.tensor([[0, 5, 8]])):
+        with pytest.raises(ValueError, match=r"^SamplerLogitsProcessor: attention_mask is that of other prompts"):
+            tiny.generate(other, attention_mask=(other != 0).long(), max_new_tokens=4, **options)
+
+
+def test_padding_by_its_number(tiny):
+    import torch
+
+    from isentropic.transformers import sampling
+
+    padded, alone = torch.tensor([[0, 0, 5, 6], [7, 8, 9, 4]]), torch.tensor([[5, 6]])
+    given = {"max_new_tokens": 5}
+    both = tiny.generate(padded, attention_mask=(padded != 0).long(), **given, **sampling(STEPS, seed=3, pad_token_id=0))
+    one = tiny.generate(alone, attention_mask=torch.ones_like(alone), **given, **sampling(STEPS, seed=3))
+    assert both[0, 2:].tolist() == one[0].tolist()
+    with pytest.warns(UserWarning, match="padding on the left counts as text") as found:
+        tiny.generate(padded, attention_mask=(padded != 0).long(), **given, **sampling(STEPS, seed=3))
+    assert len([one for one in found if "padding on the left" in str(one.message)]) == 1
+    with pytest.raises(ValueError, match="give one of attention_mask and pad_token_id"):
+        sampling(STEPS, seed=3, pad_token_id=0, attention_mask=[[1]])
+
+
+def test_beams_are_refused_with_a_seed(tiny):
+    """Case 14: beams would go on with scores of -1e8."""
+    import torch
+
+    prompts = torch.tensor([[5, 6, 7]])
+    options = {"attention_mask": torch.ones_like(prompts), "max_new_tokens": 4, "num_beams": 3, "do_sample": False}
+    for given in ({"seed": 1}, {"generator": torch.default_generator}):
+        processor = transformers_processor(steps=[("top_k", 20)], **given)
+        with pytest.raises(ValueError, match=r"^SamplerLogitsProcessor: beam search needs the probabilities of all tokens"):
+            tiny.generate(prompts, logits_processor=[processor], **options)
+    out = tiny.generate(prompts, logits_processor=[transformers_processor(steps=[("temperature", 1.0)])], **options)
+    assert torch.equal(out, tiny.generate(prompts, **options))
+
+
+@pytest.mark.parametrize("steps", [[("min_p", 0.02)], [("penalties", {"presence": 2.0}), ("mirostat", (1.5, 0.3))]])
+def test_assisted_texts_are_the_plain_ones(transformers, tiny, steps):
+    """Drafts may be taken or not: the texts are those without them, also where a step knows the draws before."""
+    import copy
+
+    import torch
+
+    from isentropic.transformers import sampling
+
+    draft = copy.deepcopy(tiny)
+    with torch.no_grad():
+        for parameter in draft.parameters():
+            parameter.add_(0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(4)))
+    for seed in range(3):
+        prompts = torch.tensor([[5, 6, 7 + seed]])
+        given = {"attention_mask": torch.ones_like(prompts), "max_new_tokens": 14}
+        plain = tiny.generate(prompts, **given, **sampling(steps, seed=seed))
+        options = sampling(steps, seed=seed)
+        assisted = tiny.generate(prompts, **given, assistant_model=draft, **options)
+        assert torch.equal(assisted, plain)
+
+
+def test_entropies_of_prompts_and_steps(tiny):
+    import torch
+
+    from isentropic.transformers import EntropyLogitsProcessor
+
+    prompts = [[5, 6, 7], [8, 9, 10]]
+    for given in ([2.5, 1.0], np.array([2.5, 1.0]), torch.tensor([2.5, 1.0])):
+        out = generate(tiny, prompts, EntropyLogitsProcessor(given))
+        for scores in out.scores:
+            np.testing.assert_allclose(entropies(scores), [2.5, 1.0], atol=1e-5)
+    processor = EntropyLogitsProcessor(lambda step: 1.0 + 0.25 * step)
+    for _ in range(2):  # a new text begins at 0
+        out = generate(tiny, prompts, processor)
+        for step, scores in enumerate(out.scores):
+            np.testing.assert_allclose(entropies(scores), 1.0 + 0.25 * step, atol=1e-5)
+    out = generate(tiny, prompts, EntropyLogitsProcessor(lambda step: torch.tensor([1.0, 2.0 + step])))
+    np.testing.assert_allclose(entropies(out.scores[1]), [1.0, 3.0], atol=1e-5)
+    rows = generate(tiny, prompts, EntropyLogitsProcessor([2.5, 1.0], seed=3, attention_mask=torch.ones(2, 3))).sequences
+    for r, value in enumerate((2.5, 1.0)):
+        alone = generate(tiny, prompts[r : r + 1], EntropyLogitsProcessor(value, seed=3)).sequences
+        assert torch.equal(rows[r], alone[0])
+    with pytest.raises(ValueError, match="entropy must have one number for each prompt, got 3 for 2 rows"):
+        generate(tiny, prompts, EntropyLogitsProcessor([1.0, 2.0, 3.0]))
+    with pytest.raises(TypeError, match=r"^EntropyLogitsProcessor: entropy must be a number, an array or a function, got str"):
+        EntropyLogitsProcessor("2")
+
+
+def test_processors_are_compiled(transformers):
+    import torch
+
+    scores = torch.randn(3, 300, generator=torch.Generator().manual_seed(1)) * 2
+    ids = torch.arange(12).reshape(3, 4)
+    for options in ({"seed": 3}, {"seed": None}, {"seed": 3, "pad_token_id": 0}, {"seed": 3, "stream": 5}):
+        processor = transformers_processor(steps=[("temperature", 0.7), ("min_p", 0.05)], **options)
+        torch._dynamo.reset()
+        compiled = torch.compile(
+            lambda ids, scores, processor=processor: processor(ids, scores), fullgraph=True, backend="eager"
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert torch.equal(compiled(ids, scores), processor(ids, scores))
+
+
 def test_llama_cpp_prompts_have_their_own_noise():
     processor = isentropic.llama_cpp.logits_processor([("temperature", 1.0)], seed=1)
     texts = []
@@ -290,7 +452,7 @@ def test_llama_cpp_processor():
     before = scores.copy()
     ids = np.array([1, 2, 3], np.intc)
     got = isentropic.llama_cpp.logits_processor(STEPS)(ids, scores)
-    np.testing.assert_array_equal(got, log_probs(STEPS, scores))
+    np.testing.assert_allclose(got, log_probs(STEPS, scores), rtol=3e-7)
     np.testing.assert_array_equal(scores, before)
     assert got.dtype == np.float32 and got.shape == scores.shape
     drawn = isentropic.llama_cpp.logits_processor(STEPS, seed=4, stream=2)(ids, scores)
@@ -472,7 +634,7 @@ def test_vllm_first_interface(vllm):
         Update(3, added=[(0, asks(), [1, 2], []), (1, Params(), [3], []), (2, asks(seed=5, stream=0), [4], output)])
     )
     got = processor.apply(logits.clone())
-    np.testing.assert_array_equal(got[0], log_probs(STEPS, logits[0].numpy()))
+    np.testing.assert_allclose(got[0], log_probs(STEPS, logits[0].numpy()), rtol=3e-7)
     assert torch.equal(got[1], logits[1]) and torch.equal(got[3], logits[3])
     drawn = isentropic.Sampler(STEPS, seed=5)
     assert int(got[2].argmax()) == drawn.sample(logits[2].numpy(), position=2) and got[2].isfinite().sum() == 1
@@ -627,7 +789,7 @@ def test_vllm_refuses_at_admission(vllm):
     validate(Params())
     validate(asks())
     for given, message in [
-        ({"steps": [["top_k", 0]]}, "top_k: k must be above 0, got 0"),
+        ({"steps": [["typical_p", 0]]}, "typical_p: p must be above 0 and at most 1, got 0"),
         ({"steps": "top_k"}, "steps must be a list"),
         ({"seed": 1}, "must be a dict of steps"),
         ({"steps": [], "sead": 1}, "must be a dict of steps"),

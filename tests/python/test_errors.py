@@ -264,7 +264,8 @@ TOLD = {
     "sample(X, seed=1, size=(2, 3))": "sample: size must be an integer, got tuple",
     "gumbel_softmax(X, seed=1, hard='no')": "gumbel_softmax: hard must be a bool, got str",
     "Sampler([('topk', 3)])": (
-        "Sampler: a step must be one of temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip, got 'topk'"
+        "Sampler: a step must be one of temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip, epsilon, eta, "
+        "top_n_sigma, top_h, p_less, xtc, penalties, dry, mirostat, got 'topk': did you mean top_k?"
     ),
     "Sampler([('top_k', 0)])": "top_k: k must be above 0, got 0",
     "Sampler({'top_k': 3})": "Sampler: steps must be a list of (name, value) pairs such as (\"top_k\", 50), got {'top_k': 3}",

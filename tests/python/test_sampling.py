@@ -24,6 +24,11 @@ STEPS = [
     ("typical_p", 0.7),
     ("entropy", 1.0),
     ("entropy_clip", (0.5, 1.5)),
+    ("epsilon", 0.03),
+    ("eta", 0.2),
+    ("top_n_sigma", 1.2),
+    ("top_h", 0.6),
+    ("p_less", None),
 ]
 each_step = pytest.mark.parametrize("step", STEPS, ids=lambda step: step[0])
 
@@ -44,6 +49,22 @@ def after(step, p):
         q = p ** (1 / value)
     elif name == "min_p":
         q = np.where(p >= value * p.max(), p, 0)
+    elif name in ("epsilon", "eta", "p_less", "top_n_sigma"):
+        with np.errstate(divide="ignore"):
+            scores = np.log(p[p > 0])
+        bound = {
+            "epsilon": lambda: value,
+            "eta": lambda: min(value, np.sqrt(value) * np.exp(-entropy(p))),
+            "p_less": lambda: (p**2).sum() * (1 - 1e-12),
+            "top_n_sigma": lambda: np.exp(scores.max() - value * scores.std()),
+        }[name]()
+        q = np.where(p >= min(bound, p.max()), p, 0)
+    elif name == "top_h":
+        order = np.argsort(-p, kind="stable")
+        entropies = [entropy(p[order[:j]] / p[order[:j]].sum()) for j in range(1, (p > 0).sum() + 1)]
+        count = np.flatnonzero(np.array(entropies) <= value * entropy(p)).max(initial=0) + 1
+        q = np.zeros_like(p)
+        q[order[:count]] = p[order[:count]]
     elif name in ("top_k", "top_p", "typical_p"):
         surprise = -np.log(np.where(p > 0, p, 1e-300))
         order = np.argsort(np.abs(surprise - entropy(p)) if name == "typical_p" else -p, kind="stable")
@@ -235,8 +256,17 @@ def test_refusals():
     refuses(ValueError, "entropy: entropy must be at least 0 and finite, got nan", lambda: sampler([("entropy", np.nan)]))
     clip = "entropy_clip: min_entropy must be at most max_entropy, got min_entropy 2, max_entropy 1"
     refuses(ValueError, clip, lambda: sampler([("entropy_clip", (2, 1))]))
-    names = "temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip"
-    refuses(ValueError, f"Sampler: a step must be one of {names}, got 'topk'", lambda: sampler([("topk", 1)]))
+    names = (
+        "temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip, epsilon, eta, top_n_sigma, top_h, p_less, xtc, "
+        "penalties, dry, mirostat"
+    )
+    for wrong, right in (("topk", "top_k"), ("top_nsigma", "top_n_sigma"), ("temprature", "temperature")):
+        refuses(
+            ValueError,
+            f"Sampler: a step must be one of {names}, got '{wrong}': did you mean {right}?",
+            lambda wrong=wrong: sampler([(wrong, 1)]),
+        )
+    refuses(ValueError, f"Sampler: a step must be one of {names}, got 'beam'", lambda: sampler([("beam", 1)]))
     pair = 'a step must be a pair of name and value such as ("top_k", 50)'
     refuses(TypeError, f"Sampler: {pair}, got 'top_k'", lambda: sampler(["top_k"]))
     refuses(
@@ -279,6 +309,8 @@ def test_documentation():
     for one in (
         isentropic.sample,
         isentropic.gumbel_softmax,
+        isentropic.gumbel_noise,
+        isentropic.speculative_sample,
         isentropic.Sampler,
         isentropic.Sampler.probs,
         isentropic.Sampler.sample,
@@ -290,7 +322,13 @@ def test_documentation():
             assert name in ("self",) or f"{name} : " in documented, (one, name)
     finder = doctest.DocTestFinder(recurse=True)
     runner = doctest.DocTestRunner()
-    for one in (isentropic.sample, isentropic.gumbel_softmax, isentropic.Sampler):
+    for one in (
+        isentropic.sample,
+        isentropic.gumbel_softmax,
+        isentropic.gumbel_noise,
+        isentropic.speculative_sample,
+        isentropic.Sampler,
+    ):
         for test in finder.find(one, one.__name__, globs={"isentropic": isentropic, "np": np}):
             runner.run(test)
     assert runner.failures == 0 and runner.tries > 4
@@ -389,19 +427,18 @@ def test_torch():
 
 
 def test_messages_about_tensors_name_only_what_exists():
-    """There is no isentropic.torch.sample, and no sample_vjp."""
+    """There is no sample_vjp, and no isentropic.torch.Sampler.probs but that of an object."""
     torch = pytest.importorskip("torch")
     half, moving = torch.zeros(3, dtype=torch.bfloat16), torch.zeros(3, requires_grad=True)
     draws = {"sample": lambda x: isentropic.sample(x, seed=1), "Sampler.probs": lambda x: isentropic.Sampler([]).probs(x)}
     for name, draw in draws.items():
+        advice = "isentropic.torch can" if name == "sample" else r"pass x.float"
         with pytest.raises(
-            TypeError, match=rf"^{name}: x is a Tensor of dtype torch.bfloat16 that NumPy cannot read; pass x.float"
+            TypeError, match=rf"^{name}: x is a Tensor of dtype torch.bfloat16 that NumPy cannot read; {advice}"
         ):
             draw(half)
-        with pytest.raises(
-            TypeError, match=rf"^{name}: x is a Tensor that requires grad, and the result has no gradient; pass x.det"
-        ):
-            draw(moving)
+    with pytest.raises(TypeError, match=r"^Sampler.probs: x is a Tensor that requires grad, and the result has no gradient"):
+        draws["Sampler.probs"](moving)
     with pytest.raises(TypeError, match="use the _vjp function"):
         isentropic.softmax(moving)
     with pytest.raises(TypeError, match=r"^token_statistics: logits must be a torch.Tensor, got ndarray$"):

@@ -11,8 +11,18 @@ void soak_draws(Random& random, Report& report, std::size_t wanted) {
     const Rows<T> x = rows_of_scores<T>(random, 100000);
     const std::size_t rows = x.rows, cols = x.cols, count = 1 + random.below(3);
     std::vector<Step> steps;
-    for (std::size_t k = random.below(5); k-- > 0;)
-      steps.push_back(support::random_of<Step>(random, random.below(std::variant_size_v<Step>), cols));
+    for (std::size_t k = random.below(5); k-- > 0;) {
+      const Step step = support::random_of<Step>(random, random.below(std::variant_size_v<Step>), cols);
+      if (!description_of(step).drawn) steps.push_back(step);  // the distribution of others is of one draw
+    }
+    Rows<std::int64_t> text(rows, random.below(40));
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::int64_t& token : text.row(r))
+        token = random.integer(-1, random.chance(0.5) ? 5 : static_cast<std::int64_t>(cols));
+    }
+    const bool reads = std::ranges::any_of(steps, [](const Step& step) { return reads_text(description_of(step)); });
+    const auto texts_of = [&](MatrixView<const std::int64_t> tokens) { return reads ? Texts{.tokens = tokens} : Texts{}; };
+    const Texts texts = texts_of(text);
     const Noise noise = {random.bits(), random.bits(), random.bits()};
     const Sampler sampler(steps, noise.seed);
     const Sample plain = random_op<Sample>(random, cols);
@@ -26,13 +36,13 @@ void soak_draws(Random& random, Report& report, std::size_t wanted) {
     });
     Rows<T> p(rows, cols), q(rows, cols);
     Rows<std::int64_t> chain(rows, count), direct(rows, count);
-    sampler.probs<T>(x, p);
-    sampler.sample<T>(MatrixView<const T>(x), chain, noise);
+    sampler.probs<T>(x, p, texts);
+    sampler.sample<T>(MatrixView<const T>(x), chain, noise, texts);
     sample<T>(plain, MatrixView<const T>(x), direct, noise);
     gumbel_softmax<T>(relaxed, x, q, noise);
     // If a step makes scores equal, the next one truncates by index; only a single step keeps the order.
     const bool ordered = steps.size() < 2 && std::none_of(steps.begin(), steps.end(), [](const Step& step) {
-                           return std::holds_alternative<step::TypicalP>(step);
+                           return std::holds_alternative<step::TypicalP>(step) || reads_text(description_of(step));
                          });
     Laws law = TopKSoftmax::kLaws;
     law.order = ordered;
@@ -57,9 +67,9 @@ void soak_draws(Random& random, Report& report, std::size_t wanted) {
     Rows<T> alone(1, cols);
     Noise own = noise;
     own.stream += r;
-    sampler.sample<T>(x.one(r), one, own);
+    sampler.sample<T>(x.one(r), one, own, texts_of(text.one(r)));
     report.expect(std::ranges::equal(one.row(0), chain.row(r)), r, "other draws in a batch");
-    sampler.probs<T>(x.one(r), alone);
+    sampler.probs<T>(x.one(r), alone, texts_of(text.one(r)));
     report.expect(same_bits(std::as_const(alone).row(0), std::as_const(p).row(r)), r, "other bits in a batch");
     gumbel_softmax<T>(relaxed, x.one(r), alone, own);
     report.expect(same_bits(std::as_const(alone).row(0), std::as_const(q).row(r)), r, "other relaxed draw in a batch");

@@ -218,6 +218,8 @@ Value random_value(Random& random, const isentropic::Param<Op, Value>& param, st
     return step * static_cast<Value>(random.integer((low + step - 1) / step, std::max(high / step, (low + step - 1) / step)));
   } else if constexpr (std::is_same_v<Value, double>) {
     return random_number(random, param.name, param.above, param.at_least, param.up_to, n);
+  } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
+    return {random.integer(0, 9)};
   } else if constexpr (std::is_same_v<Value, isentropic::Map>) {
     return {};  // the test of the operation chooses it
   } else {

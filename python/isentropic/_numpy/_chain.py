@@ -1,57 +1,64 @@
-"""The part that adapters to language models share: a chain's distribution, or the drawn token, as logits."""
+"""What adapters to language models share: a chain's distribution, or the drawn token, as logits."""
 
-import itertools
+import math
+import numbers
 from types import SimpleNamespace
 
 import numpy as np
 
-from isentropic._numpy import _sampling, _text_steps
-from isentropic._numpy._sampling import Sampler, natural
+from isentropic._numpy import _sampling
+from isentropic._numpy._sampling import STEPS, Sampler, natural
 
 
 class Chain:
-    """Steps as a function of a batch of logits with one row for each sequence: steps of Sampler mixed with those of
-    _text_steps."""
+    """Steps as a function of a batch of logits with one row for each sequence."""
 
     def __init__(self, steps, seed, stream):
         """A stream of None: it comes with each call, or is set before the first."""
         self.draws = seed is not None
         self.stream = None if stream is None else _checked(stream)
-        seed = 0 if seed is None else natural("Sampler", "seed", seed)
-        self.parts = []
-        for of_text, group in itertools.groupby(_listed(steps), _text_steps.is_one):
-            some = list(group)
-            if of_text:
-                self.parts += [_text_steps.make(step, seed, self.draws) for step in some]
-            else:
-                self.parts.append(Sampler(some, seed=seed))
-        if any(isinstance(part, _text_steps.Mirostat) for part in self.parts[:-1]):
-            raise ValueError("steps: mirostat must be the last step")
-        self.reads_text = any(isinstance(part, _text_steps.Dry) for part in self.parts)
-        if not self.parts or not isinstance(self.parts[-1], Sampler):
-            self.parts.append(Sampler([], seed=seed))
-        # Whether logits become log p on the way: that ends at -87 in float32, at -708 in float64. A draw from one Sampler needs
-        # no log: it reads float32, and is the draw of Sampler.sample.
-        self.wide = not self.draws or any(isinstance(part, Sampler) for part in self.parts[:-1])
+        self.sampler = Sampler(_of_servers(steps), seed=0 if seed is None else seed)
+        for name, _ in self.sampler.steps:
+            if STEPS[name]["drawn"] and not self.draws:
+                raise ValueError(f"steps: {name} draws: give a seed")
+        self.reads_text = self.sampler.reads_text
+        self.adjusts = self.sampler.adjusts
+        self._bounds = {}  # mirostat's, by the key of the text that a draw continued
 
     def __call__(self, scores, position, tokens=None, streams=None):
         """Logits of the type of the scores: log p of the chain or, if it draws, 0 for the drawn token and -inf elsewhere.
 
-        The scores are rows of float64 if the chain is `wide`, else of float32. position is the number of tokens of each row's
-        text, one number or one for each row; tokens are these tokens, a sequence for each row; streams are int64, one for each
-        row, if the chain has none. A row without a distribution does not change.
+        The scores are rows of float32 or float64. position is the number of tokens of each row's text, one number or one for
+        each row; tokens are these tokens, a row of an array for each row, below 0 padding; streams are int64, one for each row,
+        if the chain has none. A row without a distribution does not change.
         """
-        *before, last = self.parts
+        self.check_tokens(tokens)
+        texts = np.ascontiguousarray(tokens, np.int64) if self.reads_text else None
+        logits = np.empty_like(scores)
+        if not self.draws:
+            self.sampler._core.log_probs(scores, logits, texts, 1)
+            invalid = np.isnan(logits).any(axis=-1)
+            logits[invalid] = scores[invalid]
+            return logits
         positions = np.broadcast_to(np.asarray(position, np.int64), len(scores))
         streams = self._streams(len(scores)) if streams is None else streams.view(np.uint64)
-        found = scores
-        for part in before:
-            found = _log_probs(part, found) if isinstance(part, Sampler) else part(found, positions, streams, tokens)
-        if self.draws:
-            return self._drawn(scores, found, last, positions, streams)
-        logits = _log_probs(last, found)
-        invalid = np.isnan(logits).any(axis=-1)
-        logits[invalid] = scores[invalid]
+        keys = self.keys_of(positions, tokens, streams)
+        bounds = self.bounds_of(keys) if self.adjusts else None
+        index = np.empty((len(scores), 1), np.int64)
+        for position in np.unique(positions):
+            rows = np.flatnonzero(positions == position)
+            some = index[rows], None if bounds is None else bounds[rows]
+            own = None if texts is None else texts[rows]
+            self.sampler._core.sample(scores[rows], some[0], own, some[1], None, 1, streams[rows], int(position))
+            index[rows] = some[0]
+            if bounds is not None:
+                bounds[rows] = some[1]
+        if self.adjusts:
+            self.keep(keys, index[:, 0], bounds)
+        logits.fill(-np.inf)
+        rows = np.flatnonzero(index[:, 0] >= 0)
+        logits[rows, index[rows, 0]] = 0
+        logits[index[:, 0] < 0] = scores[index[:, 0] < 0]
         return logits
 
     def _streams(self, rows):
@@ -60,19 +67,63 @@ class Chain:
             "Sampler", SimpleNamespace(lead=(rows,), axis=1), 0 if self.stream is None else self.stream
         )
 
-    def _drawn(self, scores, found, last, positions, streams):
-        index = np.empty(len(scores), np.int64)
-        for position in np.unique(positions):
-            rows = np.flatnonzero(positions == position)
-            index[rows] = last.sample(found[rows], stream=streams[rows], position=int(position))
-        for part in self.parts:
-            if isinstance(part, _text_steps.Mirostat):
-                part.learn(found, index)
-        logits = np.full_like(scores, -np.inf)
-        rows = np.flatnonzero(index >= 0)
-        logits[rows, index[rows]] = 0
-        logits[index < 0] = scores[index < 0]
-        return logits
+    def check_tokens(self, tokens):
+        if tokens is None and self.reads_text:
+            names = [name for name, _ in self.sampler.steps if STEPS[name]["reads_text"]]
+            raise ValueError(f"steps: {names[0]} needs the tokens so far")
+
+    # mirostat's bounds belong to texts: each has its own, also where drafts of it were not taken, in any batch. Where texts
+    # are not known, a stream is one.
+
+    def keys_of(self, positions, tokens, streams):
+        """What tells each row's text: the sum of its terms, or its stream; which it is; and the place of the next token."""
+        if not self.adjusts:
+            return []
+        if tokens is None:
+            return [(int(one), False, int(position) + 1) for one, position in zip(streams, positions, strict=True)]
+        sums, counts = _sums_of_tokens(np.asarray(tokens), np.asarray(tokens) >= 0)
+        return [(int(one), True, int(count) + 1) for one, count in zip(sums, counts, strict=True)]
+
+    def bounds_of(self, keys):
+        return np.array([self._bounds.get(key, math.nan) for key in keys])
+
+    def keep(self, keys, drawn, bounds):
+        """Keeps the bounds after these draws for the texts with the drawn tokens."""
+        for (text, is_sum, place), token, bound in zip(keys, drawn.tolist(), bounds.tolist(), strict=True):
+            if token < 0:
+                continue
+            if is_sum:
+                text = int((np.array([text]) + _term(np.array([token]), np.array([place])))[0])
+            key = text, is_sum, place + 1
+            self._bounds.pop(key, None)  # the last ones are kept
+            self._bounds[key] = bound
+        for key in list(self._bounds)[: max(len(self._bounds) - (1 << 12), 0)]:
+            del self._bounds[key]
+
+
+_GREEDY = {"temperature": lambda t: t <= 0, "top_p": lambda p: p <= 0, "min_p": lambda p: p > 1}
+_OFF = {
+    **dict.fromkeys(("top_k", "min_p", "top_n_sigma", "epsilon", "eta"), lambda value: value <= 0),
+    **dict.fromkeys(("top_p", "typical_p"), lambda p: p > 1),
+}
+_OFF_IN_DICT = {"dry": lambda value: value.get("multiplier") == 0}
+
+
+def _of_servers(steps):
+    """Steps for Sampler, of steps with the values by which llama.cpp and servers switch them off or draw greedily. Anything but
+    a list of pairs is returned unchanged, so that Sampler reports it."""
+    if not isinstance(steps, (list, tuple)):
+        return steps
+    found = []
+    for step in steps:
+        name, value = step if isinstance(step, (list, tuple)) and len(step) == 2 else (None, None)
+        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        off = (_OFF if number else _OFF_IN_DICT if isinstance(value, dict) else {}).get(name, lambda _: False)
+        if number and name in _GREEDY and _GREEDY[name](value):
+            found.append(("top_k", 1))
+        elif not off(value):
+            found.append(step)
+    return found
 
 
 def streams_of_texts(texts, seen=None):
@@ -92,10 +143,19 @@ def streams_of_tokens(tokens, seen=None):
     The sum over the tokens of the mixed (token, place) is mixed again: modulo 2**64, by operations that NumPy and torch have
     and that wait for no device.
     """
+    return _mixed(_sums_of_tokens(tokens, seen)[0])
+
+
+def _sums_of_tokens(tokens, seen=None):
+    """For each row the sum of its tokens' terms, and the number of tokens."""
     wide = tokens.astype(np.int64) if isinstance(tokens, np.ndarray) else tokens.long()
     places = (wide * 0 + 1 if seen is None else wide * 0 + seen).cumsum(1)
-    terms = _mixed(wide + places * -7046029254386353131)  # 2**64 / the golden ratio, as splitmix64 has it
-    return _mixed((terms if seen is None else terms * seen).sum(1))
+    terms = _term(wide, places)
+    return (terms if seen is None else terms * seen).sum(1), (wide * 0 + 1 if seen is None else wide * 0 + seen).sum(1)
+
+
+def _term(token, place):
+    return _mixed(token + place * -7046029254386353131)  # 2**64 / the golden ratio, as splitmix64 has it
 
 
 def _mixed(x):
@@ -113,14 +173,3 @@ def _checked(stream):
     own = SimpleNamespace(lead=given.shape, axis=given.ndim)
     checked = _sampling.streams_of_rows("Sampler", own, given).reshape(given.shape)
     return checked if given.ndim else int(checked)
-
-
-def _listed(steps):
-    """The steps, if they are a list; Sampler reports other errors."""
-    return list(steps) if isinstance(steps, (list, tuple)) else Sampler(steps).steps
-
-
-def _log_probs(sampler, scores):
-    p = sampler.probs(scores)
-    with np.errstate(divide="ignore"):
-        return np.log(p)

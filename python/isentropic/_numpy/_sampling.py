@@ -13,8 +13,10 @@ STEPS = {description["name"]: description for description in _core.sampling_step
 
 
 @documented
-def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
+def sample(x, *, size=None, replace=True, temperature=1.0, seed, stream=0, position=0, axis=-1):
     """
+    replace: False: the indices of a row differ, as if drawn one after the other without putting back. They are those of the
+        size largest of scores and noise at one position, in falling order, and -1 where no score above -inf is left.
     Returns: int64 indices along axis, of the kind of x, in its shape without axis, and with size as last axis where given; a
         NumPy number where no axis is left. -1 for a row without a distribution (with NaN, or without a score above -inf).
     Raises: A parameter is out of its range, x has no axis, stream does not fit.
@@ -22,13 +24,18 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
     >>> x = [[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]
     >>> isentropic.sample(x, seed=1, size=4).shape
     (2, 4)
+    >>> sorted(isentropic.sample(x, seed=1, size=3, replace=False)[0].tolist())
+    [0, 1, 2]
     """
     name = "sample"
+    replace = _checks.flag(name, "replace", replace)
     if _containers.is_container(x):
+        if not replace:
+            raise TypeError(f"{name}: replace must be True for an array of {type(x).__module__.partition('.')[0]}")
         options = {"temperature": temperature, "seed": seed}
         return _lazy_draws(name, lambda x, **given: sample(x, **given, **options), x, size, stream, position, axis)
     if _device.holds(x):
-        parameters = {"temperature": temperature, **key_of(name, seed, position, size)}
+        parameters = {"temperature": temperature, "replace": replace, **key_of(name, seed, position, size)}
         return _device.draws_of(name, "sample", parameters, x, axis, _device_stream(name, stream), size, "indices")
     rows = _layout.Along(name, "x", x, axis)
     indices, count = _indices(name, rows, size)
@@ -36,10 +43,10 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
         rows.values,
         indices,
         rows.axis,
-        (temperature,),
+        (temperature, replace),
         natural(name, "seed", seed),
         streams_of_rows(name, rows, stream),
-        position_of(name, position, count),
+        position_of(name, position, count if replace else 1),
     )
     return _shaped(rows, x, indices, size)
 
@@ -77,6 +84,38 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
         rows.values, p, rows.axis, (temperature, hard), natural(name, "seed", seed), streams_of_rows(name, rows, stream), 0
     )
     return rows.back(p)
+
+
+@documented
+def gumbel_noise(shape, *, seed, stream=0, position=0, dtype=np.float64):
+    """
+    The noise of sample: sample draws the index of the largest x / temperature + noise, with the noise of its position.
+
+    shape (int or tuple of int): Rows of noise run along the last axis.
+    stream: Row r has stream + r; an array that broadcasts to shape without the last axis gives each row its own.
+    dtype (numpy.float64 or numpy.float32): Of the result.
+    Returns: -log(-log u), u of (seed, stream, position, index).
+    >>> x = np.array([0.0, 1.0, 2.0])
+    >>> bool((x + isentropic.gumbel_noise(3, seed=1)).argmax() == isentropic.sample(x, seed=1))
+    True
+    """
+    name = "gumbel_noise"
+    dtype = np.dtype(dtype)
+    if dtype not in (np.float64, np.float32):
+        raise TypeError(f"{name}: dtype must be float64 or float32, got {dtype}")
+    rows = _layout.Along(name, "shape", np.empty(shape_of(name, shape), dtype), -1)
+    noise = np.empty_like(rows.values)
+    streams = streams_of_rows(name, rows, stream)
+    _core.gumbel_noise(noise, rows.axis, natural(name, "seed", seed), streams, position_of(name, position, 1))
+    return noise
+
+
+def shape_of(function, shape):
+    """The shape of rows, with at least one axis."""
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if not sizes:
+        raise ValueError(f"{function}: shape must have at least one axis, got ()")
+    return tuple(natural(function, "shape", size, 1 << 62) for size in sizes)
 
 
 def _lazy_draws(name, draw, x, size, stream, position, axis):
@@ -117,7 +156,8 @@ class Sampler:
     """A chain of steps that change a distribution, and draws from the result.
 
     Each step acts on the normalised result of the steps before it; the first acts on softmax(x). So ("temperature", 2.0)
-    before ("top_p", 0.9) flattens first, and more indices are kept. After ("top_p", 0.9) it flattens the kept ones.
+    before ("top_p", 0.9) flattens first, and more indices are kept. After ("top_p", 0.9) it flattens the kept ones. Each keeps
+    at least one index.
 
     Parameters
     ----------
@@ -131,10 +171,28 @@ class Sampler:
         ("typical_p", p)                those of surprise nearest to the entropy, the fewest that reach the mass p, 0 < p <= 1
         ("entropy", H)                  the temperature that gives an entropy of H nats, or the nearest that can be reached
         ("entropy_clip", (low, high))   if the entropy is outside, the nearer end; None leaves an end open
+        ("epsilon", e)                  what has at least the probability e, 0 < e <= 1
+        ("eta", e)                      what has at least the probability min(e, sqrt(e) exp(-entropy)), 0 < e <= 1
+        ("top_n_sigma", n)              scores within n standard deviations of the largest, n > 0
+        ("top_h", a)                    as many of the most likely as have at most a times the entropy, 0 < a <= 1
+        ("p_less", None)                what is at least as likely as two draws are equal, sum p^2
+        ("xtc", (probability, threshold))   with this probability, removes all that reach the threshold but the least likely
+        ("penalties", {"repetition": 1.0, "presence": 0.0, "frequency": 0.0, "last": 64})
+                                        lowers the scores of the last tokens of the text; last 0: none, -1: all
+        ("dry", {"multiplier": 0.8, "base": 1.75, "allowed_length": 2, "breakers": [], "last": -1})
+                                        lowers the scores of tokens that would repeat a sequence of the text
+        ("mirostat", (surprise, rate))  what has a surprise -log p below a bound, which each draw adjusts, so that the mean
+                                        surprise is as wanted, in nats; the last step
 
         Of equal scores at a cut the lower index stays.
     seed : int in [0, 2**64), default 0
         The same seed, stream and position give the same draw in any batch.
+
+    Notes
+    -----
+    Draws know nothing of those before. For the next token of a growing text give the next position: at an equal position the
+    noise is the same, and the text follows it. Only mirostat keeps something, the bound of each stream; it starts anew where
+    the position is not that after the last draw.
 
     Examples
     --------
@@ -143,14 +201,21 @@ class Sampler:
     array([0.   , 0.223, 0.777])
     >>> int(chain.sample([0.0, 1.0, 2.0], position=5)) in (1, 2)
     True
+    >>> index, p = chain.sample([0.0, 1.0, 2.0], position=5, return_probs=True)
+    >>> isentropic.Sampler([("penalties", {"presence": 1.0})]).probs([0.0, 0.0], tokens=[0]).round(3)
+    array([0.269, 0.731])
     """
 
-    __slots__ = ("_core", "_seed", "_steps")
+    __slots__ = ("_bounds", "_core", "_seed", "_steps", "adjusts", "reads_text")
 
     def __init__(self, steps, *, seed=0):
         self._steps = tuple(_step(step) for step in _list(steps))
         self._seed = natural("Sampler", "seed", seed)
         self._core = _core.Sampler([(name, _values(name, value)) for name, value in self.steps], self.seed)
+        described = [STEPS[name] for name, _ in self.steps]
+        self.reads_text = any(description["reads_text"] for description in described)
+        self.adjusts = bool(described) and described[-1]["name"] == "mirostat"
+        self._bounds = {}  # of each stream the next position and the bound
 
     @property
     def steps(self):
@@ -169,46 +234,76 @@ class Sampler:
         return _sampler, (self.steps, self.seed)
 
     @documented
-    def probs(self, x, *, axis=-1):
+    def probs(self, x, *, tokens=None, axis=-1):
         """
-        The distribution that sample draws from.
+        The distribution that sample draws from; xtc with a probability between 0 and 1 and mirostat, which depend on the draw,
+        are refused.
 
+        tokens: The text so far of each row, for penalties and dry: integers along a new last axis, after x's axes without axis;
+            numbers below 0 are padding.
         Returns: Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools. A row with NaN, or without
             a score above -inf, is NaN.
         """
+        name = "Sampler.probs"
         if _containers.is_container(x):
-            return _containers.along("Sampler.probs", lambda x, _: self.probs(x), [(x, True)], [True], axis)
+            _alone(name, tokens)
+            return _containers.along(name, lambda x, _: self.probs(x), [(x, True)], [True], axis)
         if _device.holds(x):
-            return _device.draws_of("Sampler.probs", "sampler_probs", {"steps": self._named()}, x, axis, None, None, "y")
-        rows = _layout.Along("Sampler.probs", "x", x, axis)
+            _alone(name, tokens)
+            return _device.draws_of(name, "sampler_probs", {"steps": self._named()}, x, axis, None, None, "y")
+        rows = _layout.Along(name, "x", x, axis)
         p = np.empty_like(rows.values)
-        self._core.probs(rows.values, p, rows.axis)
+        self._core.probs(rows.values, p, texts_of_rows(name, rows, tokens), rows.axis)
         return rows.back(p)
 
     @documented
-    def sample(self, x, *, size=None, stream=0, position=0, axis=-1):
+    def sample(self, x, *, size=None, stream=0, position=0, tokens=None, return_probs=False, axis=-1):
         """
         Indices drawn from probs(x), as the function sample draws them from softmax.
 
         size: The number of draws from each row, at position, position + 1, and so on, along a new last axis. None: one draw,
             without it.
         stream: Row r has stream + r; an array that broadcasts to x's shape without axis gives each row its own.
-        position: Counts successive draws from a stream.
+        position: Counts successive draws from a stream. For a growing text it must grow too.
+        tokens: As in probs.
+        return_probs: Also give the distribution that was drawn from, of the same pass; with size only if no step depends on the
+            draw.
         Returns: int64 indices along axis, -1 for a row that has no distribution; of the kind of x, in its shape without axis,
-            and with size as last axis where given; a NumPy number where no axis is left.
+            and with size as last axis where given; a NumPy number where no axis is left. With return_probs (indices, p), p like
+            x.
         """
         name = "Sampler.sample"
+        return_probs = _checks.flag(name, "return_probs", return_probs)
         if _containers.is_container(x):
+            _alone(name, tokens, return_probs, self.adjusts)
             return _lazy_draws(name, self.sample, x, size, stream, position, axis)
         if _device.holds(x):
+            _alone(name, tokens, return_probs)
             parameters = {"steps": self._named(), **key_of(name, self.seed, position, size)}
             return _device.draws_of(name, "sampler_sample", parameters, x, axis, _device_stream(name, stream), size, "indices")
         rows = _layout.Along(name, "x", x, axis)
         indices, count = _indices(name, rows, size)
-        self._core.sample(
-            rows.values, indices, rows.axis, streams_of_rows(name, rows, stream), position_of(name, position, count)
-        )
-        return _shaped(rows, x, indices, size)
+        streams = streams_of_rows(name, rows, stream)
+        position = position_of(name, position, count)
+        p = np.empty_like(rows.values) if return_probs else None
+        bounds = self._bounds_at(streams, position) if self.adjusts else None
+        tokens = texts_of_rows(name, rows, tokens)
+        self._core.sample(rows.values, indices, tokens, bounds, p, rows.axis, streams, position)
+        if self.adjusts:
+            self._keep(streams, position + count, bounds)
+        drawn = _shaped(rows, x, indices, size)
+        return (drawn, rows.back(p)) if return_probs else drawn
+
+    def _bounds_at(self, streams, position):
+        kept = (self._bounds.get(stream, (None, math.nan)) for stream in streams.tolist())
+        return np.array([bound if following == position else math.nan for following, bound in kept])
+
+    def _keep(self, streams, following, bounds):
+        for stream, bound in zip(streams.tolist(), bounds.tolist(), strict=True):
+            self._bounds.pop(stream, None)  # the last ones are kept
+            self._bounds[stream] = following, bound
+        for stream in list(self._bounds)[: max(len(self._bounds) - (1 << 16), 0)]:
+            del self._bounds[stream]
 
     def _named(self):
         """The steps as the C interface takes them."""
@@ -233,20 +328,65 @@ def _step(step):
     if not (isinstance(step, (tuple, list)) and len(step) == 2 and isinstance(step[0], str)):
         raise TypeError(f'Sampler: a step must be a pair of name and value such as ("top_k", 50), got {step!r}')
     name, value = step
+    if isinstance(value, dict):
+        value = dict(value)  # the caller's may change
     return name, tuple(value) if isinstance(value, list) else value
 
 
 def _values(name, value):
-    """The values of a step's parameters."""
-    params = STEPS[name]["params"] if name in STEPS else [None]
-    if len(params) == 1:
+    """The values of a step's parameters: a single one, a tuple of all, or a dict of some, with None for a default."""
+    if name not in STEPS:
+        return (value,)  # _core says which there are
+    params = STEPS[name]["params"]
+    names = [param["name"] for param in params]
+    if not params:
+        if value is not None:
+            raise TypeError(f"Sampler: {name} has no parameters: its value must be None, got {value!r}")
+        return ()
+    if isinstance(value, dict):
+        for unknown in [one for one in value if one not in names][:1]:
+            raise TypeError(f"Sampler: {name} has no parameter {unknown!r}; it has {', '.join(names)}")
+        values = [value.get(one) for one in names]
+    elif len(params) == 1:
         return (value,)
-    if not (isinstance(value, (tuple, list)) and len(value) == len(params)):
-        names = ", ".join(param["name"] for param in params)
-        raise TypeError(f"Sampler: {name} must have a pair ({names}), got {value!r}")
+    elif isinstance(value, (tuple, list)) and len(value) == len(params):
+        values = value
+    else:
+        kind = "a pair" if len(params) == 2 else "a dict, or a tuple"
+        raise TypeError(f"Sampler: {name} must have {kind} ({', '.join(names)}), got {value!r}")
     # _core's messages must not name a number for an open bound.
-    open_end = {"min_entropy": 0.0, "max_entropy": math.inf}
-    return tuple(open_end[param["name"]] if v is None else v for param, v in zip(params, value, strict=True))
+    values = [param["default"] if one is None else one for param, one in zip(params, values, strict=True)]
+    for param, one in zip(params, values, strict=True):
+        if one is None:
+            raise TypeError(f"Sampler: {name} must have a value for {param['name']}, got {value!r}")
+    return tuple(values)
+
+
+def _alone(function, tokens=None, return_probs=False, adjusts=False):
+    """Refuses what only arrays in this machine's memory have."""
+    for name, given in (("tokens", tokens is not None), ("return_probs", return_probs), ("mirostat", adjusts)):
+        if given:
+            raise TypeError(f"{function}: {name} is only for arrays of NumPy and what is brought to it without copies")
+
+
+def texts_of_rows(function, rows, tokens):
+    """A row of tokens for each row of x; lists of different lengths get padding."""
+    if tokens is None:
+        return None
+    if isinstance(tokens, (list, tuple)) and tokens and not any(np.ndim(one) == 0 for one in tokens):
+        longest = max(map(len, tokens))
+        if any(len(one) != longest for one in tokens):
+            tokens = [[*one, *[-1] * (longest - len(one))] for one in tokens]
+    given = np.empty(np.shape(tokens), np.int64) if np.size(tokens) == 0 else integers(function, "tokens", tokens)
+    shape = (*rows.lead, *given.shape[-1:])
+    try:
+        if given.ndim > len(shape):
+            raise ValueError
+        spread = np.broadcast_to(given, shape)
+    except ValueError:
+        which = f"x's shape without axis {rows.axis}, and then tokens"
+        raise _checks.misfit(function, "tokens", shape, which, given, "an array of integers") from None
+    return np.ascontiguousarray(spread, np.int64).reshape(math.prod(rows.lead), -1 if spread.size else shape[-1])
 
 
 def natural(function, name, value, below=1 << 64):

@@ -9,7 +9,7 @@ Rules for special rows stand here and nowhere else: an absent entry moves nothin
 are NaN; if a row has +inf, only these entries count, equally, and nothing moves them.
 """
 
-from isentropic.formulas import attention, compositions, losses, maps, measures
+from isentropic.formulas import attention, compositions, losses, maps, measures, sampling
 from isentropic.formulas.rows import Rows
 
-__all__ = ["Rows", "attention", "compositions", "losses", "maps", "measures"]
+__all__ = ["Rows", "attention", "compositions", "losses", "maps", "measures", "sampling"]

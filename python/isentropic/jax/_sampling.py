@@ -60,9 +60,9 @@ def _draw(operation, static, x, streams, output):
 
 
 @documented
-def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
-    """Indices drawn from softmax(x/T), the same as isentropic.sample draws. seed, position, size and temperature are numbers
-    known outside of jit; stream may be traced, and then its values are not checked.
+def sample(x, /, *, size=None, replace=True, temperature=1.0, seed, stream=0, position=0, axis=-1):
+    """Indices drawn from softmax(x/T), the same as isentropic.sample draws. All but x
+    and stream are known outside of jit; stream may be traced, and then its values are not checked.
 
     Row r draws from stream + r; an array gives each row its own. Under ``vmap`` each entry of the batch draws what it would
     draw alone, so entries need streams of their own for different noise: ``vmap(lambda x, s: sample(x, seed=1, stream=s))``.
@@ -74,7 +74,12 @@ def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis
     known("sample", "temperature", temperature, "; x may be divided by it")
     if np.ndim(temperature):
         raise TypeError(f"sample: temperature must be one number, got an array of shape {np.shape(temperature)}")
-    static = (*static, ("temperature", temperature.item() if hasattr(temperature, "item") else temperature))
+    replace = _checks.flag("sample", "replace", replace)
+    static = (
+        *static,
+        ("temperature", temperature.item() if hasattr(temperature, "item") else temperature),
+        ("replace", replace),
+    )
     drawn = _draw("sample", static, x, streams, {"indices": like(x, 1 if size is None else size, jnp.int32)})
     return drawn[..., 0] if size is None else drawn
 
@@ -134,6 +139,8 @@ class Sampler:
 
     def __init__(self, steps, *, seed=0):
         checked = isentropic.Sampler(steps, seed=seed)
+        if checked.reads_text or checked.adjusts:
+            raise NotImplementedError("isentropic.jax.Sampler: there are no penalties, dry and mirostat, which know a text")
         self.steps, self.seed = checked.steps, checked.seed
         self._parameters = checked._named()
 

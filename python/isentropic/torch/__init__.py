@@ -15,6 +15,7 @@ except ImportError as error:
 
 import isentropic.torch._generated as _generated
 from isentropic.torch._attention import Attention, LinearAttention, attention, linear_attention, scaled_dot_product_attention
+from isentropic.torch._draws import Sampler, gumbel_noise, sample, speculative_sample
 from isentropic.torch._duality import (
     c_transform,
     clip_weights,
@@ -74,7 +75,8 @@ __all__ += ["EntropyController", "TokenStatistics", "linear_loss", "linear_token
 __all__ += ["soft_top_k", "sparse_distillation_loss", "token_statistics"]
 __all__ += ["Attention", "LinearAttention", "attention", "linear_attention", "scaled_dot_product_attention"]
 # To decode: draws, and the temperature that gives an entropy.
-__all__ += ["gamma_for_entropy", "gumbel_softmax", "mean_field_entropy"]
+__all__ += ["Sampler", "gamma_for_entropy", "gumbel_noise", "gumbel_softmax", "mean_field_entropy", "sample"]
+__all__ += ["speculative_sample"]
 __all__ += ["normalize_density", "normalize_joint", "power_transform"]
 # To compare distributions: transport.
 __all__ += ["conditional_mutual_information", "maximum_entropy"]

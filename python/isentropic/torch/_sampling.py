@@ -18,12 +18,17 @@ def _operator(name, result):
     def shapes(x, *_):
         return x.new_empty(x.shape, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
 
-    params = {"seed": "SymInt", "dim": "int"}
+    params = {"seed": "SymInt", "position": "SymInt", "dim": "int"}
     return Operator(OpSpec(name=name, tensors=("x", "streams"), params=params, outputs=(result,), shapes=shapes))
 
 
 _noise = _operator("gumbel_noise", "noise")  # of x's shape and type, float64 or float32
 _one_hot = _operator("gumbel_hard", "hard")  # of x's shape, 1 at the drawn index
+
+
+def noise_of(x, streams, seed, dim, position=0):
+    """Gumbel noise of the shape and type of x, float64 or float32."""
+    return _noise(x, streams, seed, position, dim)
 
 
 class _StraightThrough(torch.autograd.Function):
@@ -63,7 +68,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     """
     name = "gumbel_softmax"
     dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
-    key = streams_of(name, stream, x, dim), signed(natural(name, "seed", seed)), dim
+    key = streams_of(name, stream, x, dim), signed(natural(name, "seed", seed)), 0, dim
     hard = _checks.flag(name, "hard", hard)
     if isinstance(temperature, Tensor):
         temperature = spread(name, "temperature", temperature, "x", x, dim)

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -370,12 +371,13 @@ def _points(x, y, a, b, order, metric, of_weights):
 # Noise.
 
 
-def _along(run, x, streams, seed, dim):
-    """run(x, result, dim, seed, streams), in float32 or float64."""
+def _along(run, x, streams, seed, position, dim):
+    """run(x, result, dim, seed, streams, position), in float32 or float64."""
     wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
     result = torch.empty(x.shape, dtype=wide.dtype)
-    # Both were passed as int64.
-    run(place(wide), place(result), dim, seed % (1 << 64), streams.contiguous().numpy().view(np.uint64).reshape(-1))
+    # All were passed as int64.
+    streams = streams.contiguous().numpy().view(np.uint64).reshape(-1)
+    run(place(wide), place(result), dim, seed % (1 << 64), streams, position % (1 << 64))
     return result
 
 
@@ -384,21 +386,63 @@ def _gumbel_noise(x, result, dim, *key):
 
 
 def _gumbel_hard(x, result, dim, *key):
-    _core.gumbel_softmax(x, result, dim, (1.0, True), *key, 0)
+    _core.gumbel_softmax(x, result, dim, (1.0, True), *key)
 
 
-def _sampler_probs(x, steps):
-    return isentropic.Sampler(json.loads(steps)).probs(x.detach())
+@functools.lru_cache(maxsize=1024)
+def _sampler(steps, seed=0):
+    return isentropic.Sampler(json.loads(steps), seed=seed)
 
 
-def _sampler_sample(x, streams, positions, steps, seed):
-    sampler = isentropic.Sampler(json.loads(steps), seed=seed % (1 << 64))
-    x, streams, positions = x.detach().numpy(), streams.contiguous().numpy().view(np.uint64), positions.numpy()
-    index = np.empty(x.shape[:-1], np.int64)
-    for position in np.unique(positions):
-        rows = positions == position
-        index[rows] = sampler.sample(x[rows], stream=streams[rows], position=int(position))
-    return torch.from_numpy(index)
+def _flat_rows(x):
+    """A tensor's rows along its last axis, without gaps between their numbers."""
+    return x.detach().resolve_neg().reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
+def _texts(sampler, tokens):
+    return _flat_rows(tokens).contiguous().numpy() if sampler.reads_text else None
+
+
+def _sampler_probs(x, tokens, steps, logarithm):
+    sampler = _sampler(steps)
+    p = torch.empty(x.shape, dtype=x.dtype)
+    run = sampler._core.log_probs if logarithm else sampler._core.probs
+    run(place(_flat_rows(x)), place(_flat_rows(p)), _texts(sampler, tokens), 1)
+    return p
+
+
+def _sampler_sample(x, streams, positions, tokens, bounds, steps, seed, size, replace, probs):
+    sampler = _sampler(steps, seed % (1 << 64))
+    lead, x = x.shape[:-1], _flat_rows(x)
+    streams = streams.reshape(-1).contiguous().numpy().view(np.uint64)
+    positions, after = positions.reshape(-1).numpy(), bounds.clone().reshape(-1).contiguous()
+    texts = _texts(sampler, tokens)
+    index = np.empty((len(x), size), np.int64)
+    p = torch.empty(x.shape if probs else 0, dtype=x.dtype)
+
+    def run(x, index, texts, after, p, streams, position):
+        position = int(position) % (1 << 64)
+        if not replace:
+            ((_, temperature),) = sampler.steps
+            return _core.sample(place(x), index, 1, (temperature, False), sampler.seed, streams, position)
+        bounds = after.numpy() if sampler.adjusts and after.numel() else None
+        sampler._core.sample(place(x), index, texts, bounds, place(p) if probs else None, 1, streams, position)
+
+    if len(x) and (positions == positions[0]).all():
+        run(x, index, texts, after, p, streams, positions[0])
+    else:
+        for position in np.unique(positions):
+            rows = np.flatnonzero(positions == position)
+            some = [one[rows] if len(one) else one for one in (x, index, after, p)]
+            run(some[0], some[1], None if texts is None else texts[rows], some[2], some[3], streams[rows], position)
+            for whole, part in zip((index, after, p), some[1:], strict=True):
+                if len(whole):
+                    whole[rows] = part
+    return (
+        torch.from_numpy(index).reshape(*lead, size),
+        after.reshape(bounds.shape),
+        p.reshape(*lead, x.shape[1]) if probs else p,
+    )
 
 
 def _with_threads(run):

@@ -13,7 +13,7 @@ import torch
 from isentropic import _cuda, _descriptions
 from isentropic._cuda import VARIABLE, found  # noqa: F401
 from isentropic._numpy import _device
-from isentropic._numpy._sampling import Sampler
+from isentropic._numpy._sampling import STEPS, Sampler
 from isentropic.torch._spec import absent, result_type
 from isentropic.torch.backends.reference.token_statistics import top_indices
 
@@ -174,7 +174,7 @@ def _gamma_for_entropy(instead, x, entropy_rows, perplexity_rows, entropy, perpl
 # Noise.
 
 
-def _noise(name, parameters, x, streams, seed, dim):
+def _noise(name, parameters, x, streams, seed, position, dim):
     wide = x if x.dtype == torch.float64 else x.float()
     if x.numel() == 0:
         return torch.empty_like(wide)
@@ -182,7 +182,7 @@ def _noise(name, parameters, x, streams, seed, dim):
     y = torch.empty_like(wide)
     streams = streams.to(x.device, torch.int64).reshape(-1).contiguous()
     arrays = {"x": wide} if name == "gumbel_softmax" else {}
-    given = json.dumps({**parameters, "seed": seed})
+    given = json.dumps({**parameters, "seed": seed, "position": position})
     call(name, given, {**arrays, "y": y, "stream": streams})
     return _back(y, x, dim).contiguous()
 
@@ -195,20 +195,38 @@ def _chain(steps, **more):
     return json.dumps({"steps": Sampler(json.loads(steps))._named(), **more})
 
 
-def _sampler_probs(x, steps):
-    y = torch.empty_like(x, memory_format=torch.contiguous_format)
-    if x.numel() > 0:
-        call("sampler_probs", _chain(steps), {"x": _flat(x, x.dim() - 1), "y": y.view(-1, x.shape[-1])})
-    return y
+@functools.lru_cache(maxsize=1024)
+def _has_kernels(steps):
+    return all("device" not in STEPS[name]["not_in"] for name, _ in json.loads(steps))
 
 
-def _sampler_sample(x, streams, positions, steps, seed):
-    index = torch.full(x.shape[:-1], -1, dtype=torch.int64, device=x.device)
+def _on_host(run, x, *tensors_and_more):
+    """What has no kernel, on the CPU, with results on x's device."""
+    given = (one.cpu() if isinstance(one, torch.Tensor) else one for one in tensors_and_more)
+    found = run(x.cpu(), *given)
+    return tuple(one.to(x.device) for one in found) if isinstance(found, tuple) else found.to(x.device)
+
+
+def _sampler_probs(reference, x, tokens, steps, logarithm):
+    if not _has_kernels(steps):
+        return _on_host(reference, x, tokens, steps, logarithm)
+    wide = x.double() if logarithm else x
+    y = torch.empty_like(wide, memory_format=torch.contiguous_format)
     if x.numel() > 0:
+        call("sampler_probs", _chain(steps), {"x": _flat(wide, x.dim() - 1), "y": y.view(-1, x.shape[-1])})
+    return y.log().to(x.dtype) if logarithm else y
+
+
+def _sampler_sample(reference, x, streams, positions, tokens, bounds, steps, seed, size, replace, probs):
+    if not (replace and _has_kernels(steps)):
+        return _on_host(reference, x, streams, positions, tokens, bounds, steps, seed, size, replace, probs)
+    index = torch.full((*x.shape[:-1], size), -1, dtype=torch.int64, device=x.device)
+    if x.numel() > 0 and size > 0:
         of_rows = {"stream": streams.reshape(-1).contiguous(), "position": positions.reshape(-1).contiguous()}
-        arrays = {"x": _flat(x, x.dim() - 1), "indices": index.view(-1, 1), **of_rows}
+        arrays = {"x": _flat(x, x.dim() - 1), "indices": index.view(-1, size), **of_rows}
         call("sampler_sample", _chain(steps, seed=seed), arrays)
-    return index
+    p = _sampler_probs(reference, x, tokens, steps, False) if probs else x.new_empty(0)
+    return index, bounds.clone(), p
 
 
 def implementations(reference):
@@ -230,7 +248,8 @@ def implementations(reference):
     table["token_statistics"] = functools.partial(_token_statistics, reference["token_statistics"])
     table["token_statistics_vjp"] = functools.partial(_token_statistics_vjp, reference["token_statistics_vjp"])
     table["gamma_for_entropy"] = functools.partial(_gamma_for_entropy, reference["gamma_for_entropy"])
-    table["sampler_probs"], table["sampler_sample"] = _sampler_probs, _sampler_sample
+    table["sampler_probs"] = functools.partial(_sampler_probs, reference["sampler_probs"])
+    table["sampler_sample"] = functools.partial(_sampler_sample, reference["sampler_sample"])
     table["gumbel_noise"] = functools.partial(_noise, "gumbel_noise", {})
     table["gumbel_hard"] = functools.partial(_noise, "gumbel_softmax", {"hard": True})
     return table

@@ -1,0 +1,54 @@
+"""Speculative decoding: a model's draft against the scores of another."""
+
+import numpy as np
+
+from isentropic._descriptions import documented
+from isentropic._generated import log_softmax
+from isentropic._numpy import _convert
+from isentropic._numpy._sampling import gumbel_noise, natural, sample
+from isentropic.formulas import sampling as formulas
+
+
+@documented
+def speculative_sample(draft, target, tokens, *, seed, stream=0, position=0):
+    """
+        accept token i of a draft with probability min(1, p_i / q_i); then draw from max(p - q, 0), or from p after all
+
+    A model's k drafted tokens against the target's scores: which stand, and what comes next. The tokens have the law of the
+    target's (Leviathan, Kalman, Matias, ICML 2023).
+
+    draft: Scores of shape (..., k, n) from which the tokens were drawn, after all steps. None: they were drawn by sample, or a
+        Sampler, with this seed, stream and positions, position + i for token i. Then the tokens that stand are those that the
+        target would have drawn with this noise, and the text is that of the target alone.
+    target: Scores of shape (..., k + 1, n): at each drafted token, and after all.
+    tokens: The drafted tokens, integers of shape (..., k).
+    stream: Row r of the leading axes has stream + r; an array gives each row its own.
+    position: Of the first drafted token.
+    Returns: (accepted, token): how many tokens stand, from the first, and the next one; -1 where the target's row has no
+        distribution.
+    >>> accepted, token = isentropic.speculative_sample(np.zeros((4, 9)), np.zeros((5, 9)), [1, 2, 3, 4], seed=1)
+    >>> int(accepted)  # of equal laws, all
+    4
+    """
+    name = "speculative_sample"
+    kind = target
+    target = _scores(name, "target", target)
+    draft = None if draft is None else _scores(name, "draft", draft)
+    given = np.asarray(tokens) if np.size(tokens) else np.empty(np.shape(tokens), np.int64)
+    formulas.check(name, given, None if draft is None else draft.shape, target.shape)
+    seed = natural(name, "seed", seed)
+
+    def noise(seed, count):
+        return gumbel_noise((*target.shape[:-2], count), seed=seed, stream=stream, position=position)
+
+    def draw(scores, seed, offset):
+        return sample(scores, seed=seed, stream=stream, position=position + offset)
+
+    functions = formulas.Functions(np, np.take_along_axis, lambda x: log_softmax(x.astype(np.float64)), noise, draw)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = formulas.speculative(functions, draft, target, given.astype(np.int64), seed)
+    return tuple(_convert.number_or_array(_convert.same_kind(kind, np.asarray(one))) for one in found)
+
+
+def _scores(function, name, x):
+    return _convert.to_floats(function, name, _convert.to_numpy(function, name, x, bfloat16=True))[0]
