@@ -45,7 +45,7 @@ isentropic::Texts texts_of(const isentropic::Sampler& sampler) {
     return text;
   }();
   for (const Step& step : sampler.steps()) {
-    if (isentropic::reads_text(description_of(step))) return {.tokens = {kText.data(), 1, kText.size()}};
+    if (isentropic::reads_text(isentropic::description_of(step))) return {.tokens = {kText.data(), 1, kText.size()}};
   }
   return {};
 }

@@ -332,7 +332,7 @@ HWY_INLINE bool FitsFloat(const DistillationLoss& op) {
 // The memory of a row for PairRowOf.
 template <class T>
 size_t PairMemory(size_t n) {
-  return sizeof(T) == 4 ? 8 * Arena::room<double>(n) : 5 * Arena::room<double>(n);
+  return sizeof(T) == 4 ? 8 * Arena::room<double>(n) : 6 * Arena::room<double>(n);
 }
 
 template <class Op, class T>
@@ -368,6 +368,13 @@ HWY_INLINE double PairRowOf(const Op& op, const T* x, const T* target, size_t n,
   }
   const D64 d;
   const double temperature = TemperatureOf(op);
+  if (dx == x) {  // jsd may read the scores again after it has written to dx
+    const RowTag<T> own;
+    T* const kept = memory.template take<T>(n);
+    ForEachVector(own, n,
+                  [&](size_t i, size_t count) HWY_ATTR { StoreUpTo(LoadUpTo(own, x + i, count, T(0)), own, count, kept + i); });
+    x = kept;
+  }
   const SoftmaxRow<T> student = SoftmaxRowOf(temperature, x, n, memory), teacher = SoftmaxRowOf(temperature, target, n, memory);
   const bool infinite = student.x != x;
   if (student.log_sum != student.log_sum || teacher.log_sum != teacher.log_sum) {
