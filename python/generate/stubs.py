@@ -31,11 +31,11 @@ _OF_ARRAYS = {
 }
 _OF_TENSORS = {
     "float": "order tolerance penalty mass mass_tolerance train_length kappa dropout_p bound softcap z_loss target",
-    "float | Tensor": "temperature gamma entropy perplexity joint marginal conditional epsilon margin",
+    "float | Tensor": "temperature beta gamma entropy perplexity joint marginal conditional epsilon margin",
     "int": "seed max_iterations dim axis top window in_features num_classes ignore_index",
     "int | Tensor": "stream",
     "bool": "hard causal is_causal enable_gqa return_weights return_entropy one_sided",
-    "str": "loss reduction",
+    "str": "loss reduction divergence tail",
     "_MapName": "map",
     'Literal["sqrt", "entropy_invariant"] | float | Tensor': "scale",
     'Literal["scores", "probs", "log_probs"]': "input",
@@ -118,6 +118,8 @@ BASES = {
     "TransformerMixin": "_Transformer",
     "OneToOneFeatureMixin": "_OneToOneFeature",
 }
+# Of classes that are called with other arguments than their base.
+OTHER_BASES = {"SparseDistillationLoss": ["_SparseTeacherLoss"]}
 
 
 def of_file(file, tensors=False):
@@ -133,7 +135,7 @@ def of_file(file, tensors=False):
 
 
 def of_class(node, tensors):
-    bases = [BASES.get(ast.unparse(base), ast.unparse(base)) for base in node.bases]
+    bases = OTHER_BASES.get(node.name) or [BASES.get(ast.unparse(base), ast.unparse(base)) for base in node.bases]
     lines = [ast.unparse(one) for one in node.body if isinstance(one, ast.AnnAssign)]
     for one in node.body:
         if isinstance(one, ast.FunctionDef) and (one.name[0] != "_" or one.name in ("__init__", "__add__")):

@@ -41,4 +41,18 @@ class _TeacherLoss(_Loss):
         self, x: Tensor, target: Tensor, sample_weight: Tensor | None = None, labels: Tensor | None = None
     ) -> Tensor: ...
 
+class _SparseTeacherLoss(nn.Module):  # a _TeacherLoss at run time, whose rows have no one target
+    ignore_index: int | None
+    reduction: str
+    dim: int
+    def __call__(
+        self,
+        student: Tensor,
+        indices: Tensor,
+        log_probs: Tensor,
+        sample_weight: Tensor | None = None,
+        labels: Tensor | None = None,
+    ) -> Tensor: ...
+    def extra_repr(self) -> str: ...
+
 _MapName = str | tuple[str, dict[str, Any]]

@@ -297,6 +297,7 @@ def test_list_as_json_is_what_python_knows(cli):
             _core.measure_operations(),
             _core.count_operations(),
             _core.losses(),
+            _core.sparse_losses(),
             _core.sampling_operations(),
             _core.attention_operations(),
             _core.transport_operations(),

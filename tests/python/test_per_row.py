@@ -296,6 +296,8 @@ def test_losses_and_measures_have_gradients_in_their_parameters(description, axi
     names = [param["name"] for param in description["params"] if param["per_row"]]
     usual_values = {param["name"]: usual(param) for param in description["params"]}
     values = {name: (usual_values[name] or 0.3) * rng.uniform(0.75, 1, lead) for name in names}
+    if any("jsd" in param["names"] for param in description["params"]):
+        fixed["divergence"] = "jsd"  # beta is of no other
     value, dx, slopes = function(*arrays, **values, **fixed, return_grad=True, param_grad=True)
     assert value.shape == dx.sum(axis).shape
     slopes = slopes if len(names) > 1 else (slopes,)

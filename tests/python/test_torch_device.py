@@ -318,6 +318,18 @@ CALLS = {
     "kl_divergence": lambda a: et.kl_divergence(a.distribution(3, 8), a.distribution(3, 8)),
     "js_divergence": lambda a: et.js_divergence(a.distribution(3, 8), a.distribution(3, 8)),
     "js_distance": lambda a: et.js_distance(a.distribution(3, 8), a.distribution(3, 8)),
+    "varentropy": lambda a: et.varentropy(a.distribution(3, 8)),
+    "hill_number": lambda a: et.hill_number(a.distribution(3, 8), order=2.5),
+    "total_variation": lambda a: et.total_variation(a.distribution(3, 8), a.distribution(3, 8)),
+    "hellinger_distance": lambda a: et.hellinger_distance(a.distribution(3, 8), a.distribution(3, 8)),
+    "chi_squared_divergence": lambda a: et.chi_squared_divergence(a.distribution(3, 8), a.distribution(3, 8)),
+    "jeffreys_divergence": lambda a: et.jeffreys_divergence(a.distribution(3, 8), a.distribution(3, 8)),
+    "renyi_divergence": lambda a: et.renyi_divergence(a.distribution(3, 8), a.distribution(3, 8), alpha=2.5),
+    "alpha_divergence": lambda a: et.alpha_divergence(a.distribution(3, 8), a.distribution(3, 8), alpha=0.5),
+    "normalized_mutual_information": lambda a: et.normalized_mutual_information(a.distribution(2, 12).reshape(2, 3, 4)),
+    "variation_of_information": lambda a: et.variation_of_information(a.distribution(2, 12).reshape(2, 3, 4)),
+    "conditional_mutual_information": lambda a: et.conditional_mutual_information(a.distribution(24).reshape(2, 3, 4)),
+    "soft_top_k": lambda a: et.soft_top_k(scores(a), k=3),
     "mutual_information": lambda a: et.mutual_information(a.distribution(2, 12).reshape(2, 3, 4)),
     "joint_entropy": lambda a: et.joint_entropy(a.distribution(2, 12).reshape(2, 3, 4)),
     "conditional_entropy": lambda a: et.conditional_entropy(a.distribution(2, 12).reshape(2, 3, 4)),
@@ -345,6 +357,9 @@ CALLS = {
     "unbalanced_sinkhorn": lambda a: et.unbalanced_sinkhorn(
         a.distribution(8), a.distribution(6), a.uniform(8, 6), epsilon=0.5, penalty=1.0
     ),
+    "unbalanced_sinkhorn_divergence": lambda a: et.unbalanced_sinkhorn_divergence(
+        a.normal(5, 2), a.normal(6, 2), epsilon=0.5, penalty=1.0
+    ),
     "dual_value": lambda a: et.dual_value(a.normal(8), a.normal(6), a.distribution(8), a.distribution(6)),
     "c_transform": lambda a: et.c_transform(a.normal(8), a.uniform(8, 6)),
     "lipschitz_constant": lambda a: et.lipschitz_constant(a.normal(8), a.uniform(8, 8)),
@@ -364,6 +379,10 @@ def attention_with_details(a):
 
 # Tested elsewhere, or not about tensors of this kind.
 OTHERS = {
+    "maximum_entropy": "the CPU's search, to which features and moments are copied",
+    "gumbel_noise": "draws, below",
+    "sample": "draws, below",
+    "speculative_sample": "draws, below",
     "normalize_joint": "the CPU's search, one warning",
     "sinkhorn_barycenter": "the CPU's search; its gradient decomposes matrices, for which torch waits",
     "clip_weights": "changes modules",
@@ -375,6 +394,7 @@ ON_HOST = {
     "optimal_transport",
     "partial_transport",
     "unbalanced_sinkhorn",
+    "unbalanced_sinkhorn_divergence",
     "wasserstein",
     "mean_field_entropy",
     "power_transform",
@@ -403,6 +423,20 @@ def test_no_function_waits_and_results_are_those_of_the_cpu(name, monkeypatch):
     expect_near(to_host(got).detach(), want.detach(), bound)
     for x, y in zip(there.moving, here.moving, strict=True):
         expect_near(to_host(x.grad), y.grad, 10 * bound)
+
+
+def test_draws_do_not_wait_and_are_those_of_the_cpu():
+    x = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(2))
+    drafts = torch.tensor([[1, 2, 3], [4, 5, 6], [7, 0, 1]])
+    with device():
+        noise = et.gumbel_noise((3, 8), seed=5, position=2, device=CUDA)
+        drawn = et.sample(to_device(x), seed=5, position=2)
+        found = et.speculative_sample(None, to_device(x), to_device(drafts), seed=5)
+    assert all(isinstance(one, OnDevice) for one in (noise, drawn, *found))
+    expect_near(to_host(noise), et.gumbel_noise((3, 8), seed=5, position=2), 0)
+    assert torch.equal(to_host(drawn), et.sample(x, seed=5, position=2))
+    for got, want in zip(found, et.speculative_sample(None, x, drafts, seed=5), strict=True):
+        assert torch.equal(to_host(got), want)
 
 
 def test_the_status_of_gamma_stays_on_the_device():
@@ -529,7 +563,7 @@ def test_other_softmax_attention_goes_by_tiles():
 
 # Without a GPU torch does not index such tensors, and some of its checks cannot be made.
 UNKNOWN = {"scaled_dot_product_attention", "sinkhorn_divergence", "token_statistics", "wasserstein", "ratio_map"}
-UNKNOWN |= {"linear_token_statistics"}
+UNKNOWN |= {"linear_token_statistics", "soft_top_k", "unbalanced_sinkhorn_divergence"}
 UNKNOWN |= {"wasserstein_1d", "wasserstein_histogram", "sliced_wasserstein", "dual_value", "c_transform", "lipschitz_constant"}
 
 

@@ -38,18 +38,33 @@ def unbalanced(a, b, cost):
     return et.unbalanced_sinkhorn(a.softmax(-1), b.softmax(-1), cost, epsilon=0.3, penalty=1.0).value
 
 
+def sparse_teacher(x, *temperature):
+    classes, log_probs = torch.stack([CLASSES, CLASSES + 2], 1), torch.tensor([[-0.5, -1.5]] * 3, dtype=torch.float64)
+    params = {"tail": "renormalize", "temperature": temperature[0]} if temperature else {}
+    return et.sparse_distillation_loss(x, classes, log_probs, **params)
+
+
 def table(name):
     return functools.partial(getattr(et, name), normalize=True), (TABLE,)
 
 
+TABLES = ("joint_entropy", "conditional_entropy", "mutual_information")
+TABLES += ("variation_of_information", "normalized_mutual_information")
 OPERATIONS = {name: of_one_dim(name, *case) for name, case in ALONG.items()}
 OPERATIONS |= {name: case for name, case in (CASES | ONCE).items() if name not in (*OPERATIONS, "sliced_wasserstein")}
-OPERATIONS |= {name: table(name) for name in ("joint_entropy", "conditional_entropy", "mutual_information")}
+OPERATIONS |= {name: table(name) for name in TABLES}
 OPERATIONS |= {
     "softmax temperature": (lambda x, t: et.softmax(x, temperature=t), (X, ROWS)),
     "logsumexp temperature": (lambda x, t: et.logsumexp(x, temperature=t), (X, ROWS)),
     "token_statistics": (lambda x: et.token_statistics(x, CLASSES).logprob, (X,)),
     "token_statistics temperature": (lambda x, t: et.token_statistics(x, CLASSES, temperature=t).entropy, (X, ROWS)),
+    "linear_token_statistics": (lambda h, w: et.linear_token_statistics(h, w, CLASSES).logprob, (X, WEIGHT)),
+    "linear_token_statistics temperature": (
+        lambda h, w, t: et.linear_token_statistics(h, w, CLASSES, temperature=t).entropy,
+        (X, WEIGHT, ROWS),
+    ),
+    "sparse_distillation_loss": (sparse_teacher, (X,)),
+    "sparse_distillation_loss temperature": (sparse_teacher, (X, ROWS)),
     "attention of softmax": (et.attention, HEADS),
     "scaled_dot_product_attention": (et.scaled_dot_product_attention, HEADS),
     "linear_attention of all keys": (et.linear_attention, HEADS),

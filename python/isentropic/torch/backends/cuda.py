@@ -241,6 +241,8 @@ def implementations(reference):
         if not _descriptions.takes_map(one):
             table[name] = _reduction(one, ("x", "target"), ("dx",), reference[name])
     for name, one in _descriptions.MEASURES.items():
+        if "device" in one["not_in"]:
+            continue
         if one["family"] == "measure":
             table[name] = _reduction(one, ("p",), ("dp",), reference[name])
         if one["family"] == "divergence":

@@ -26,6 +26,8 @@ def _statistics(parts, hidden, weight, target, bias, rows, temperature, softcap,
 def _vjp(parts, hidden, weight, target, bias, rows, known, grad, temperature, softcap, top):
     kind, known, grad = result_type(hidden), known[:, :4], grad[:, :4]
     counted = (grad[:, :2] != 0).any(1, keepdim=True)  # a row that nothing is asked of may have NaN
+    if parts is whole_part:  # its derivative in the gradient is not 0 where that is 0
+        counted = counted | hidden.isfinite().all(1, keepdim=True)
     of_hidden, of_rows = [hidden.new_empty(0, hidden.shape[1])], [hidden.new_empty(0, 1, dtype=torch.float64)]
     of_weight = torch.zeros_like(weight, dtype=kind)
     of_bias = None if bias is None else torch.zeros_like(bias, dtype=kind)

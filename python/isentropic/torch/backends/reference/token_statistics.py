@@ -104,14 +104,16 @@ def statistics_vjp(x, target, rows, _, grad, temperature, top, dim):
     own = torch.zeros_like(p).scatter(-1, target.unsqueeze(-1), torch.ones_like(p))
     dz = of_logprob * (own - p) - of_entropy * p * (torch.where(log_p > -torch.inf, log_p, 0.0) + _entropy(log_p))
     dz = torch.where(there & ~(given == torch.inf).any(-1, keepdim=True), dz, 0.0)
-    asked = (of_logprob != 0) | (of_entropy != 0)  # a row of which nothing is asked may have NaN
-    dz = torch.where(asked, torch.where(has_none(ROWS, given), torch.nan, dz), 0.0)
+    # A row of which nothing is asked may have NaN. All other rows stay linear in the gradient, also where it is 0.
+    none = has_none(ROWS, given)
+    idle = none & (of_logprob == 0) & (of_entropy == 0)
+    dz = torch.where(none, torch.where(idle, 0.0, torch.nan).to(dz.dtype), dz)
     dx = _quotient(dz, moved, temperature, result_type(x)).movedim(-1, dim).to(x.dtype).contiguous()
     if rows is None:
         return dx, absent(x)
     # From the largest score: dz sums to 0 except where the token is absent, and no slope may depend on what all scores share.
     # Beside +inf all other logits are absent.
-    below = torch.where((z > -torch.inf) & asked, z - z.amax(-1, keepdim=True), 0.0)
+    below = torch.where((z > -torch.inf) & ~idle, z - z.amax(-1, keepdim=True), 0.0)
     slope = (dz * below).sum(-1, keepdim=True).to(torch.float64)
     return dx, -(slope / moved).movedim(-1, dim).contiguous()
 
