@@ -5,7 +5,7 @@ import torch
 from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic.formulas.soft_top_k import soft_top_k as formula
-from isentropic.torch._arguments import checked_dim, one_dim, readable
+from isentropic.torch._arguments import checked_dim, one_dim, readable, spread
 from isentropic.torch._rows import ROWS
 
 
@@ -17,11 +17,7 @@ def _numbers(argument, value, x, dim):
         if not number > 0 or (finite and number == float("inf")):
             raise ValueError(f"{name}: {argument} must be above 0{' and finite' if finite else ''}, got {number}")
         return x.new_full((), number, dtype=torch.float64).expand(*[1] * x.dim())
-    shape = [1 if axis == dim else size for axis, size in enumerate(x.shape)]
-    try:
-        value = value.to(torch.float64).expand(shape)
-    except RuntimeError:
-        raise ValueError(f"{name}: {argument} must broadcast to {tuple(shape)}, got shape {tuple(value.shape)}") from None
+    value = spread(name, argument, value, "x", x, dim)
     if readable(value) and bool((wrong := ~(value > 0) | (finite & value.isinf())).any()):
         got = value[wrong][0].item()
         raise ValueError(f"{name}: {argument} must be above 0{' and finite' if finite else ''}, got {got}")
