@@ -138,6 +138,8 @@ def families(package):
         "Losses": [
             *(loss["name"] for loss in [*_core.losses(), *_core.sparse_losses()]),
             "ratio_map",
+            "soft_top_k",
+            "soft_top_k_vjp",
             "linear_loss",
             *TOKENS,
         ],
@@ -146,12 +148,16 @@ def families(package):
             *("entropy_of_counts", "mutual_information_of_counts", "Counts", "contingency_table", "ContingencyTable"),
             *("mutual_information_of_labels", "mutual_information_scores"),
         ],
-        "Tables and choices of several": [
-            *("doubly_stochastic", "doubly_stochastic_vjp", "soft_top_k", "soft_top_k_vjp"),
-        ],
         "Transport": [name for name in package.__all__ if name in TRANSPORT],
         "Sampling": ["sample", "Sampler", "gumbel_noise", "gumbel_softmax", "speculative_sample"],
-        "Attention": ["attention", "attention_vjp", "scaled_dot_product_attention", "linear_attention", "linear_attention_vjp"],
+        "Attention": [
+            "attention",
+            "attention_vjp",
+            "keys_seen",
+            "scaled_dot_product_attention",
+            "linear_attention",
+            "linear_attention_vjp",
+        ],
         "Files and tables": ["read", "write", "BatchMap"],
         "Threads and SIMD": ["set_num_threads", "get_num_threads", "simd_targets", "simd_target", "force_simd_target"],
     }

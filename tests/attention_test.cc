@@ -91,7 +91,10 @@ struct Problem {
   AttentionMask<T> mask;
   oracle::AttentionMask exact_mask;
   Visible visible;
-  std::vector<T> additive;
+  std::vector<T> additive, sinks;
+  std::vector<double> values;  // of number or kappa
+  oracle::AttentionQueries exact_queries;
+  std::vector<PerRow> per_row;
 
   Problem(std::size_t batch, std::size_t heads, std::size_t kv_heads, std::size_t m, std::size_t n, std::size_t d,
           std::size_t dv, unsigned seed)
@@ -131,11 +134,36 @@ struct Problem {
     });
   }
 
+  std::size_t queries() const { return q.batch * q.heads * q.rows; }
+
+  // A sink for each query; some are -inf.
+  void add_sinks(unsigned seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<double> normal;
+    for (std::size_t i = 0; i < queries(); ++i) {
+      sinks.push_back(random() % 7 == 0 ? -kInfinity<T> : static_cast<T>(normal(random)));
+      exact_queries.sinks.push_back(static_cast<long double>(sinks.back()));
+    }
+  }
+
+  // A number for each query in the parameter "number" or "kappa", whichever the scale has.
+  void add_values() {
+    const bool number = options.scale == Attention::Scale::number;
+    for (std::size_t i = 0; i < queries(); ++i) {
+      values.push_back(0.3 + 0.4 * static_cast<double>(i % 5) / 5);
+      (number ? exact_queries.numbers : exact_queries.kappas).push_back(values.back());
+    }
+    per_row = {{number ? "number" : "kappa", values}};
+  }
+
   Heads<T> out() const { return {q.batch, q.heads, q.rows, v.cols}; }
-  Heads<T> attend() const {
+  Heads<T> attend(const AttentionDetails<T>& details = {}) const {
     Heads<T> result = out();
-    attention(options, q.view(), k.view(), v.view(), result.view(), mask);
+    attention(options, q.view(), k.view(), v.view(), result.view(), mask, per_row, details, sinks);
     return result;
+  }
+  oracle::AttentionScores exact_scores() const {
+    return oracle::attention_scores(options, q.exact(), k.exact(), exact_mask, exact_queries);
   }
 };
 
@@ -177,22 +205,25 @@ TYPED_TEST(AttentionTest, EveryMapMaskScaleAndShape) {
   unsigned seed = 0;
   for (const Shape& shape : kShapes) {
     for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
-      for (int kind = 0; kind < 6; ++kind, ++seed) {
-        if (shape.m * shape.n > 1000 && (seed / 6 + static_cast<unsigned>(kind)) % 3 != 0) continue;  // the oracle takes long
+      for (int kind = 0; kind < 10; ++kind, ++seed) {
+        if (shape.m * shape.n > 1000 && (seed / 10 + static_cast<unsigned>(kind)) % 4 != 0) continue;  // the oracle takes long
         Problem<T> problem(shape.batch, shape.heads, shape.kv_heads, shape.m, shape.n, shape.d, shape.dv, seed);
         problem.options.map = typical<Op>();
         problem.options.causal = kind % 2 == 1;
-        problem.options.scale = static_cast<Attention::Scale>(kind % 3);
+        problem.options.scale = static_cast<Attention::Scale>(kind % 4);
         problem.options.number = 0.3;
         problem.options.train_length = 20;
-        if (kind == 4) problem.options.kappa = 0.9;
-        if (kind == 2 || kind == 3) problem.add_visible(kind == 3, seed);
-        if (kind == 3 || kind == 4) problem.add_additive(seed);
+        if (kind == 5 || kind == 6) problem.options.kappa = 0.9;
+        if (kind == 2 || kind == 3 || kind == 9) problem.add_visible(kind == 3, seed);
+        if (kind == 3 || kind == 4 || kind == 7) problem.add_additive(seed);
+        if (kind >= 6) problem.add_sinks(seed);
+        if (kind == 4 || kind == 7 || kind == 8) problem.options.softcap = 1.5;
+        if (kind == 3 || kind == 7 || kind >= 9) problem.add_values();
         // Maps that are discontinuous in the scores: a cut that changes by rounding is not an error.
         constexpr bool kCuts =
             std::is_same_v<Op, TopKSoftmax> || std::is_same_v<Op, TopPSoftmax> || std::is_same_v<Op, MinPSoftmax>;
         if (kCuts && sizeof(T) == 4 && shape.n > 60) continue;
-        const auto exact = oracle::attention_scores(problem.options, problem.q.exact(), problem.k.exact(), problem.exact_mask);
+        const auto exact = problem.exact_scores();
         const oracle::Heads want = oracle::attention(exact, problem.v.exact());
         // Scores up to 4 sqrt(d), each a sum of d products.
         const double scores = kEps<T> * static_cast<double>(shape.d + 8) * 4;
@@ -205,9 +236,7 @@ TYPED_TEST(AttentionTest, EveryMapMaskScaleAndShape) {
           expect_near(got, want, bound, what);
           Heads<T> weights(shape.batch, shape.heads, shape.m, shape.n);
           std::vector<T> entropy(shape.batch * shape.heads * shape.m);
-          Heads<T> again = problem.out();
-          attention(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), again.view(), problem.mask, {},
-                    {weights.view(), entropy});
+          const Heads<T> again = problem.attend({weights.view(), entropy});
           EXPECT_EQ(got.values, again.values) << what;
           expect_near(weights, exact.p, bound, what + " weights");
           for (std::size_t i = 0; i < entropy.size(); ++i) {
@@ -225,27 +254,39 @@ TYPED_TEST(AttentionTest, GradientsByDifferences) {
   unsigned seed = 1000;
   for (const Shape& shape : {Shape{2, 2, 1, 5, 6, 3, 2}, Shape{1, 1, 1, 50, 5, 4, 3}}) {
     for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
-      for (int kind = shape.m > 10 ? 2 : 0; kind < (shape.m > 10 ? 3 : 4); ++kind, ++seed) {
+      for (int kind = 0; kind < 8; ++kind, ++seed) {
+        if (shape.m > 10 && kind != 2 && kind != 6) continue;
         Problem<T> problem(shape.batch, shape.heads, shape.kv_heads, shape.m, shape.n, shape.d, shape.dv, seed);
         problem.options.map = typical<Op>();
         problem.options.causal = kind == 1;
-        problem.options.scale = kind == 2 ? Attention::Scale::entropy_invariant : Attention::Scale::sqrt;
-        if (kind == 2) problem.add_visible(false, seed);
-        if (kind == 3) problem.add_additive(seed);
+        if (kind == 2 || kind == 7) problem.options.scale = Attention::Scale::entropy_invariant;
+        if (kind == 5) problem.options.scale = Attention::Scale::number;
+        if (kind == 6) problem.options.scale = Attention::Scale::log_n;
+        if (kind == 2 || kind == 6) problem.add_visible(false, seed);
+        if (kind == 3 || kind == 7) problem.add_additive(seed);
+        if (kind == 3 || kind == 6) problem.options.softcap = 0.8;
+        if (kind >= 4 && kind <= 6) problem.add_sinks(seed);
+        if (kind >= 5) problem.add_values();
+        const std::size_t queries = problem.queries();
+        std::vector<T> dsinks(problem.sinks.size());
+        std::vector<double> dvalues(problem.values.size());
+        std::vector<ParamGradient> gradients;
+        if (kind >= 5) gradients.push_back({problem.per_row[0].parameter, dvalues});
         const Heads<T> g = normal<T>(shape.batch, shape.heads, shape.m, shape.dv, seed + 3);
         Heads<T> dq(shape.batch, shape.heads, shape.m, shape.d), dk(shape.batch, shape.kv_heads, shape.n, shape.d),
             dv(shape.batch, shape.kv_heads, shape.n, shape.dv);
         const Heads<T> of_entropy = normal<T>(shape.batch, shape.heads, shape.m, 1, seed + 4);
         std::vector<T> g_entropy;
-        for (std::size_t i = 0; i < shape.batch * shape.heads * shape.m; ++i) {
+        for (std::size_t i = 0; i < queries; ++i) {
           g_entropy.push_back(of_entropy.at(i / shape.m / shape.heads, i / shape.m % shape.heads, i % shape.m, 0));
         }
         attention_vjp(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(),
-                      dv.view(), problem.mask, {}, {}, g_entropy);
+                      dv.view(), problem.mask, problem.per_row, gradients, g_entropy, problem.sinks, dsinks);
         oracle::Heads q = problem.q.exact(), k = problem.k.exact(), v = problem.v.exact();
         const oracle::Heads weight = g.exact();
+        oracle::AttentionQueries of_queries = problem.exact_queries;
         const auto value = [&] {
-          const auto scores = oracle::attention_scores(problem.options, q, k, problem.exact_mask);
+          const auto scores = oracle::attention_scores(problem.options, q, k, problem.exact_mask, of_queries);
           const oracle::Heads out = oracle::attention(scores, v);
           long double sum = 0;
           for (std::size_t i = 0; i < out.values.size(); ++i) sum += out.values[i] * weight.values[i];
@@ -254,23 +295,30 @@ TYPED_TEST(AttentionTest, GradientsByDifferences) {
           }
           return sum;
         };
+        const auto check_entry = [&](long double& entry, double slope, const std::string& name) {
+          const long double before = entry, step = 1e-6L;
+          entry = before + step;
+          const long double above = value();
+          entry = before - step;
+          const long double below = value();
+          entry = before;
+          const double want = static_cast<double>((above - below) / (2 * step));
+          EXPECT_NEAR(slope, want, (sizeof(T) == 4 ? 2e-4 : 2e-7) * (1 + std::fabs(want)))
+              << Op::kDescription.name << " " << name << " kind " << kind << " m " << shape.m;
+        };
         const auto check = [&](oracle::Heads& x, Heads<T>& dx, const char* name) {
           std::mt19937 random(seed);
           for (int sample = 0; sample < 3; ++sample) {
             const std::size_t b = random() % dx.batch, h = random() % dx.heads, r = random() % dx.rows, c = random() % dx.cols;
-            long double& entry = x.at(b, h, r, c);
-            const long double before = entry, step = 1e-6L;
-            entry = before + step;
-            const long double above = value();
-            entry = before - step;
-            const long double below = value();
-            entry = before;
-            const double want = static_cast<double>((above - below) / (2 * step));
-            EXPECT_NEAR(dx.at(b, h, r, c), want, (sizeof(T) == 4 ? 2e-4 : 2e-7) * (1 + std::fabs(want)))
-                << Op::kDescription.name << " " << name << " kind " << kind << " m " << shape.m;
+            check_entry(x.at(b, h, r, c), dx.at(b, h, r, c), name);
           }
         };
         check(q, dq, "dq"), check(k, dk, "dk"), check(v, dv, "dv");
+        for (std::size_t i = 0; i < queries; i += 1 + queries / 3) {
+          if (!problem.sinks.empty()) check_entry(of_queries.sinks[i], static_cast<double>(dsinks[i]), "dsinks");
+          if (kind == 5) check_entry(of_queries.numbers[i], dvalues[i], "dnumber");
+          if (kind > 5) check_entry(of_queries.kappas[i], dvalues[i], "dkappa");
+        }
       }
     });
   }
@@ -493,10 +541,91 @@ TYPED_TEST(AttentionTest, OneKey) {
   for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
     Problem<T> problem(1, 1, 1, 4, 1, 3, 2, 1);
     problem.options.map = typical<Op>();
-    problem.options.scale = Attention::Scale::entropy_invariant;
-    const Heads<T> got = problem.attend();
-    for (std::size_t r = 0; r < 4; ++r) EXPECT_EQ(got.at(0, 0, r, 1), problem.v.at(0, 0, 0, 1)) << Op::kDescription.name;
+    for (const auto scale : {Attention::Scale::entropy_invariant, Attention::Scale::log_n}) {
+      problem.options.scale = scale;
+      const Heads<T> got = problem.attend();
+      for (std::size_t r = 0; r < 4; ++r) EXPECT_EQ(got.at(0, 0, r, 1), problem.v.at(0, 0, 0, 1)) << Op::kDescription.name;
+    }
   });
+}
+
+// A sink of -inf is none, one of +inf takes all mass, a NaN makes its query NaN, and a query that sees no key gives zeros.
+TYPED_TEST(AttentionTest, SpecialSinks) {
+  using T = TypeParam;
+  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+    Problem<T> problem(1, 1, 1, 4, 9, 3, 2, 1);
+    problem.options.map = typical<Op>();
+    const Heads<T> g = normal<T>(1, 1, 4, 2, 8);
+    bool visible[4 * 9];
+    for (std::size_t i = 0; i < 4 * 9; ++i) visible[i] = i / 9 != 3;
+    problem.mask.visible = {visible, 0, 0, 9, 1};
+    Heads<T> weights(1, 1, 4, 9);
+    std::vector<T> entropy(4), dsinks(4);
+    const auto all = [&] {
+      std::vector<Heads<T>> d = {{1, 1, 4, 3}, {1, 1, 9, 3}, {1, 1, 9, 2}, problem.attend({weights.view(), entropy})};
+      attention_vjp(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[0].view(), d[1].view(),
+                    d[2].view(), problem.mask, {}, {}, {}, problem.sinks,
+                    std::span(dsinks).first(problem.sinks.empty() ? 0 : 4));
+      return d;
+    };
+    const auto without = all();
+    const std::vector<T> entropy_without = entropy;
+    problem.sinks = {-kInfinity<T>, kInfinity<T>, kNaN<T>, kNaN<T>};
+    const auto got = all();
+    const char* const name = Op::kDescription.name.data();
+    for (std::size_t c = 0; c < 2; ++c) {
+      EXPECT_EQ(got[3].at(0, 0, 0, c), without[3].at(0, 0, 0, c)) << name;
+      EXPECT_EQ(got[3].at(0, 0, 1, c), 0) << name;
+      EXPECT_TRUE(std::isnan(got[3].at(0, 0, 2, c))) << name;
+      EXPECT_EQ(got[3].at(0, 0, 3, c), 0) << name;
+    }
+    for (std::size_t c = 0; c < 3; ++c) {
+      EXPECT_EQ(got[0].at(0, 0, 0, c), without[0].at(0, 0, 0, c)) << name;
+      EXPECT_EQ(got[0].at(0, 0, 1, c), 0) << name;
+      EXPECT_EQ(got[0].at(0, 0, 3, c), 0) << name;
+    }
+    for (std::size_t c = 0; c < 9; ++c) EXPECT_TRUE(std::isnan(weights.at(0, 0, 2, c))) << name;
+    EXPECT_EQ(entropy[0], entropy_without[0]) << name;
+    EXPECT_EQ(entropy[1], 0) << name;
+    EXPECT_TRUE(std::isnan(entropy[2])) << name;
+    EXPECT_EQ(entropy[3], 0) << name;
+    EXPECT_EQ(dsinks[0], 0) << name;
+    EXPECT_EQ(dsinks[1], 0) << name;
+    EXPECT_EQ(dsinks[3], 0) << name;
+  });
+}
+
+// The sink loses against keys of the same score where a map cuts by index.
+TYPED_TEST(AttentionTest, SinksCompeteInCuts) {
+  using T = TypeParam;
+  Problem<T> problem(1, 1, 1, 1, 3, 1, 1, 1);
+  problem.options.scale = Attention::Scale::number;
+  problem.options.map = TopKSoftmax{.k = 2};
+  problem.q.at(0, 0, 0, 0) = 1;
+  const auto weights = [&](std::vector<T> scores, T sink) {
+    for (std::size_t j = 0; j < 3; ++j) problem.k.at(0, 0, j, 0) = scores[j];
+    problem.sinks = {sink};
+    Heads<T> found(1, 1, 1, 3);
+    problem.attend({found.view(), {}});
+    return std::vector<T>{found.at(0, 0, 0, 0), found.at(0, 0, 0, 1), found.at(0, 0, 0, 2)};
+  };
+  EXPECT_EQ(weights({1, 1, 0}, 1), (std::vector<T>{T(0.5), T(0.5), 0}));
+  EXPECT_EQ(weights({1, 0, 0}, 1), (std::vector<T>{T(0.5), 0, 0}));
+}
+
+// Scores far below and far above the cap, and caps beyond float.
+TYPED_TEST(AttentionTest, SoftcapOfAnySize) {
+  using T = TypeParam;
+  for (const double cap : {1e-300, 1e-40, 1e-3, 0.7, 50.0, 1e20, 1e300}) {
+    Problem<T> problem(1, 1, 1, 5, 40, 7, 3, 4);
+    for (std::size_t j = 0; j < 40; ++j) {
+      for (std::size_t c = 0; c < 7; ++c)
+        problem.k.at(0, 0, j, c) *= static_cast<T>(std::pow(10.0, static_cast<double>(j % 12) - 8));
+    }
+    problem.options.softcap = cap;
+    Heads<T> got = problem.attend();
+    expect_near(got, oracle::attention(problem.exact_scores(), problem.v.exact()), 400 * kEps<T>, std::to_string(cap));
+  }
 }
 
 TYPED_TEST(AttentionTest, SameBits) {
@@ -506,14 +635,21 @@ TYPED_TEST(AttentionTest, SameBits) {
     Problem<T> problem(2, 4, 2, 150, 170, 40, 50, 2);
     problem.options.map = map;
     problem.options.causal = true;
-    problem.options.scale = Attention::Scale::entropy_invariant;
+    problem.options.scale = Attention::Scale::log_n;
+    problem.options.softcap = 4;
     problem.add_visible(false, 3);
+    problem.add_sinks(3);
+    problem.add_values();
     const Heads<T> g = normal<T>(2, 4, 150, 50, 8);
     const auto all = [&] {
       std::vector<Heads<T>> d = {{2, 4, 150, 40}, {2, 2, 170, 40}, {2, 2, 170, 50}, problem.attend(), problem.out(),
-                                 problem.out(),   {2, 4, 150, 40}, {2, 2, 170, 40}, {2, 2, 170, 50}};
+                                 problem.out(),   {2, 4, 150, 40}, {2, 2, 170, 40}, {2, 2, 170, 50},  {1, 1, 1, 1200}};
+      std::vector<double> dkappa(1200);
+      const std::vector<ParamGradient> gradients = {{"kappa", dkappa}};
       attention_vjp(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[0].view(), d[1].view(),
-                    d[2].view(), problem.mask);
+                    d[2].view(), problem.mask, problem.per_row, gradients, {}, problem.sinks,
+                    std::span(d[9].values).first(1200));
+      for (double& slope : dkappa) d[9].values.push_back(static_cast<T>(slope));
       linear_attention({.causal = true}, problem.q.view(), problem.k.view(), problem.v.view(), d[4].view());
       linear_attention(LinearAttention{}, problem.q.view(), problem.k.view(), problem.v.view(), d[5].view());
       linear_attention_vjp({.causal = true}, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[6].view(),
@@ -547,7 +683,9 @@ TYPED_TEST(AttentionTest, SameBits) {
     };
     AttentionMask<T> mask = problem.mask;
     mask.visible.data = mask.visible.row(1, 3, 0);
-    attention(problem.options, one(problem.q, 3), one(problem.k, 1), one(problem.v, 1), out.view(), mask);
+    const std::vector<PerRow> per_row = {{"kappa", std::span(problem.values).subspan(7 * 150)}};
+    attention(problem.options, one(problem.q, 3), one(problem.k, 1), one(problem.v, 1), out.view(), mask, per_row, {},
+              std::span(problem.sinks).subspan(7 * 150));
     for (std::size_t r = 0; r < 150; ++r) {
       for (std::size_t c = 0; c < 50; ++c) EXPECT_EQ(out.at(0, 0, r, c), want[3].at(1, 3, r, c));
     }
@@ -840,7 +978,8 @@ TEST(Attention, RefusesBadArguments) {
       HeadsView<float> view = to.view();
       AttentionDetails<float> details;
       change(changed, view, details);
-      attention(changed.options, changed.q.view(), changed.k.view(), changed.v.view(), view, changed.mask, {}, details);
+      attention(changed.options, changed.q.view(), changed.k.view(), changed.v.view(), view, changed.mask, changed.per_row,
+                details, changed.sinks);
     };
   };
   expect_error("attention: k must have the columns of q, 2, got 3",
@@ -857,6 +996,22 @@ TEST(Attention, RefusesBadArguments) {
                call([](auto& p, auto&, auto&) { p.options.train_length = 1; }));
   expect_error("attention: number must be finite, got nan",
                call([](auto& p, auto&, auto&) { p.options.number = std::nan(""); }));
+  expect_error("attention: softcap must be above 0 and finite, got 0",
+               call([](auto& p, auto&, auto&) { p.options.softcap = 0; }));
+  expect_error("attention: kappa must not be given unless scale is entropy_invariant or log_n, got scale sqrt, kappa 2",
+               call([](auto& p, auto&, auto&) { p.options.kappa = 2; }));
+  expect_error("attention: kappa must have one value for each of 12 rows, got 5", call([](auto& p, auto&, auto&) {
+                 p.options.scale = Attention::Scale::log_n, p.values.resize(5, 1), p.per_row = {{"kappa", p.values}};
+               }));
+  expect_error("attention: kappa of row 3 must be above 0 and finite, got nan", call([](auto& p, auto&, auto&) {
+                 p.options.scale = Attention::Scale::log_n, p.values.resize(12, 1), p.per_row = {{"kappa", p.values}};
+                 p.values[3] = std::nan("");
+               }));
+  expect_error("attention: number must not have values unless scale is number, got scale sqrt", call([](auto& p, auto&, auto&) {
+                 p.values.resize(12, 1), p.per_row = {{"number", p.values}};
+               }));
+  expect_error("attention: sinks must have one entry for each of 12 queries, got 4",
+               call([](auto& p, auto&, auto&) { p.sinks.resize(4); }));
   expect_error("entmax: alpha must be above 0 and finite, got 0",
                call([](auto& p, auto&, auto&) { p.options.map = Entmax{.alpha = 0}; }));
   std::vector<float> entropy(3);

@@ -1,14 +1,16 @@
 // Attention with any map in place of softmax, and attention in time linear in the length.
 //
-// out_i = sum_j p_ij v_j,  p_i = map(scale_i <q_i, k_j> + additive_ij over the keys j that query i sees)
+// out_i = sum_j p_ij v_j,  p_i = map(cap(scale_i <q_i, k_j>) + additive_ij over the keys j that query i sees, sink_i)
 //
 // Rules:
-//   a query that sees no key   out, weights, entropy and gradients are 0
+//   a query that sees no key   out, weights, entropy and gradients are 0, with a sink too
 //   a key that is not seen     is as if absent, whatever it and its value hold, NaN too
-//   a NaN among seen scores    that query's out is all NaN
+//   a NaN among seen scores    that query's out is all NaN; a sink is a score
+//   a sink                     a score without a key: it takes mass, and its value is 0. It is neither scaled nor counted among
+//                              the keys that a query sees, and the last of equal scores. -inf: there is none
 //   heads                      q has a multiple of the heads of k and v: consecutive ones share theirs
 //   reproducible               the same bits for any number of threads, any batch and heads, any SIMD target with FMA
-//   memory                     each thread holds one head of k and v and 48 rows of scores, two or three of each for
+//   memory                     each thread holds one head of k and v and 48 rows of scores, two to four of each for
 //                              gradients, entropy_normalize and entropy_clip, never all scores
 #pragma once
 
@@ -78,8 +80,8 @@ struct AttentionMask {
 // Further results, if wanted.
 template <class T>
 struct AttentionDetails {
-  HeadsView<T> weights = {};  // p: batch x heads x queries x keys
-  std::span<T> entropy = {};  // -sum p log p of each query, in nats: batch x heads x queries
+  HeadsView<T> weights = {};  // p: batch x heads x queries x keys; with sinks a row's sum may be below 1
+  std::span<T> entropy = {};  // -sum p log p of each query, over the sink too, in nats: batch x heads x queries
 };
 
 inline constexpr ArrayInfo kAttentionArrays[] = {
@@ -87,18 +89,22 @@ inline constexpr ArrayInfo kAttentionArrays[] = {
     {.name = "k", .kind = ArrayKind::kv_heads},
     {.name = "v", .kind = ArrayKind::kv_heads},
     {.name = "mask", .kind = ArrayKind::mask, .optional = true},
+    {.name = "sinks", .kind = ArrayKind::number, .optional = true},
     {.name = "out", .kind = ArrayKind::heads, .output = true},
     {.name = "weights", .kind = ArrayKind::heads, .output = true, .optional = true},
     {.name = "entropy", .kind = ArrayKind::number, .output = true, .optional = true}};
-inline constexpr ArrayInfo kAttentionGradient[] = {{.name = "q", .kind = ArrayKind::heads},
-                                                   {.name = "k", .kind = ArrayKind::kv_heads},
-                                                   {.name = "v", .kind = ArrayKind::kv_heads},
-                                                   {.name = "grad", .kind = ArrayKind::heads},
-                                                   {.name = "mask", .kind = ArrayKind::mask, .optional = true},
-                                                   {.name = "entropy_grad", .kind = ArrayKind::number, .optional = true},
-                                                   {.name = "dq", .kind = ArrayKind::heads, .output = true},
-                                                   {.name = "dk", .kind = ArrayKind::kv_heads, .output = true},
-                                                   {.name = "dv", .kind = ArrayKind::kv_heads, .output = true}};
+inline constexpr ArrayInfo kAttentionGradient[] = {
+    {.name = "q", .kind = ArrayKind::heads},
+    {.name = "k", .kind = ArrayKind::kv_heads},
+    {.name = "v", .kind = ArrayKind::kv_heads},
+    {.name = "grad", .kind = ArrayKind::heads},
+    {.name = "mask", .kind = ArrayKind::mask, .optional = true},
+    {.name = "sinks", .kind = ArrayKind::number, .optional = true},
+    {.name = "entropy_grad", .kind = ArrayKind::number, .optional = true},
+    {.name = "dq", .kind = ArrayKind::heads, .output = true},
+    {.name = "dk", .kind = ArrayKind::kv_heads, .output = true},
+    {.name = "dv", .kind = ArrayKind::kv_heads, .output = true},
+    {.name = "dsinks", .kind = ArrayKind::number, .output = true, .optional = true}};
 inline constexpr ArrayInfo kLinearAttentionArrays[] = {{.name = "q", .kind = ArrayKind::heads},
                                                        {.name = "k", .kind = ArrayKind::kv_heads},
                                                        {.name = "v", .kind = ArrayKind::kv_heads},
@@ -116,8 +122,8 @@ inline constexpr Absence kAttentionNotIn[] = {{Door::command_line, "its arrays h
                                               {Door::web, "left out, because each page loads the library"}};
 
 struct Attention {
-  enum class Scale { sqrt, entropy_invariant, number };
-  static constexpr std::string_view kScales[] = {"sqrt", "entropy_invariant", "number"};
+  enum class Scale { sqrt, entropy_invariant, log_n, number };
+  static constexpr std::string_view kScales[] = {"sqrt", "entropy_invariant", "log_n", "number"};
 
   Map map = Softmax{};
   Scale scale = Scale::sqrt;
@@ -125,6 +131,7 @@ struct Attention {
   double train_length = 512;
   std::optional<double> kappa = {};
   bool causal = false;
+  std::optional<double> softcap = {};
 
   static constexpr Description kDescription = {
       .name = "attention",
@@ -134,7 +141,9 @@ struct Attention {
       .gradient =
           "dv_j = sum_i p_ij g_i; with ds_i the map's gradient of p_i for <g_i, v_j>: dq_i = scale_i sum_j ds_ij k_j, "
           "dk_j = sum_i scale_i ds_ij q_i",
-      .source = "Vaswani et al., NeurIPS 2017; the scale: Su, kexue.fm 8823, 2021",
+      .source =
+          "Vaswani et al., NeurIPS 2017; scales: Su, kexue.fm 8823, 2021, and Vasylenko et al., 2025 (ASEntmax); sinks: "
+          "Xiao et al., ICLR 2024",
       .arrays = kAttentionArrays,
       .jacobian = {.arrays = kAttentionGradient},
       .not_in = kAttentionNotIn,
@@ -142,24 +151,38 @@ struct Attention {
   static constexpr auto kParams = std::tuple{
       Param<Attention, Map>{.name = "map", .meaning = "what turns a query's scores into weights", .member = &Attention::map},
       Param<Attention, Scale>{.name = "scale",
-                              .meaning = "1/sqrt(d); by the number n of keys that the query sees, log n / (log(train_length) "
-                                         "sqrt(d)) or kappa log n / d; or a number",
+                              .meaning = "1/sqrt(d); by the number n of keys that the query sees: log n / (log(train_length) "
+                                         "sqrt(d)), or with kappa: kappa log n / d (entropy_invariant), kappa log n / sqrt(d) "
+                                         "(log_n); or a number",
                               .member = &Attention::scale,
                               .names = kScales},
-      Param<Attention>{.name = "number", .meaning = "the scale where it is a number", .member = &Attention::number},
+      Param<Attention>{
+          .name = "number", .meaning = "the scale where it is a number", .member = &Attention::number, .per_row = true},
       Param<Attention>{.name = "train_length",
-                       .meaning = "the n at which the entropy-invariant scale is 1/sqrt(d)",
+                       .meaning = "the n at which a scale by n is 1/sqrt(d) without kappa",
                        .member = &Attention::train_length,
                        .above = 1},
-      Param<Attention, std::optional<double>>{
-          .name = "kappa", .meaning = "the scale is kappa log n / d instead", .member = &Attention::kappa, .above = 0},
+      Param<Attention, std::optional<double>>{.name = "kappa",
+                                              .meaning = "the factor of log n in a scale by n",
+                                              .member = &Attention::kappa,
+                                              .above = 0,
+                                              .per_row = true},
       Param<Attention, bool>{.name = "causal",
                              .meaning = "query i of m sees only the keys j <= i + n - m: the queries are the last m positions",
-                             .member = &Attention::causal}};
+                             .member = &Attention::causal},
+      Param<Attention, std::optional<double>>{.name = "softcap",
+                                              .meaning = "scaled scores s become softcap tanh(s / softcap) before the mask",
+                                              .member = &Attention::softcap,
+                                              .above = 0}};
+
+  constexpr std::string_view check() const {
+    if (!kappa || scale == Scale::entropy_invariant || scale == Scale::log_n) return {};
+    return "kappa must not be given unless scale is entropy_invariant or log_n";
+  }
 };
 
-// out = the sum of values weighted by p, and the further results in `details`. `per_row` gives parameters of the map a value
-// for each of the batch x heads x queries.
+// out = the sum of values weighted by p, and the further results in `details`. `per_row` gives parameters of the map, number or
+// kappa a value for each of the batch x heads x queries, and `sinks`, if it is not empty, a sink for each.
 //
 // Shapes: q batch x heads x m x d; k batch x kv_heads x n x d, v batch x kv_heads x n x dv; out batch x heads x m x dv.
 // Causal: query i sees the keys up to i + n - m; where m > n the first m - n queries see none, and their out is 0.
@@ -171,19 +194,22 @@ template <class T>
 ISENTROPIC_API void attention(const Attention& options, HeadsView<const std::type_identity_t<T>> q,
                               HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
                               HeadsView<T> out, const AttentionMask<T>& mask = {}, std::span<const PerRow> per_row = {},
-                              const AttentionDetails<T>& details = {});
+                              const AttentionDetails<T>& details = {}, std::span<const std::type_identity_t<T>> sinks = {});
 
 // The gradient of sum <g, out> in q, k and v, and of <g_entropy, entropy> too if that is not empty; scores are computed again.
-// `gradients` takes the gradients in the map's parameters, batch x heads x queries numbers each.
+// `gradients` takes the gradients in the map's parameters, in number and kappa, batch x heads x queries numbers each; dsinks,
+// if it is not empty, that in sinks.
 //
-// Shapes: g as out; g_entropy one number for each query; dq, dk, dv as q, k, v. Throws: as attention.
+// Shapes: g as out; g_entropy, sinks, dsinks one number for each query; dq, dk, dv as q, k, v. Throws: as attention.
 template <class T>
 ISENTROPIC_API void attention_vjp(const Attention& options, HeadsView<const std::type_identity_t<T>> q,
                                   HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
                                   HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv,
                                   const AttentionMask<T>& mask = {}, std::span<const PerRow> per_row = {},
                                   std::span<const ParamGradient> gradients = {},
-                                  std::span<const std::type_identity_t<T>> g_entropy = {});
+                                  std::span<const std::type_identity_t<T>> g_entropy = {},
+                                  std::span<const std::type_identity_t<T>> sinks = {},
+                                  std::span<std::type_identity_t<T>> dsinks = {});
 
 struct LinearAttention {
   std::optional<double> scale = {};

@@ -69,7 +69,7 @@ typedef struct isentropic_array {
      gumbel_softmax      x in, y out
      sampler_probs       x in, y out: the distribution after a chain of steps
      sampler_sample      x in, indices out: draws from that distribution
-     attention           q, k, v in, mask in?; out out, weights, entropy out?
+     attention           q, k, v in, mask, sinks in?; out out, weights, entropy out?
      linear_attention    q, k, v in, out out
      wasserstein_1d      u, v in, u_weights, v_weights in?; value out, du, dv out?
      wasserstein_histogram
@@ -107,7 +107,8 @@ ISENTROPIC_C_API int isentropic_apply(const char* operation, const char* paramet
                                       size_t count);
 
 /* The gradient of a map or a logarithm: x, y, grad in, dx out; d_NAME takes the gradient in a parameter that is an array.
-   For attention and linear_attention: q, k, v, grad in, dq, dk, dv out; for attention also mask, entropy_grad in?. */
+   For attention and linear_attention: q, k, v, grad in, dq, dk, dv out; for attention also mask, sinks, entropy_grad in?,
+   dsinks out?. */
 ISENTROPIC_C_API int isentropic_apply_vjp(const char* operation, const char* parameters, const isentropic_array* arrays,
                                           size_t count);
 

@@ -1,18 +1,40 @@
-"""Arguments of attention: the shapes of arrays of any kind, and the scale."""
+"""Arguments of attention: the shapes of arrays of any kind, the scale and the cap."""
 
 import math
 from typing import NamedTuple
 
 from isentropic import _checks
 
+BY_N = ("entropy_invariant", "log_n")  # scales by the number of keys that a query sees
+_WORDS = "'sqrt', 'entropy_invariant', 'log_n'"
+
 
 def scale_values(function, scale, train_length, kappa):
     """(scale, number, train_length, kappa) as _core takes them."""
-    if isinstance(scale, str):
-        if scale not in ("sqrt", "entropy_invariant"):
-            raise ValueError(f"{function}: scale must be 'sqrt', 'entropy_invariant' or a number, got {scale!r}")
-        return scale, 1.0, train_length, kappa
-    return "number", _number(function, scale, "'sqrt', 'entropy_invariant'"), train_length, kappa
+    if isinstance(scale, str) and scale not in ("sqrt", *BY_N):
+        raise ValueError(f"{function}: scale must be {_WORDS} or a number, got {scale!r}")
+    if not isinstance(scale, str):
+        number, scale = _number(function, scale, _WORDS), "number"
+    else:
+        number = 1.0
+    check_kappa(function, scale, kappa)
+    return scale, number, train_length, kappa
+
+
+def check_kappa(function, scale, kappa):
+    """Refuses kappa where it has no effect."""
+    if kappa is not None and scale not in BY_N:
+        got = repr(scale) if isinstance(scale, str) and scale != "number" else "a number"
+        raise ValueError(f"{function}: kappa must be None unless scale is 'entropy_invariant' or 'log_n', got scale {got}")
+
+
+def checked_softcap(function, softcap):
+    if softcap is None:
+        return None
+    softcap = _checks.number(function, "softcap", softcap)
+    if not 0 < softcap < math.inf:
+        raise ValueError(f"{function}: softcap must be above 0 and finite, got {softcap}")
+    return softcap
 
 
 def _number(function, scale, words):
@@ -79,18 +101,52 @@ def shape_of(function, q, k, v):
     return Shape(batch, heads, kv_heads, q[-2], k[-2], lead)
 
 
-def mask_shape(function, mask, fits, shape):
-    """The shape (..., m, n) to which a mask broadcasts; `fits` says whether it is of bools or of floats."""
+def _fits(shape, wanted):
+    try:
+        return _broadcast(shape, wanted) == wanted
+    except ValueError:
+        return False
+
+
+def check_mask_type(function, mask, fits):
+    """`fits` says whether it is of bools or of floats."""
     if not fits:
         raise TypeError(
             f"{function}: mask must be of bools (True: the key is seen) or of floats (added to the scores), "
             f"got dtype {mask.dtype}"
         )
+
+
+def mask_shape(function, mask, fits, shape):
+    """The shape (..., m, n) to which a mask broadcasts."""
+    check_mask_type(function, mask, fits)
     wanted = (*shape.lead, shape.queries, shape.keys)
-    try:
-        fits = _broadcast(mask.shape, wanted) == wanted
-    except ValueError:
-        fits = False
-    if not fits:
+    if not _fits(mask.shape, wanted):
         raise ValueError(f"{function}: mask must broadcast to {wanted}, got shape {tuple(mask.shape)}")
     return wanted
+
+
+def sinks_shape(function, sinks, shape):
+    """The shape that sinks get, to broadcast to (..., m, 1): a single axis is that of the heads."""
+    own, wanted = tuple(sinks.shape), (*shape.lead, shape.queries, 1)
+    if len(own) == 1 and shape.lead:
+        if own[0] not in (1, shape.heads):
+            raise ValueError(f"{function}: sinks must be one for each of {shape.heads} heads, got shape {own}")
+        return (own[0], 1, 1)
+    if not _fits(own, wanted):
+        raise _checks.misfit(function, "sinks", wanted, "(..., m, 1)", sinks, "one for each head, or a number or an array")
+    return own
+
+
+def counted(function, m, n, causal, mask, fits):
+    """(m, n, causal) of keys_seen, once they and the mask, if there is one, are checked."""
+    m, n = (_checks.integer(function, name, count) for name, count in (("m", m), ("n", n)))
+    for name, count in (("m", m), ("n", n)):
+        if count < 0:
+            raise ValueError(f"{function}: {name} must be at least 0, got {count}")
+    if mask is not None:
+        check_mask_type(function, mask, fits)
+        lead = tuple(mask.shape[:-2])
+        if not _fits(mask.shape, (*lead, m, n)):
+            raise ValueError(f"{function}: mask must broadcast to (..., {m}, {n}), got shape {tuple(mask.shape)}")
+    return m, n, _checks.flag(function, "causal", causal)

@@ -11,6 +11,7 @@
 #include "src/attention/product-inl.h"
 #include "src/rows/entropy-inl.h"
 #include "src/rows/exp_log-inl.h"
+#include "src/rows/expm1-inl.h"
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -67,29 +68,56 @@ HWY_INLINE void ScaleQueries(const AttentionCall<T>& call, const Tile<T>& tile) 
   for (size_t r = 0; r < tile.count; ++r) {
     const size_t query = tile.first + r;
     tile.seen[r] = CountSeen(call.mask, tile.batch, tile.head, query, call.keys_before(query + 1));
-    tile.scale[r] = call.scale_of(tile.seen[r]);
+    tile.scale[r] = call.scale_of(tile.seen[r], call.query(tile.batch, tile.head, query));
     const T scale = static_cast<T>(tile.scale[r]);
     const T* const from = call.q.row(tile.batch, tile.head, query);
     for (size_t c = 0; c < d; ++c) tile.q[r * d + c] = tile.seen[r] == 0 ? T(0) : scale * from[c];
   }
 }
 
-// Calculates the masked scores of the tile and the distributions.
+// Scores s become cap tanh(s / cap), and slopes, unless it is null, has the derivative, 1 - tanh^2.
+//
+// With e = exp(-2t), tanh t is (1 - e) / (1 + e) and its derivative 4e / (1 + e)^2, which do not cancel. Where t^2 / 3 is below
+// half an ulp, s stays: s / cap may be subnormal there.
+template <class T>
+HWY_INLINE void CapRow(double softcap, size_t n, T* s, T* slopes) {
+  const RowTag<T> d;
+  constexpr T kSmall = sizeof(T) == 4 ? T(0x1p-13) : T(0x1p-27);
+  const auto cap = hn::Set(d, static_cast<T>(HWY_MAX(softcap, double{std::numeric_limits<T>::min()})));
+  const auto one = hn::Set(d, T(1));
+  ForEachVector(d, n, [&](size_t j, size_t lanes) HWY_ATTR {
+    const auto sj = LoadUpTo(d, s + j, lanes, T(0));
+    const auto t = hn::Div(hn::Abs(sj), cap), twice = hn::Neg(hn::Add(t, t));
+    const auto e = Exp(d, twice), sum = hn::Add(one, e);
+    const auto capped = hn::Mul(cap, hn::Div(hn::Neg(Expm1(d, twice, e)), sum));
+    StoreUpTo(hn::IfThenElse(hn::Lt(t, hn::Set(d, kSmall)), sj, hn::CopySign(capped, sj)), d, lanes, s + j);
+    if (slopes != nullptr) {
+      StoreUpTo(hn::Div(hn::Mul(hn::Set(d, T(4)), e), hn::Mul(sum, sum)), d, lanes, slopes + j);
+    }
+  });
+}
+
+// Calculates the masked scores of the tile, that of the sink after those of keys, and the distributions.
 template <class T>
 HWY_INLINE void MapTile(const AttentionCall<T>& call, const Tile<T>& tile) {
-  const size_t d = call.q.cols, stride = tile.stride;
+  const size_t d = call.q.cols, stride = tile.stride, n = tile.cols + call.further();
   ScaleQueries(call, tile);
   ProductWithPanels(Factor<T>{tile.q, static_cast<ptrdiff_t>(d), 1}, tile.count, tile.keys, d, tile.cols, tile.s,
                     static_cast<ptrdiff_t>(stride));
   for (size_t r = 0; r < tile.count; ++r) {
     const size_t before = call.keys_before(tile.first + r + 1);
-    MaskRow(call.mask, tile.batch, tile.head, tile.first + r, before, tile.s + r * stride);
-    FillRow(RowTag<T>(), kHidden<T>, tile.cols - before, tile.s + r * stride + before);
+    T* const s = tile.s + r * stride;
+    if (call.options.softcap) {
+      CapRow(*call.options.softcap, before, s, tile.slopes == nullptr ? nullptr : tile.slopes + r * stride);
+    }
+    MaskRow(call.mask, tile.batch, tile.head, tile.first + r, before, s);
+    FillRow(RowTag<T>(), kHidden<T>, tile.cols - before, s + before);
+    if (!call.sinks.empty()) s[tile.cols] = call.sinks[call.query(tile.batch, tile.head, tile.first + r)];
   }
-  call.map.map(call.options.map, {tile.s, tile.count, tile.cols, stride}, {tile.p, tile.count, tile.cols, stride}, tile.per_row,
+  call.map.map(call.options.map, {tile.s, tile.count, n, stride}, {tile.p, tile.count, n, stride}, tile.per_row,
                {0, tile.count, tile.memory, false});
   for (size_t r = 0; r < tile.count; ++r) {
-    if (tile.seen[r] == 0) FillRow(RowTag<T>(), T(0), tile.cols, tile.p + r * stride);
+    if (tile.seen[r] == 0) FillRow(RowTag<T>(), T(0), n, tile.p + r * stride);
   }
 }
 
@@ -136,8 +164,8 @@ HWY_FLATTEN void AttentionTile(const AttentionCall<T>& call, const Tile<T>& tile
       std::fill(to + tile.cols, to + call.k.rows, tile.cols > 0 && p[0] != p[0] ? p[0] : T(0));
     }
     if (!call.details.entropy.empty()) {
-      call.details.entropy[(b * call.q.heads + h) * call.q.rows + tile.first + r] =
-          static_cast<T>(RowEntropy(RowTag<T>(), p, tile.cols));
+      call.details.entropy[call.query(b, h, tile.first + r)] =
+          static_cast<T>(RowEntropy(RowTag<T>(), p, tile.cols + call.further()));
     }
   }
 }
@@ -147,14 +175,14 @@ HWY_FLATTEN void AttentionTile(const AttentionCall<T>& call, const Tile<T>& tile
 // The 1 is left out: every distribution sums to 1, so a map's gradient of a constant is 0. Where p is 0 it is left out as well:
 // no map's gradient reads it there.
 template <class T>
-HWY_INLINE void AddEntropySlopes(const Tile<T>& tile, const T* g_entropy) {
+HWY_INLINE void AddEntropySlopes(const Tile<T>& tile, size_t n, const T* g_entropy) {
   const RowTag<T> d;
   for (size_t r = 0; r < tile.count; ++r) {
     const T* const p = tile.p + r * tile.stride;
     T* const g = tile.g + r * tile.stride;
     const auto weight = hn::Set(d, g_entropy[r]);
     if (g_entropy[r] == 0) continue;
-    ForEachVector(d, tile.cols, [&](size_t j, size_t lanes) HWY_ATTR {
+    ForEachVector(d, n, [&](size_t j, size_t lanes) HWY_ATTR {
       const auto pj = LoadUpTo(d, p + j, lanes, T(0));
       const auto log = hn::IfThenZeroElse(hn::Eq(pj, hn::Zero(d)), Log(d, pj));
       StoreUpTo(hn::NegMulAdd(weight, log, LoadUpTo(d, g + j, lanes, T(0))), d, lanes, g + j);
@@ -166,6 +194,7 @@ HWY_INLINE void AddEntropySlopes(const Tile<T>& tile, const T* g_entropy) {
 template <class T>
 HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>& vjp, const Tile<T>& tile) {
   const size_t d = call.q.cols, dv = call.v.cols, b = tile.batch, h = tile.head, kv = h / call.group, stride = tile.stride;
+  const size_t n = tile.cols + call.further(), first = call.query(b, h, tile.first);
   const auto step = static_cast<ptrdiff_t>(stride);
   MapTile(call, tile);
   for (size_t r = 0; r < tile.count; ++r) {
@@ -173,19 +202,25 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
     for (size_t c = 0; c < dv; ++c) tile.out[r * dv + c] = tile.seen[r] == 0 ? T(0) : g[c];
   }
   ProductWithPanels(Factor<T>{tile.out, static_cast<ptrdiff_t>(dv), 1}, tile.count, tile.values, dv, tile.cols, tile.g, step);
-  if (!vjp.g_entropy.empty()) AddEntropySlopes(tile, vjp.g_entropy.data() + (b * call.q.heads + h) * call.q.rows + tile.first);
-  const MatrixView<T> ds(tile.g, tile.count, tile.cols, stride);
-  call.map.vjp(call.options.map, {tile.s, tile.count, tile.cols, stride}, {tile.p, tile.count, tile.cols, stride}, ds, ds,
-               tile.per_row, tile.gradients, {0, tile.count, tile.memory, false});
+  for (size_t r = 0; r < tile.count && n > tile.cols; ++r) tile.g[r * stride + tile.cols] = 0;  // the value of a sink
+  if (!vjp.g_entropy.empty()) AddEntropySlopes(tile, n, vjp.g_entropy.data() + first);
+  const MatrixView<T> ds(tile.g, tile.count, n, stride);
+  call.map.vjp(call.options.map, {tile.s, tile.count, n, stride}, {tile.p, tile.count, n, stride}, ds, ds, tile.per_row,
+               tile.gradients, {0, tile.count, tile.memory, false});
   for (size_t r = 0; r < tile.count; ++r) {
     T *const p = tile.p + r * stride, *const g = tile.g + r * stride;
     if (tile.seen[r] == 0) {
-      FillRow(RowTag<T>(), T(0), tile.cols, g);
+      FillRow(RowTag<T>(), T(0), n, g);
       for (const ParamGradient& gradient : tile.gradients) gradient.values[r] = 0;
     } else if (p[0] != p[0]) {  // the NaN of a query must not reach keys that it does not see
       for (size_t j = 0; j < tile.cols; ++j) {
         if (tile.s[r * stride + j] == kHidden<T>) p[j] = g[j] = 0;
       }
+    }
+    if (!vjp.dsinks.empty()) vjp.dsinks[first + r] = g[tile.cols];
+    if (tile.slopes != nullptr) {
+      const T* const slopes = tile.slopes + r * stride;  // of hidden keys they may be NaN
+      for (size_t j = 0; j < tile.cols; ++j) g[j] = g[j] == 0 ? T(0) : g[j] * slopes[j];
     }
   }
 
@@ -193,6 +228,13 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
   WeightedSums(tile.g, stride, tile.count, tile.cols, call.k.row(b, kv, 0), call.k.row_stride, d, dq, vjp.dq.row_stride);
   for (size_t r = 0; r < tile.count; ++r) {
     T* const row = vjp.dq.row(b, h, tile.first + r);
+    if (!vjp.dnumbers.empty() || !vjp.dkappas.empty()) {
+      const T* const q = call.q.row(b, h, tile.first + r);
+      double slope = 0;  // in the scale
+      for (size_t c = 0; c < d && tile.seen[r] > 0; ++c) slope += static_cast<double>(q[c]) * static_cast<double>(row[c]);
+      if (!vjp.dnumbers.empty()) vjp.dnumbers[first + r] = slope;
+      if (!vjp.dkappas.empty()) vjp.dkappas[first + r] = slope * call.slope_in_kappa(tile.seen[r]);
+    }
     const T scale = static_cast<T>(tile.scale[r]);
     for (size_t c = 0; c < d; ++c) row[c] = tile.seen[r] == 0 ? T(0) : scale * row[c];
   }

@@ -19,6 +19,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "src/check.h"
@@ -90,6 +91,11 @@ void check_inputs(std::string_view name, const HeadsView<const T>& q, const Head
   }
 }
 
+template <class T>
+std::size_t group_of(const HeadsView<T>& q, const HeadsView<T>& k) {
+  return k.heads == 0 ? 1 : q.heads / k.heads;
+}
+
 // Checks g and the outputs dq, dk and dv, once the other inputs are checked.
 template <class T>
 void check_gradients(std::string_view name, const HeadsView<const T>& q, const HeadsView<const T>& k,
@@ -109,22 +115,75 @@ void check_gradients(std::string_view name, const HeadsView<const T>& q, const H
   check_apart(name, "dv", dv, "dk", dk);
 }
 
-void check_map(const Attention& options, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients,
+// Of parameters with a value for each query, or of gradients in them: attention's own, and those of its map.
+template <class Numbers>
+class Split {
+ public:
+  explicit Split(std::span<const Numbers> all) {
+    for (const Numbers& one : all) {
+      const bool own = one.parameter == kNumber || one.parameter == kKappa;
+      Part& part = own ? own_ : map_;
+      if (part.count == part.all.size()) fail("attention: too many parameters have a value for each query");
+      part.all[part.count++] = one;
+    }
+  }
+  std::span<const Numbers> own() const { return std::span(own_.all).first(own_.count); }
+  std::span<const Numbers> of_map() const { return std::span(map_.all).first(map_.count); }
+  // Empty if there is none.
+  auto number() const { return find(kNumber); }
+  auto kappa() const { return find(kKappa); }
+
+ private:
+  static constexpr std::string_view kNumber = "number", kKappa = "kappa";
+  struct Part {
+    std::array<Numbers, 4> all;
+    std::size_t count = 0;
+  };
+
+  decltype(Numbers::values) find(std::string_view name) const {
+    for (const Numbers& one : own()) {
+      if (one.parameter == name) return one.values;
+    }
+    return {};
+  }
+
+  Part own_, map_;
+};
+
+void check_map(const Attention& options, const Split<PerRow>& rows, const Split<ParamGradient>& gradients,
                std::size_t queries) {
-  check_params(options);
+  check_params(options, rows.own(), queries);
+  if (!rows.number().empty() && options.scale != Attention::Scale::number) {
+    fail("attention: number must not have values unless scale is number, got scale {}",
+         Attention::kScales[static_cast<std::size_t>(options.scale)]);
+  }
+  for (const ParamGradient& asked : gradients.own()) check_per_row<Attention>(asked.parameter, asked.values.size(), queries);
+  const bool by_n = options.scale == Attention::Scale::entropy_invariant || options.scale == Attention::Scale::log_n;
+  if ((!gradients.kappa().empty() && !by_n) || (!gradients.number().empty() && options.scale != Attention::Scale::number)) {
+    fail("attention: there is no gradient in {} where scale is {}", gradients.own()[0].parameter,
+         Attention::kScales[static_cast<std::size_t>(options.scale)]);
+  }
   std::visit(
       [&]<class Op>(const Op& op) {
-        check_params(op, per_row, queries);
-        for (const ParamGradient& asked : gradients) check_per_row<Op>(asked.parameter, asked.values.size(), queries);
+        check_params(op, rows.of_map(), queries);
+        for (const ParamGradient& asked : gradients.of_map()) check_per_row<Op>(asked.parameter, asked.values.size(), queries);
       },
       options.map);
+}
+
+template <class T>
+void check_for_queries(std::string_view name, std::string_view argument, std::span<T> numbers, std::size_t queries) {
+  if (!numbers.empty() && numbers.size() != queries) {
+    fail("{}: {} must have one entry for each of {} queries, got {}", name, argument, queries, numbers.size());
+  }
 }
 
 // Whether distributions need a place besides that of their scores: a map that takes several rows at once needs it. Causal
 // queries see half of the keys on average.
 template <class T>
 bool wants_two_tiles(const AttentionCall<T>& call) {
-  return call.map.takes_several(call.options.map, call.options.causal ? call.k.rows / 2 : call.k.rows);
+  const std::size_t n = call.k.rows + call.further();
+  return call.map.takes_several(call.options.map, call.options.causal ? n / 2 : n);
 }
 
 // The memory of one thread, from which tiles are made.
@@ -143,16 +202,19 @@ class Workplace {
     s_ = arena.take<T>(scores);
     p_ = vjp || two_tiles ? arena.take<T>(scores) : s_;
     g_ = arena.take<T>(vjp ? scores : 0);
+    slopes_ = vjp && call.options.softcap ? arena.take<T>(scores) : nullptr;
     seen_ = arena.take<std::size_t>(tile_rows);
     scale_ = arena.take<double>(tile_rows);
-    const std::size_t of_map = call.map.memory(call.options.map, n);
+    const std::size_t of_map = call.map.memory(call.options.map, n + call.further());
     map_ = {arena.take<std::uint8_t>(of_map), of_map};
   }
 
   // The tile of queries [first, first + count) of a head whose keys and values are packed.
   Tile<T> tile(const AttentionCall<T>& call, std::size_t b, std::size_t h, std::size_t first, std::size_t count) const {
-    return {b,      h,    first, count, call.keys_before(first + count), stride_, keys_, values_, q_, out_, s_, p_, g_, seen_,
-            scale_, map_, {},    {}};
+    return {b,       h,     first,   count,   call.keys_before(first + count),
+            stride_, keys_, values_, q_,      out_,
+            s_,      p_,    g_,      slopes_, seen_,
+            scale_,  map_,  {},      {}};
   }
 
   T* keys() const { return keys_; }
@@ -160,7 +222,7 @@ class Workplace {
 
  private:
   std::size_t stride_;
-  T *keys_, *values_, *q_, *out_, *s_, *p_, *g_;
+  T *keys_, *values_, *q_, *out_, *s_, *p_, *g_, *slopes_;
   std::size_t* seen_;
   double* scale_;
   Arena map_;
@@ -188,18 +250,19 @@ void clear_head(const HeadsView<T>& x, std::size_t b, std::size_t h) {
 template <class T>
 void attention(const Attention& options, HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
                HeadsView<const std::type_identity_t<T>> v, HeadsView<T> out, const AttentionMask<T>& mask,
-               std::span<const PerRow> per_row, const AttentionDetails<T>& details) {
+               std::span<const PerRow> per_row, const AttentionDetails<T>& details,
+               std::span<const std::type_identity_t<T>> sinks) {
   constexpr std::string_view kName = Attention::kDescription.name;
   const std::size_t queries = q.batch * q.heads * q.rows;
-  check_map(options, per_row, {}, queries);
+  const Split<PerRow> given(per_row);
+  check_map(options, given, Split<ParamGradient>({}), queries);
   check_inputs(kName, q, k, v);
   check_heads(kName, "out", out, q.batch, q.heads, q.rows, v.cols, "as q with the columns of v");
   if (details.weights.data != nullptr) {
     check_heads(kName, "weights", details.weights, q.batch, q.heads, q.rows, k.rows, "as q with a column for each key");
   }
-  if (!details.entropy.empty() && details.entropy.size() != queries) {
-    fail("{}: entropy must have one entry for each of {} queries, got {}", kName, queries, details.entropy.size());
-  }
+  check_for_queries(kName, "entropy", details.entropy, queries);
+  check_for_queries(kName, "sinks", sinks, queries);
   for (const auto& [in_name, in] : {std::pair("q", q), std::pair("k", k), std::pair("v", v)}) {
     check_apart(kName, "out", out, in_name, in);
     if (details.weights.data != nullptr) check_apart(kName, "weights", details.weights, in_name, in);
@@ -207,7 +270,8 @@ void attention(const Attention& options, HeadsView<const std::type_identity_t<T>
   if (details.weights.data != nullptr) check_apart(kName, "weights", details.weights, "out", out);
 
   const auto kernel = attention_kernels<T>();
-  const AttentionCall<T> call = {q, k, v, out, options, mask, details, map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
+  AttentionCall<T> call = {q, k, v, out, options, mask, details, map_kernels<T>(), group_of(q, k)};
+  call.numbers = given.number(), call.kappas = given.kappa(), call.sinks = sinks;
   const bool two_tiles = wants_two_tiles(call);
   const std::size_t rows = tile_rows_for(call, two_tiles ? 2 : 1), tiles = (q.rows + rows - 1) / rows;
   const std::size_t room = room_of<Workplace<T>>(call, rows, false, two_tiles);
@@ -221,7 +285,7 @@ void attention(const Attention& options, HeadsView<const std::type_identity_t<T>
       if (packed != kv) kernel.pack(k, b, h / call.group, workplace.keys());
       packed = kv;
       Tile<T> tile = workplace.tile(call, b, h, first, count);
-      tile.per_row = {per_row, (b * q.heads + h) * q.rows + first};
+      tile.per_row = {given.of_map(), call.query(b, h, first)};
       kernel.tile(call, tile);
     }
   });
@@ -232,21 +296,26 @@ void attention_vjp(const Attention& options, HeadsView<const std::type_identity_
                    HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
                    HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv,
                    const AttentionMask<T>& mask, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients,
-                   std::span<const std::type_identity_t<T>> g_entropy) {
+                   std::span<const std::type_identity_t<T>> g_entropy, std::span<const std::type_identity_t<T>> sinks,
+                   std::span<std::type_identity_t<T>> dsinks) {
   constexpr std::string_view kName = "attention_vjp";
   const std::size_t queries = q.batch * q.heads * q.rows;
-  check_map(options, per_row, gradients, queries);
+  const Split<PerRow> given(per_row);
+  const Split<ParamGradient> asked(gradients);
+  check_map(options, given, asked, queries);
   check_inputs(kName, q, k, v);
   check_gradients(kName, q, k, v, g, dq, dk, dv);
-  if (!g_entropy.empty() && g_entropy.size() != queries) {
-    fail("{}: g_entropy must have one entry for each of {} queries, got {}", kName, queries, g_entropy.size());
-  }
+  check_for_queries(kName, "g_entropy", g_entropy, queries);
+  check_for_queries(kName, "sinks", sinks, queries);
+  check_for_queries(kName, "dsinks", dsinks, queries);
+  if (!dsinks.empty() && sinks.empty()) fail("{}: dsinks must not be given without sinks", kName);
 
   const auto kernel = attention_kernels<T>();
   const AttentionDetails<T> none;
-  const AttentionCall<T> call = {q, k, v, {}, options, mask, none, map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
-  const VjpCall<T> vjp = {g, dq, dk, dv, g_entropy};
-  const std::size_t rows = tile_rows_for(call, 3);
+  AttentionCall<T> call = {q, k, v, {}, options, mask, none, map_kernels<T>(), group_of(q, k)};
+  call.numbers = given.number(), call.kappas = given.kappa(), call.sinks = sinks;
+  const VjpCall<T> vjp = {g, dq, dk, dv, g_entropy, dsinks, asked.number(), asked.kappa()};
+  const std::size_t rows = tile_rows_for(call, options.softcap ? 4 : 3);
   const std::size_t room = room_of<Workplace<T>>(call, rows, true, true);
   // Queries of one head add to the same dk and dv: a head is one thread's.
   parallel_rows(k.batch * k.heads, 4 * q.rows * call.group * cost_of_query(call), [&](std::size_t begin, std::size_t end) {
@@ -260,10 +329,10 @@ void attention_vjp(const Attention& options, HeadsView<const std::type_identity_
       kernel.pack(v, b, kv, workplace.values());
       for (std::size_t h = kv * call.group; h < (kv + 1) * call.group; ++h) {
         for (std::size_t first = 0; first < q.rows; first += rows) {
-          const std::size_t count = std::min(rows, q.rows - first), query = (b * q.heads + h) * q.rows + first;
+          const std::size_t count = std::min(rows, q.rows - first), query = call.query(b, h, first);
           Tile<T> tile = workplace.tile(call, b, h, first, count);
-          tile.per_row = {per_row, query};
-          tile.gradients = {gradients, query};
+          tile.per_row = {given.of_map(), query};
+          tile.gradients = {asked.of_map(), query};
           kernel.vjp_tile(call, vjp, tile);
         }
       }
@@ -322,7 +391,7 @@ void linear_attention(const LinearAttention& options, HeadsView<const std::type_
   const Attention quadratic = quadratic_form(options);
   const AttentionMask<T> mask;
   const AttentionDetails<T> none;
-  const AttentionCall<T> call = {q, k, v, out, quadratic, mask, none, map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
+  const AttentionCall<T> call = {q, k, v, out, quadratic, mask, none, map_kernels<T>(), group_of(q, k)};
   const bool two_tiles = wants_two_tiles(call);
   const std::size_t rows = tile_rows_for(call, two_tiles ? 2 : 1);
   const std::size_t room = Arena::room<bool>(q.rows) + std::max(kernel.linear_room(q.rows, q.cols, v.cols),
@@ -357,7 +426,7 @@ void linear_attention_vjp(const LinearAttention& options, HeadsView<const std::t
   const Attention quadratic = quadratic_form(options);
   const AttentionMask<T> mask;
   const AttentionDetails<T> none;
-  const AttentionCall<T> call = {q, k, v, {}, quadratic, mask, none, map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
+  const AttentionCall<T> call = {q, k, v, {}, quadratic, mask, none, map_kernels<T>(), group_of(q, k)};
   const VjpCall<T> vjp = {g, dq, dk, dv, {}};
   const std::size_t rows = tile_rows_for(call, 3);
   const std::size_t room = Arena::room<bool>(q.rows) + std::max(kernel.linear_vjp_room(q.rows, q.cols, v.cols),
@@ -389,18 +458,19 @@ void linear_attention_vjp(const LinearAttention& options, HeadsView<const std::t
 }
 
 template void attention(const Attention&, HeadsView<const float>, HeadsView<const float>, HeadsView<const float>,
-                        HeadsView<float>, const AttentionMask<float>&, std::span<const PerRow>, const AttentionDetails<float>&);
+                        HeadsView<float>, const AttentionMask<float>&, std::span<const PerRow>, const AttentionDetails<float>&,
+                        std::span<const float>);
 template void attention(const Attention&, HeadsView<const double>, HeadsView<const double>, HeadsView<const double>,
                         HeadsView<double>, const AttentionMask<double>&, std::span<const PerRow>,
-                        const AttentionDetails<double>&);
+                        const AttentionDetails<double>&, std::span<const double>);
 template void attention_vjp(const Attention&, HeadsView<const float>, HeadsView<const float>, HeadsView<const float>,
                             HeadsView<const float>, HeadsView<float>, HeadsView<float>, HeadsView<float>,
                             const AttentionMask<float>&, std::span<const PerRow>, std::span<const ParamGradient>,
-                            std::span<const float>);
+                            std::span<const float>, std::span<const float>, std::span<float>);
 template void attention_vjp(const Attention&, HeadsView<const double>, HeadsView<const double>, HeadsView<const double>,
                             HeadsView<const double>, HeadsView<double>, HeadsView<double>, HeadsView<double>,
                             const AttentionMask<double>&, std::span<const PerRow>, std::span<const ParamGradient>,
-                            std::span<const double>);
+                            std::span<const double>, std::span<const double>, std::span<double>);
 template void linear_attention(const LinearAttention&, HeadsView<const float>, HeadsView<const float>, HeadsView<const float>,
                                HeadsView<float>);
 template void linear_attention(const LinearAttention&, HeadsView<const double>, HeadsView<const double>,

@@ -22,7 +22,13 @@ struct AttentionCall {
   const AttentionMask<T>& mask;
   const AttentionDetails<T>& details;
   MapKernels<T> map;
-  std::size_t group;  // number of heads of q that share a head of k
+  std::size_t group;                                  // number of heads of q that share a head of k
+  std::span<const double> numbers = {}, kappas = {};  // empty, or one for each query
+  std::span<const T> sinks = {};                      // the same
+
+  // The number of scores of a query besides those of keys.
+  std::size_t further() const { return sinks.empty() ? 0 : 1; }
+  std::size_t query(std::size_t b, std::size_t h, std::size_t r) const { return (b * q.heads + h) * q.rows + r; }
 
   // The largest number of keys that the queries below `query` see.
   std::size_t keys_before(std::size_t query) const {
@@ -31,18 +37,28 @@ struct AttentionCall {
     return query + n < m ? 0 : query + n - m;
   }
 
-  // The factor of <q, k> for a query that sees `seen` keys.
-  double scale_of(std::size_t seen) const {
-    const auto d = static_cast<double>(q.cols);
+  // The factor of <q, k> for a query that sees `seen` keys, by the query's number.
+  double scale_of(std::size_t seen, std::size_t at) const {
     switch (options.scale) {
       case Attention::Scale::number:
-        return options.number;
+        return numbers.empty() ? options.number : numbers[at];
       case Attention::Scale::entropy_invariant:
+      case Attention::Scale::log_n: {
         if (seen == 0 || q.cols == 0) return 0;
-        return scale_of_length(static_cast<double>(seen), d, {options.train_length, options.kappa});
+        const std::optional<double> kappa = kappas.empty() ? options.kappa : kappas[at];
+        const auto n = static_cast<double>(seen), d = static_cast<double>(q.cols);
+        if (kappa && options.scale == Attention::Scale::log_n) return *kappa * std::log(n) / std::sqrt(d);
+        return scale_of_length(n, d, {options.train_length, kappa});
+      }
       default:
         return sqrt_scale(q.cols);
     }
+  }
+  // The derivative of this factor in kappa.
+  double slope_in_kappa(std::size_t seen) const {
+    if (seen == 0 || q.cols == 0) return 0;
+    const auto d = static_cast<double>(q.cols);
+    return std::log(static_cast<double>(seen)) / (options.scale == Attention::Scale::log_n ? std::sqrt(d) : d);
   }
 };
 
@@ -50,7 +66,9 @@ template <class T>
 struct VjpCall {
   HeadsView<const T> g;
   HeadsView<T> dq, dk, dv;
-  std::span<const T> g_entropy;  // empty, or a number for each query
+  std::span<const T> g_entropy;  // empty, or a number for each query; so are the others
+  std::span<T> dsinks = {};
+  std::span<double> dnumbers = {}, dkappas = {};
 };
 
 // Consecutive queries of one head, and memory to compute them in.
@@ -62,6 +80,7 @@ struct Tile {
   const T *keys, *values;  // of this head, in panels
   T *q, *out;              // count rows of d and of dv
   T *s, *p, *g;            // count rows of scores, of distributions (perhaps the same) and of gradients
+  T* slopes;               // of softcap in each score, or null
   std::size_t* seen;
   double* scale;
   Arena memory;            // the map's

@@ -111,17 +111,20 @@ void attend(Arguments& call) {
     if (linear != nullptr) return linear_attention<T>(*linear, q, k, v, out);
     call.read_rows(rows, true);
     const Queries<T> entropy(call, "entropy", rows);
+    Queries<T> sinks(call, "sinks", rows);
     attention<T>(std::get<Attention>(op), q, k, v, out, mask<T>(call, q, k.rows), call.per_row(0, rows),
-                 {.weights = heads<T>(call, "weights"), .entropy = entropy.numbers});
+                 {.weights = heads<T>(call, "weights"), .entropy = entropy.numbers}, sinks.loaded().numbers);
     return entropy.stored();
   }
   const auto g = heads<const T>(call, "grad");
   const auto dq = heads<T>(call, "dq"), dk = heads<T>(call, "dk"), dv = heads<T>(call, "dv");
   if (linear != nullptr) return linear_attention_vjp<T>(*linear, q, k, v, g, dq, dk, dv);
   call.read_rows(rows, true);
-  Queries<T> entropy_grad(call, "entropy_grad", rows);
+  Queries<T> entropy_grad(call, "entropy_grad", rows), sinks(call, "sinks", rows);
+  const Queries<T> dsinks(call, "dsinks", rows);
   attention_vjp<T>(std::get<Attention>(op), q, k, v, g, dq, dk, dv, mask<T>(call, q, k.rows), call.per_row(0, rows),
-                   call.gradients(0, rows), entropy_grad.loaded().numbers);
+                   call.gradients(0, rows), entropy_grad.loaded().numbers, sinks.loaded().numbers, dsinks.numbers);
+  dsinks.stored();
   call.store_gradients();
 }
 

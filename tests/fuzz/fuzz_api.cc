@@ -410,11 +410,14 @@ void fuzz_attention(Bytes& bytes) {
   AttentionMask<T> mask;
   const auto additive = call.some<T>(keys, false);
   if (bytes.flag() && additive.size() >= keys) mask.additive = {additive.data(), 0, 0, 0, 1};
+  const bool with_sinks = bytes.flag();
+  const auto sinks = call.some<T>(with_sinks ? batch * heads * queries : 0, false);
+  const auto dsinks = call.some<T>(with_sinks ? batch * heads * queries : 0, true);
   switch (bytes.up_to(3)) {
     case 0:
-      return call.run([&] { attention<T>(op, q, k, v, out, mask, {}, details); });
+      return call.run([&] { attention<T>(op, q, k, v, out, mask, {}, details, sinks); });
     case 1:
-      return call.run([&] { attention_vjp<T>(op, q, k, v, g, dq, dk, dvalue, mask); });
+      return call.run([&] { attention_vjp<T>(op, q, k, v, g, dq, dk, dvalue, mask, {}, {}, {}, sinks, dsinks); });
     case 2:
       return call.run([&] { linear_attention<T>(linear, q, k, v, out); });
     default:

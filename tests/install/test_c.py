@@ -120,7 +120,10 @@ def column(kind, values):
 
 # Arrays that are not rows x 3 of distributions: their shapes, with 2 points, problems or queries and 3 columns.
 SHAPES = {
-    "attention": {"entropy": (2, 1), "entropy_grad": (2, 1), "weights": (2, 2), "mask": (2, 2)},
+    "attention": {
+        **dict.fromkeys(("entropy", "entropy_grad", "sinks", "dsinks"), (2, 1)),
+        **{"weights": (2, 2), "mask": (2, 2)},
+    },
     "wasserstein": {"value": (1, 1), "a": (1, 2), "b": (2, 1), "plan": (2, 2)},
     **{key: {"value": (1, 1), "a": (1, 2), "b": (2, 1)} for key in ("sinkhorn_divergence", "unbalanced_sinkhorn_divergence")},
     "wasserstein_histogram": {"support": (1, 3)},
@@ -230,8 +233,10 @@ def zeros(rows, cols):
 
 
 @pytest.mark.parametrize("map", ["softmax", {"name": "entmax", "alpha": 1.3}])
-def test_attention_is_its_definition(library, map):
-    """2 x 4 heads of queries, 2 of keys, made of the map itself; and its gradient by differences."""
+@pytest.mark.parametrize("further", [False, True])
+def test_attention_is_its_definition(library, map, further):
+    """2 x 4 heads of queries, 2 of keys, made of the map itself; and its gradient by differences. Further: a cap, and for each
+    query a sink and a factor of log n."""
     batch, heads, kv_heads, m, n, d = 2, 4, 2, 3, 5, 2
     q, k, v = numbers(batch * heads * m, d), numbers(batch * kv_heads * n, d, 2), numbers(batch * kv_heads * n, 3, 3)
     mask = numbers(m, n, 4)
@@ -239,28 +244,44 @@ def test_attention_is_its_definition(library, map):
     arrays = {"q": q, "k": k, "v": v, "mask": mask, "out": zeros(batch * heads * m, 3)}
     arrays |= {"weights": zeros(batch * heads * m, n), "entropy": zeros(batch * heads * m, 1)}
     parameters = {"map": map, "batch": batch, "heads": heads, "kv_heads": kv_heads}
+    if further:
+        parameters |= {"scale": "log_n", "softcap": 1.5}
+        arrays |= {"sinks": numbers(batch * heads * m, 1, 7), "kappa": numbers(batch * heads * m, 1, 8)}
+        for i, kappa in enumerate(arrays["kappa"][0]):
+            arrays["kappa"][0][i] = 0.2 + abs(kappa)
     assert call(library, "attention", arrays, parameters) == ""
-    scores, p, entropy = zeros(batch * heads * m, n), zeros(batch * heads * m, n), zeros(batch * heads * m, 1)
+    width = n + further
+    scores, p, entropy = zeros(batch * heads * m, width), zeros(batch * heads * m, width), zeros(batch * heads * m, 1)
     for row in range(batch * heads * m):
         head = row // m // heads * kv_heads + row // m % heads * kv_heads // heads
         for j in range(n):
             dot = sum(q[0][row * d + i] * k[0][(head * n + j) * d + i] for i in range(d))
-            scores[0][row * n + j] = dot / d**0.5 + mask[0][row % m * n + j]
+            scaled = dot / d**0.5
+            if further:
+                scaled *= arrays["kappa"][0][row] * math.log(sum(mask[0][row % m * n + i] > -math.inf for i in range(n)))
+                scaled = 1.5 * math.tanh(scaled / 1.5)
+            scores[0][row * width + j] = scaled + mask[0][row % m * n + j]
+        if further:
+            scores[0][row * width + n] = arrays["sinks"][0][row]
     name, inner = ("softmax", {}) if map == "softmax" else ("entmax", {"alpha": 1.3})
     assert call(library, name, {"x": scores, "y": p}, inner) == ""
     assert call(library, "entropy", {"p": p, "value": entropy}) == ""
-    assert list(arrays["weights"][0]) == pytest.approx(list(p[0]), abs=1e-14)
+    of_keys = [p[0][row * width + j] for row in range(batch * heads * m) for j in range(n)]
+    assert list(arrays["weights"][0]) == pytest.approx(of_keys, abs=1e-14)
     assert list(arrays["entropy"][0]) == pytest.approx(list(entropy[0]), abs=1e-13)
     for row in range(batch * heads * m):
         head = row // m // heads * kv_heads + row // m % heads * kv_heads // heads
         for i in range(3):
-            value = sum(p[0][row * n + j] * v[0][(head * n + j) * 3 + i] for j in range(n))
+            value = sum(p[0][row * width + j] * v[0][(head * n + j) * 3 + i] for j in range(n))
             assert arrays["out"][0][row * 3 + i] == pytest.approx(value, abs=1e-13)
     g, of_entropy = numbers(batch * heads * m, 3, 5), numbers(batch * heads * m, 1, 6)
     back = {name: arrays[name] for name in ("q", "k", "v", "mask")}
     back |= {"grad": g, "entropy_grad": of_entropy, "dq": zeros(*q[1:3]), "dk": zeros(*k[1:3]), "dv": zeros(*v[1:3])}
+    if further:
+        back |= {name: arrays[name] for name in ("sinks", "kappa")}
+        back |= {"dsinks": zeros(batch * heads * m, 1), "d_kappa": zeros(batch * heads * m, 1)}
     assert call(library, "attention", back, parameters, vjp=True) == ""
-    for name in "qkv":
+    for name in ("q", "k", "v", *(("sinks", "kappa") if further else ())):
         sums = []
         for h in (1e-6, -1e-6):
             kept = back[name][0][3]
@@ -269,7 +290,8 @@ def test_attention_is_its_definition(library, map):
             back[name][0][3] = kept
             pairs = ((arrays["out"], g), (arrays["entropy"], of_entropy))
             sums.append(sum(a * b for found, by in pairs for a, b in zip(found[0], by[0], strict=True)))
-        assert back["d" + name][0][3] == pytest.approx((sums[0] - sums[1]) / 2e-6, abs=1e-8)
+        slope = back["d_kappa" if name == "kappa" else "d" + name][0][3]
+        assert slope == pytest.approx((sums[0] - sums[1]) / 2e-6, abs=1e-8)
 
 
 def test_linear_attention_is_attention(library):

@@ -29,12 +29,18 @@ struct AttentionMask {
   std::optional<Heads> visible, additive;
 };
 
+// Numbers for each query of batch x heads x m, or none.
+struct AttentionQueries {
+  std::vector<long double> numbers, kappas, sinks;
+};
+
 struct AttentionScores {
   Heads s, p, entropy;
   std::vector<long double> scale;  // of each query
 };
 
-AttentionScores attention_scores(const isentropic::Attention& op, const Heads& q, const Heads& k, const AttentionMask& mask);
+AttentionScores attention_scores(const isentropic::Attention& op, const Heads& q, const Heads& k, const AttentionMask& mask,
+                                 const AttentionQueries& queries = {});
 Heads attention(const AttentionScores& scores, const Heads& v);
 
 }  // namespace oracle

@@ -274,7 +274,9 @@ TOLD = {
         "attention: map 'top_k_softmax' needs the parameter 'k': map=('top_k_softmax', {'k': ...})"
     ),
     "attention(X, X, X, causal='no')": "attention: causal must be a bool, got str",
-    "attention(X, X, X, scale=np.inf)": "attention: scale must be 'sqrt', 'entropy_invariant' or a finite number, got inf",
+    "attention(X, X, X, scale=np.inf)": (
+        "attention: scale must be 'sqrt', 'entropy_invariant', 'log_n' or a finite number, got inf"
+    ),
     "linear_attention(X, X, X, scale=np.nan)": "linear_attention: scale must be 'sqrt' or a finite number, got nan",
     "linear_attention(X, X, X, causal=1)": "linear_attention: causal must be a bool, got int",
     "optimal_transport([0.5, 0.5], [0.5, 0.6], np.ones((2, 2)))": (

@@ -593,6 +593,10 @@ ATTENTION = [
     {"scale": "entropy_invariant", "causal": True, "train_length": 4},
     {"scale": "entropy_invariant", "kappa": 2.0, "mask": "bool"},
     {"scale": 0.3, "mask": "float"},
+    {"scale": "log_n", "kappa": np.linspace(0.5, 2, 4)[:, None, None], "causal": True},
+    {"scale": "log_n", "sinks": np.linspace(-1, 1, 4), "map": "entmax", "mask": "bool"},
+    {"sinks": scores(4, 5, 1, seed=9), "softcap": 0.7, "causal": True},
+    {"sinks": np.zeros(4), "softcap": 0.7, "mask": "float"},
 ]
 
 
@@ -611,8 +615,36 @@ def test_attention(options):
     if given.get("map") is None and given.get("mask") is None:
         g = scores(2, 4, 5, 3, seed=5)
         gradients = jax.grad(lambda q, k, v: (ej.attention(q, k, v, **given) * g).sum(), (0, 1, 2))(q, k, v)
-        for one, other in zip(gradients, isentropic.attention_vjp(q, k, v, g, **given), strict=True):
+        for one, other in zip(gradients, isentropic.attention_vjp(q, k, v, g, **given)[:3], strict=True):
             np.testing.assert_allclose(one, other, atol=1e-11)
+
+
+def test_keys_seen():
+    for causal in (False, True):
+        np.testing.assert_array_equal(ej.keys_seen(3, 5, causal=causal), isentropic.keys_seen(3, 5, causal=causal))
+        mask = np.random.default_rng(0).random((2, 3, 5)) < 0.6
+        for given in (mask, np.where(mask, 0.5, -np.inf)):
+            found = jax.jit(lambda mask: ej.keys_seen(3, 5, causal=causal, mask=mask))(given)  # noqa: B023
+            np.testing.assert_array_equal(found, isentropic.keys_seen(3, 5, causal=causal, mask=given))
+
+
+@pytest.mark.parametrize("map", ["softmax", "entmax", "sparsemax"])
+def test_attention_learns_kappa_and_sinks(map):
+    q, k, v, g = (scores(2, 3, *shape, seed=i) for i, shape in enumerate(((5, 4), (6, 4), (6, 3), (5, 3))))
+    kappa, sinks = np.linspace(0.5, 1, 3)[:, None, None], np.linspace(-1, 1, 3)
+    seen = np.random.default_rng(3).random((5, 6)) < 0.7
+    seen[2] = False
+    options = {"map": map, "scale": "log_n", "mask": seen, "softcap": 1.5}
+    attend = lambda *x: ej.attention(*x[:3], kappa=x[3], sinks=x[4], **options)  # noqa: E731
+    found = jax.jit(jax.grad(lambda *x: (attend(*x) * g).sum(), tuple(range(5))))(q, k, v, kappa, sinks)
+    *wanted, dkappa = isentropic.attention_vjp(q, k, v, g, kappa=kappa, sinks=sinks, param_grad="kappa", **options)
+    for one, other in zip(found, [*wanted[:3], dkappa.sum((0, 2)).reshape(3, 1, 1), wanted[3]], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-11)
+    # A sink that is NaN, or a kappa out of its range, makes its queries NaN and no others.
+    spoilt = jax.jit(attend)(q, k, v, np.where(kappa < 0.6, -1, kappa), np.where(sinks > 0.5, np.nan, sinks))
+    good = np.asarray(attend(q, k, v, kappa, sinks))
+    np.testing.assert_allclose(spoilt[:, 1], good[:, 1], atol=1e-15)
+    assert np.isnan(spoilt[:, [0, 2]][:, :, seen.any(-1)]).all()
 
 
 def test_attention_with_special_numbers():
@@ -664,7 +696,12 @@ REFUSED = [
     ((X, X, X), {"train_length": 1}),
     ((X, X, X), {"train_length": -2}),
     ((X, X, X), {"kappa": 0}),
-    ((X, X, X), {"kappa": np.nan}),
+    ((X, X, X), {"kappa": np.nan, "scale": "log_n"}),
+    ((X, X, X), {"kappa": 1.5}),
+    ((X, X, X), {"kappa": np.ones(5), "scale": "log_n"}),
+    ((X, X, X), {"softcap": 0}),
+    ((X, X, X), {"sinks": np.ones(5)}),
+    ((X, X, X), {"sinks": np.ones((5, 1))}),
     ((X, X, X), {"causal": "no"}),
     ((X[0, 0], X, X), {}),
     ((X, X[..., :3], X), {}),

@@ -20,7 +20,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 import isentropic.torch as et
 from isentropic import _descriptions
-from isentropic.torch import _schemas
+from isentropic.torch import _attention, _schemas
 from isentropic.torch.backends import reference
 
 MAPS = {
@@ -227,7 +227,7 @@ def test_composition_is_the_same(name):
     mask[2] = False
     params = {param["name"]: param["default"] for param in _descriptions.MAPS[name]["params"]} | MAPS[name]
     for causal, scale in ((False, "sqrt"), (True, "entropy_invariant")):
-        rest = *_schemas.map_arguments(name, params), scale, 1.0, 9.0, None, causal
+        rest = *_schemas.map_arguments(name, params), scale, 1.0, 9.0, None, causal, 1.5 if causal else None
         for operator, given in (
             ("attention", (q, k, v, mask, None)),
             ("attention_vjp", (q, k, v, mask, None, g)),
@@ -261,8 +261,11 @@ def test_compile(name):
 def test_opcheck():
     q, k, v = tensors((2, 4, 6, 8), (2, 2, 7, 8), (2, 2, 7, 8))
     given = ["alpha", "temperature"], [1.5, 1.0], []
-    arguments = (torch.rand(6, 7) < 0.9, None, "entmax", *given, "sqrt", 1.0, 512.0, None, False)
+    arguments = (torch.rand(6, 7) < 0.9, None, "entmax", *given, "sqrt", 1.0, 512.0, None, False, None)
     torch.library.opcheck(torch.ops.isentropic.attention.default, (q, k, v, *arguments))
+    rows = torch.rand(2, 4, 6, 2, dtype=torch.float64, requires_grad=True)
+    further = (None, rows, "softmax", ["temperature"], [0.9], ["kappa", "sinks"], "log_n", 1.0, 512.0, None, True, 2.0)
+    torch.library.opcheck(torch.ops.isentropic.attention.default, (q, k, v, *further))
     torch.library.opcheck(torch.ops.isentropic.attention_entropy.default, (q, k, v, *arguments))
     torch.library.opcheck(torch.ops.isentropic.linear_attention.default, (q, k, v, None, True))
     grad = torch.ones(2, 4, 6, 8, dtype=torch.float64, requires_grad=True)
@@ -322,6 +325,120 @@ def test_modules():
     assert not et.Attention()(q, k, v, mask=mask).any()
 
 
+def test_a_module_learns_kappa_and_sinks():
+    q, k, v = (x.detach() for x in tensors((2, 3, 4, 8), (2, 3, 5, 8), (2, 3, 5, 8), dtype=torch.float32))
+    module = et.Attention(map="entmax", scale="log_n", heads=3, causal=True, train_length=4)
+    assert {name: one.shape for name, one in module.named_parameters()} == {"kappa": (3, 1, 1)}
+    plain = et.attention(q, k, v, map="entmax", scale="log_n", train_length=4, causal=True)
+    torch.testing.assert_close(module(q, k, v), plain)
+    module(q, k, v).square().sum().backward()
+    assert module.kappa.grad.shape == (3, 1, 1) and module.kappa.grad.all()
+    assert "scale='log_n'" in repr(module) and "kappa=(3, 1, 1)" in repr(module)
+    twin = et.Attention(map="entmax", scale="log_n", heads=3, causal=True, kappa=7.0)
+    assert torch.equal(twin.kappa, torch.full((3, 1, 1), 7.0))
+    twin.load_state_dict(module.state_dict())
+    assert torch.equal(twin(q, k, v), module(q, k, v))
+    both = et.Attention(scale="entropy_invariant", heads=3, kappa=0.5, sinks=torch.nn.Parameter(torch.zeros(3)), softcap=4.0)
+    assert {name for name, _ in both.named_parameters()} == {"kappa", "sinks"}
+    want = et.attention(q, k, v, scale="entropy_invariant", kappa=0.5, sinks=torch.zeros(3), softcap=4.0)
+    torch.testing.assert_close(both(q, k, v), want)
+    both(q, k, v).square().sum().backward()
+    assert both.sinks.grad.all() and both.kappa.grad.all()
+    for given, message in (
+        ({"heads": 3}, "heads is for scale 'log_n' and 'entropy_invariant', whose kappa it learns, got 'sqrt'"),
+        ({"heads": 3, "scale": 0.3}, "heads is for scale 'log_n' and 'entropy_invariant', whose kappa it learns, got float"),
+        ({"heads": 3, "scale": "entropy_invariant"}, "kappa must be given with heads and scale 'entropy_invariant'"),
+        ({"heads": 0, "scale": "log_n"}, "heads must be at least 1, got 0"),
+    ):
+        with pytest.raises(ValueError, match=f"^Attention: {message}"):
+            et.Attention(**given)
+
+
+KAPPAS = {"log_n": {"scale": "log_n"}, "entropy_invariant": {"scale": "entropy_invariant", "causal": True}}
+
+
+@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize("options", KAPPAS.values(), ids=KAPPAS)
+def test_kappa_and_sinks_are_learned(name, options):
+    q, k, v, raw, sinks = tensors((2, 3, 4, 3), (2, 3, 5, 3), (2, 3, 5, 2), (3, 1, 1), (3,))
+    mask = torch.tensor([True, False, True, True, True])
+    options = {"map": (name, MAPS[name]), "mask": mask, "softcap": 2.5, **options}
+    attend = lambda *x: et.attention(*x[:3], kappa=x[3].exp(), sinks=x[4], return_entropy=True, **options)  # noqa: E731
+    torch.autograd.gradcheck(attend, (q, k, v, raw, sinks), atol=1e-5, fast_mode=True)
+    one = lambda *x: attend(q, k, v, *x)  # noqa: E731
+    torch.autograd.gradcheck(one, (raw, sinks), atol=1e-5, check_forward_ad=name == "entmax")
+    if name in ("softmax", "entmax"):
+        torch.autograd.gradgradcheck(attend, (q, k, v, raw, sinks), atol=1e-4, fast_mode=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["softmax", "entmax"])
+def test_sinks_caps_and_scales_without_scores_in_memory(dtype, name, monkeypatch):
+    """The bits of isentropic, and its gradients, by the kernel."""
+    monkeypatch.setattr(_attention, "composed", None)
+    q, k, v = (x.detach().requires_grad_() for x in tensors((4, 60, 8), (2, 70, 8), (2, 70, 6), dtype=dtype))
+    kappa = torch.rand(4, 1, 1, generator=torch.Generator().manual_seed(1)).add(0.3).requires_grad_()
+    sinks = torch.randn(4, generator=torch.Generator().manual_seed(2)).requires_grad_()
+    options = {"map": name, "scale": "log_n", "causal": True, "softcap": 3.0}
+    out, entropy = et.attention(q, k, v, kappa=kappa, sinks=sinks, return_entropy=True, **options)
+    arrays = [(x if dtype in (torch.float32, torch.float64) else x.float()).detach().numpy() for x in (q, k, v)]
+    given = {"kappa": kappa.detach().numpy(), "sinks": sinks.detach().numpy(), **options}
+    want = isentropic.attention(*arrays, return_entropy=True, **given)
+    for got, exact in zip((out, entropy), want, strict=True):
+        assert got.dtype == dtype
+        torch.testing.assert_close(got.detach(), torch.from_numpy(np.asarray(exact)).to(dtype), atol=0, rtol=0)
+    g = torch.randn(out.shape, generator=torch.Generator().manual_seed(3)).to(dtype)
+    found = torch.autograd.grad(out, (q, k, v, sinks, kappa), g)
+    wanted = isentropic.attention_vjp(*arrays, g.to(q.dtype).float().numpy(), param_grad="kappa", **given)
+    wanted = [*wanted[:4], wanted[4].sum(-1).reshape(4, 1, 1)]
+    for a, b, x in zip(found, wanted, (q, k, v, sinks, kappa), strict=True):
+        assert a.dtype == x.dtype and a.shape == x.shape
+        near = {torch.float32: 2e-5, torch.float64: 2e-6}.get(x.dtype, 2e-2)
+        torch.testing.assert_close(
+            a.double(), torch.from_numpy(np.asarray(b, np.float64)), atol=near * float(np.abs(b).max()), rtol=0
+        )
+    # The same through scaled_dot_product_attention, with and without gradients.
+    seen = torch.ones(60, 70, dtype=torch.bool).tril(10)
+    del options["causal"]
+    same = et.scaled_dot_product_attention(q, k, v, seen, enable_gqa=True, kappa=kappa, sinks=sinks, **options)
+    torch.testing.assert_close(same, out)
+    with torch.no_grad():
+        assert torch.equal(et.attention(q, k, v, kappa=kappa, sinks=sinks, causal=True, **options), out)
+
+
+def test_learned_scales_compile_and_map():
+    q, k, v = (x.detach() for x in tensors((5, 3, 4, 3), (5, 3, 6, 3), (5, 3, 6, 2)))
+    kappa, sinks = torch.rand(5, 3, 1, 1, dtype=torch.float64) + 0.3, torch.randn(5, 3, dtype=torch.float64)
+
+    def attend(q, k, v, kappa, sinks):
+        return et.attention(q, k, v, map="entmax", scale="log_n", kappa=kappa, sinks=sinks, softcap=2.0, causal=True)
+
+    want = torch.stack([attend(*(x[i] for x in (q, k, v, kappa, sinks))) for i in range(5)])
+    torch.testing.assert_close(torch.func.vmap(attend)(q, k, v, kappa, sinks), want)
+    compiled = torch.compile(attend, fullgraph=True, dynamic=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(q[0], k[0], v[0], kappa[0], sinks[0]), want[0])
+    slopes = torch.func.vmap(torch.func.grad(lambda *x: attend(*x).square().sum(), (3, 4)))(q, k, v, kappa, sinks)
+    for i in range(5):
+        each = torch.func.grad(lambda *x: attend(*x).square().sum(), (3, 4))(*(x[i] for x in (q, k, v, kappa, sinks)))
+        torch.testing.assert_close([x[i] for x in slopes], [*each])
+
+
+def test_keys_seen():
+    for causal in (False, True):
+        for m, n in ((3, 5), (5, 3), (0, 2)):
+            found = et.keys_seen(m, n, causal=causal)
+            assert found.dtype is torch.int64
+            np.testing.assert_array_equal(found.numpy(), isentropic.keys_seen(m, n, causal=causal))
+        mask = torch.rand(2, 1, 4, 6, generator=torch.Generator().manual_seed(0)) < 0.6
+        for given in (mask, torch.where(mask, 0.5, -math.inf)):
+            found = et.keys_seen(4, 6, causal=causal, mask=given)
+            np.testing.assert_array_equal(found.numpy(), isentropic.keys_seen(4, 6, causal=causal, mask=given.numpy()))
+    with pytest.raises(TypeError, match=r"keys_seen: mask must be a torch.Tensor, got ndarray"):
+        et.keys_seen(2, 3, mask=np.ones((2, 3), bool))
+    with pytest.raises(ValueError, match=r"keys_seen: mask must broadcast to \(..., 2, 3\), got shape \(2, 2\)"):
+        et.keys_seen(2, 3, mask=torch.ones(2, 2, dtype=torch.bool))
+
+
 def test_refused():
     q, k, v = tensors((2, 4, 3), (2, 5, 3), (2, 5, 2))
     with pytest.raises(TypeError, match="q, k and v must be of one dtype, got "):
@@ -342,6 +459,15 @@ def test_refused():
         et.scaled_dot_product_attention(*heads, sinks=torch.zeros(3, 4))
     with pytest.raises(ValueError, match="linear_attention: k must have the last axis of q, 3, got shape"):
         et.linear_attention(q, v, v)
+    for given, message in (
+        ({"scale": "log_n", "kappa": torch.ones(4)}, r"kappa must be a number or a tensor that broadcasts to \(2, 4, 1\)"),
+        ({"scale": "log_n", "kappa": torch.tensor(-1.0)}, "kappa of row 0 must be above 0 and finite, got -1"),
+        ({"kappa": torch.tensor(1.0)}, "kappa must be None unless scale is 'entropy_invariant' or 'log_n', got scale 'sqrt'"),
+        ({"softcap": -1}, "softcap must be above 0 and finite, got -1"),
+        ({"sinks": torch.zeros(4)}, r"sinks must be one for each of 2 heads, got shape \(4,\)"),
+    ):
+        with pytest.raises(ValueError, match=f"^attention: {message}"):
+            et.attention(q, k, v, **given)
     with pytest.raises(TypeError, match="attention: return_entropy must be a bool, got str"):
         et.attention(q, k, v, return_entropy="no")
     with pytest.raises(TypeError, match="map 'softmax' has no parameter 'alpha'"):
@@ -365,7 +491,6 @@ PARAMETER = "torch.nn.Parameter(torch.tensor(2.0))"
 @pytest.mark.parametrize(
     ("call", "argument"),
     [
-        (f"attention(x, x, x, scale='entropy_invariant', kappa={PARAMETER})", "kappa"),
         (f"attention(x, x, x, scale='entropy_invariant', train_length={PARAMETER})", "train_length"),
         (f"top_p_softmax(x, p={PARAMETER})", "p"),
         (f"wasserstein(x, x, order={PARAMETER})", "order"),

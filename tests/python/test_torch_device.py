@@ -3,6 +3,7 @@ results, nothing waits for the device, and a softmax attention is torch's own.""
 
 import contextlib
 import inspect
+import itertools
 import math
 import warnings
 
@@ -48,7 +49,12 @@ def expect_near(got, want, bound):
 # Attention by tiles.
 
 BOUNDS = {torch.float64: 1e-9, torch.float32: 3e-5, torch.bfloat16: 2e-2}  # products are added in another order
-SCALES = (("sqrt", 1.0, 512.0, None), ("number", 0.3, 512.0, None), ("entropy_invariant", 1.0, 16.0, None))
+SCALES = (
+    ("sqrt", 1.0, 512.0, None),
+    ("number", 0.3, 512.0, None),
+    ("entropy_invariant", 1.0, 16.0, None),
+    ("log_n", 1.0, 512.0, 0.8),
+)
 
 
 def tensors(dtype, m, n, seed=0):
@@ -100,7 +106,7 @@ def test_attention_by_tiles_is_that_of_the_cpu(name, params, scores, table, monk
                     continue
                 dtype, bound = list(BOUNDS.items())[turn // 2 % 3]
                 q, k, v = tensors(dtype, m, n)
-                call = (*named, *SCALES[turn % 3], causal)
+                call = (*named, *SCALES[turn % 4], causal, 1.5 if turn % 5 == 0 else None)
                 given = q, k, v, mask_of(kind, m, n, dtype), None
                 g = tensors(dtype, m, n, seed=1)[0][..., :5]
                 grads = [(g, g[..., 0]), (None, g[..., 0]), (g, None)][turn % 3]
@@ -120,12 +126,37 @@ def test_attention_gives_gradients_in_parameters(table, monkeypatch):
     monkeypatch.setattr(tiles, "SCORES", 100)
     q, k, v = tensors(torch.float64, 7, 9)
     rows = torch.linspace(1.1, 2.3, 2 * 6 * 7, dtype=torch.float64).reshape(2, 6, 7, 1)
-    call = ("entmax", ["alpha", "temperature"], [1.5, 0.8], ["alpha"], *SCALES[0], True)
+    call = ("entmax", ["alpha", "temperature"], [1.5, 0.8], ["alpha"], *SCALES[0], True, None)
     given = q, k, v, mask_of("bool", 7, 9, torch.float64), rows
     expect_near(table["attention"](*given, *call), cpu.IMPLEMENTATIONS["attention"](*given, *call), 1e-12)
     grads = q[..., :5], q[..., 5]
     got = table["attention_entropy_vjp"](*given, *grads, *call)
     expect_near(got, cpu.IMPLEMENTATIONS["attention_entropy_vjp"](*given, *grads, *call), 1e-9)
+
+
+@pytest.mark.parametrize("columns", [["alpha", "kappa", "sinks"], ["sinks"], ["kappa"]], ids=str)
+@pytest.mark.parametrize("softcap", [None, 1.2])
+def test_sinks_and_learned_scales_by_tiles(columns, softcap, table, monkeypatch):
+    monkeypatch.setattr(tiles, "SCORES", 100)
+    for turn, (scale, causal, kind) in enumerate(
+        itertools.product(("log_n", "entropy_invariant"), (False, True), (None, "bool", "float"))
+    ):
+        dtype, bound = list(BOUNDS.items())[turn % 3]
+        q, k, v = tensors(dtype, 7, 9 if turn % 2 else 5)
+        given = torch.Generator().manual_seed(turn)
+        rows = 1.1 + torch.rand(2, 6, 7, len(columns), generator=given, dtype=torch.float64)
+        call = ("entmax", ["alpha", "temperature"], [1.5, 0.8], columns, scale, 1.0, 512.0, None, causal, softcap)
+        given = q, k, v, mask_of(kind, 7, k.shape[-2], dtype), rows
+        for operator, grads, factor in (
+            ("attention_entropy", (), 1),
+            ("attention_entropy_vjp", (q[..., :5], q[..., 5]), 20),
+            ("attention_vjp", (q[..., :5],), 20),
+        ):
+            got, want = table[operator](*given, *grads, *call), cpu.IMPLEMENTATIONS[operator](*given, *grads, *call)
+            expect_near(got, want, factor * bound)
+            if operator == "attention_vjp":
+                composed = backends.REFERENCE[operator](*given, *grads, *call)
+                expect_near(composed[3], want[3], 40 * bound)
 
 
 @pytest.mark.parametrize("name", ["softmax", "sparsemax"])
@@ -141,7 +172,7 @@ def test_only_minus_infinity_hides(name):
 
 def test_products_have_the_tensors_type_under_autocast(table):
     q, k, v = tensors(torch.float32, 5, 7)
-    call = ("sparsemax", [], [], [], *SCALES[0], False)
+    call = ("sparsemax", [], [], [], *SCALES[0], False, None)
     want = table["attention"](q, k, v, None, None, *call)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(table["attention"](q, k, v, None, None, *call), want)
@@ -487,7 +518,7 @@ def test_every_function_is_tried():
 # Softmax attention is torch's.
 
 
-@pytest.mark.parametrize("scale", ["sqrt", 0.3, "entropy_invariant"])
+@pytest.mark.parametrize("scale", ["sqrt", 0.3, "entropy_invariant", "log_n"])
 @pytest.mark.parametrize(("m", "n"), [(6, 6), (4, 6), (6, 4), (1, 6)])
 def test_softmax_attention_is_torchs(m, n, scale, monkeypatch):
     called, sdpa = [], torch.nn.functional.scaled_dot_product_attention
@@ -511,6 +542,8 @@ def test_softmax_attention_is_torchs(m, n, scale, monkeypatch):
                     mask = None if mask is None else a.given(mask, grad=False)
                     t = a.full(0.7, 2, 4, m, 1) if temperature == "rows" else temperature
                     options = {"causal": causal, "mask": mask, "scale": scale, "train_length": 16}
+                    if scale == "log_n":
+                        options["kappa"] = a.full(0.6, 4, 1, 1)
                     if wrap is to_device:
                         with device():
                             out = et.attention(q, k, v, temperature=t, **options)
@@ -528,7 +561,7 @@ def test_softmax_attention_is_torchs(m, n, scale, monkeypatch):
                 )
 
 
-def cpu_attention(q, k, v, temperature, mask, causal, scale, train_length):
+def cpu_attention(q, k, v, temperature, mask, causal, scale, train_length, kappa=None):
     """The composition, in float64."""
     name = scale if isinstance(scale, str) else "number"
     number = 1.0 if isinstance(scale, str) else scale
@@ -542,7 +575,7 @@ def cpu_attention(q, k, v, temperature, mask, causal, scale, train_length):
         name,
         number,
         train_length,
-        None,
+        kappa,
         causal,
     ).float()
 

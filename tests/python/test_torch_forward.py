@@ -83,6 +83,11 @@ CASES = {
     "attention": (lambda *x: et.attention(*x, causal=True, map="entmax"), HEADS),
     "attention's entropy": (lambda *x: et.attention(*x, map="entmax", return_entropy=True)[1], HEADS),
     "attention's scale": (lambda q, s: et.attention(q, *HEADS[1:], scale=s), (HEADS[0], SCALE)),
+    "attention's kappa": (
+        lambda q, s: et.attention(q, *HEADS[1:], scale="log_n", kappa=s.exp(), causal=True),
+        (HEADS[0], SCALE),
+    ),
+    "attention's sinks": (lambda q, s: et.attention(q, *HEADS[1:], sinks=s, map="entmax", softcap=2.0), (HEADS[0], SCALE)),
     "attention's scale in its entropy": (lambda s: et.attention(*HEADS, scale=s, return_entropy=True)[1], (SCALE,)),
     "scaled_dot_product_attention's scale": (lambda s: et.scaled_dot_product_attention(*HEADS, scale=s), (SCALE,)),
     "linear_attention": (lambda *x: et.linear_attention(*x, causal=True), HEADS),
@@ -483,7 +488,6 @@ def test_no_operator_loses_a_tangent():
 @pytest.mark.parametrize("ask", [torch.func.grad, torch.func.jacfwd])
 def test_numbers_without_a_derivative_are_refused(ask):
     functions = {
-        "kappa": lambda v: et.attention(*HEADS, scale="entropy_invariant", kappa=v).sum(),
         "train_length": lambda v: et.attention(*HEADS, scale="entropy_invariant", train_length=v).sum(),
         "epsilon": lambda v: et.sinkhorn(P[0], P[1], torch.ones(5, 5), epsilon=v).cost,
     }

@@ -164,6 +164,16 @@ def test_window(m, n, causal, window):
         torch.testing.assert_close(got, theirs(q, k, v, attn_mask=torch.where(seen, bias, -torch.inf)))
 
 
+@pytest.mark.parametrize(("m", "n"), [(6, 6), (4, 9), (9, 4)])
+def test_weights(m, n):
+    q, k, v = tensors((2, 3, m, 4), (2, 3, n, 4), (2, 3, n, 5))
+    for options in ({}, {"is_causal": True}, {"attn_mask": mask_of("bool", m, n), "sinks": torch.zeros(3).double()}):
+        out, weights = ours(q, k, v, return_weights=True, map="entmax", **options)
+        assert weights.shape == (2, 3, m, n)
+        torch.testing.assert_close(weights @ v, out)
+        torch.testing.assert_close(ours(q, k, v, map="entmax", **options), out)
+
+
 def test_scale_and_parameters_are_learned():
     q, k, v, raw = tensors((2, 3, 4, 3), (2, 3, 5, 3), (2, 3, 5, 2), (3, 1, 1))
     torch.autograd.gradcheck(lambda scale: ours(q, k, v, scale=scale.exp(), map="sparsemax"), (raw,))
@@ -258,7 +268,8 @@ def test_vmap():
         ({"attn_mask": [[1.0]]}, TypeError, "attn_mask must be a torch.Tensor, got list"),
         ({"dropout_p": 1.5}, ValueError, r"dropout_p must be in \[0, 1\], got 1.5"),
         ({"dropout_p": float("nan")}, ValueError, "dropout_p must be"),
-        ({"softcap": 0.0}, ValueError, "softcap must be above 0, got 0.0"),
+        ({"softcap": 0.0}, ValueError, "softcap must be above 0 and finite, got 0.0"),
+        ({"kappa": 1.5}, ValueError, "kappa must be None unless scale is 'entropy_invariant' or 'log_n', got scale 'sqrt'"),
         ({"window": 0}, ValueError, "window must be an integer of at least 1, got 0"),
         ({"window": 2.5}, ValueError, "window must be an integer"),
         ({"sinks": 1.0}, TypeError, "sinks must be a torch.Tensor, got float"),

@@ -41,6 +41,7 @@ void soak_heads(Random& random, Report& report, std::size_t wanted, bool linear)
     op.causal = causal;
     if (std::abs(op.number) > 10) op.number = 10;
     if (op.kappa && *op.kappa > 1e3) op.kappa = 1;
+    if (!op.check().empty()) op.kappa = {};
     // Gradients of maps that are steep are large.
     const double steep = unit_of_gradient(op.map, std::vector<double>(1, 0.0), {});
     if (steep > 1e3 || steep < 1e-6) continue;
@@ -54,13 +55,14 @@ void soak_heads(Random& random, Report& report, std::size_t wanted, bool linear)
       return fmt::format("batch {}, heads {} of {}, queries {}, keys {}, d {}, dv {}, causal {}, masked {}, scale {}: {}",
                          batch, heads, kv_heads, m, n, d, dv, causal, masked, scale, linear ? "" : text_of(op));
     });
-    std::vector<T> h(batch * heads * m);
+    std::vector<T> h(batch * heads * m), sinks(!linear && random.chance(0.3) ? h.size() : 0), dsinks(sinks.size());
+    for (T& sink : sinks) sink = static_cast<T>(2 * random.normal());
     if (linear) {
       linear_attention<T>(simple, q.view, k.view, v.view, out.view);
       linear_attention_vjp<T>(simple, q.view, k.view, v.view, g.view, dq.view, dk.view, dvalue.view);
     } else {
-      attention<T>(op, q.view, k.view, v.view, out.view, mask, {}, {weights.view, h});
-      attention_vjp<T>(op, q.view, k.view, v.view, g.view, dq.view, dk.view, dvalue.view, mask);
+      attention<T>(op, q.view, k.view, v.view, out.view, mask, {}, {weights.view, h}, sinks);
+      attention_vjp<T>(op, q.view, k.view, v.view, g.view, dq.view, dk.view, dvalue.view, mask, {}, {}, {}, sinks, dsinks);
     }
     report.expect(out.finite(), 0, "not finite");
     const bool steep_map = !linear && std::visit(
@@ -81,8 +83,9 @@ void soak_heads(Random& random, Report& report, std::size_t wanted, bool linear)
                             kv = head / (heads / kv_heads);
           std::size_t seen = 0;
           for (std::size_t j = 0; j < seen_up_to; ++j) seen += !masked || visible[j];
-          for (std::size_t c = 0; c < dv; ++c) {  // between the least and the largest value that is seen
-            double low = seen == 0 ? 0 : kInf, high = seen == 0 ? 0 : -kInf;
+          for (std::size_t c = 0; c < dv; ++c) {            // between the least and the largest value that is seen
+            const bool zero = seen == 0 || !sinks.empty();  // the value of a sink
+            double low = zero ? 0 : kInf, high = zero ? 0 : -kInf;
             for (std::size_t j = 0; j < seen_up_to; ++j) {
               if (masked && !visible[j]) continue;
               low = std::min<double>(low, v.view.row(b, kv, j)[c]), high = std::max<double>(high, v.view.row(b, kv, j)[c]);
@@ -94,11 +97,13 @@ void soak_heads(Random& random, Report& report, std::size_t wanted, bool linear)
           if (linear) continue;
           const std::span<const T> row(weights.view.row(b, head, i), n);
           const double sum = sum_of(row);
-          if (seen > 0) report.sum(std::abs(sum - 1), sum_bound<T>(n), 0);
+          if (seen > 0) report.sum(std::max(sum - 1, sinks.empty() ? 1 - sum : 0), sum_bound<T>(n), 0);
           if (seen == 0) report.expect(sum == 0 && h[at] == 0, 0, "a query that sees nothing has weights", sum);
-          report.expect(h[at] >= 0 && h[at] <= std::log(static_cast<double>(std::max<std::size_t>(seen, 1))) * (1 + 1e-5) +
-                                                   (kWide<T> ? 1e-12 : 1e-6),
-                        0, "entropy out of range", h[at]);
+          report.expect(
+              h[at] >= 0 && h[at] <= std::log(static_cast<double>(std::max<std::size_t>(seen + (sinks.empty() ? 0 : 1), 1))) *
+                                             (1 + 1e-5) +
+                                         (kWide<T> ? 1e-12 : 1e-6),
+              0, "entropy out of range", h[at]);
         }
       }
     }

@@ -3,14 +3,26 @@
 import math
 from typing import NamedTuple
 
+import array_api_compat.numpy as xp
 import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks
-from isentropic._attention import linear_values, mask_shape, scale_values, shape_of
+from isentropic._attention import (
+    check_kappa,
+    checked_softcap,
+    counted,
+    linear_values,
+    mask_shape,
+    scale_values,
+    shape_of,
+    sinks_shape,
+)
 from isentropic._descriptions import documented
 from isentropic._maps import MAPS, map_and_params
 from isentropic._numpy import _convert, _layout
+from isentropic.formulas import Rows
+from isentropic.formulas import attention as formulas
 
 
 class MapCall(NamedTuple):
@@ -67,18 +79,40 @@ class _Call:
     def map(self, given, params):
         """The map's name and values, those per row as one number for each query."""
         call = map_call(self.function, given, params)
+        pairs = zip(call.per_row, call.values, strict=True)
+        return call._replace(values=tuple(value if name is None else self.per_query(name, value) for name, value in pairs))
+
+    def per_query(self, name, value):
+        """A number as it is, an array as one number for each query."""
+        value = _convert.per_row(self.function, name, value)
+        if not isinstance(value, np.ndarray):
+            return value
+        if value.ndim == 0:
+            return value[()]
         wanted = (*self.shape.lead, self.shape.queries, 1)
-        values = []
-        for name, value in zip(call.per_row, call.values, strict=True):
-            if name is not None:
-                value = _convert.per_row(self.function, name, value)
-                if isinstance(value, np.ndarray) and value.ndim > 0:
-                    try:
-                        value = np.ascontiguousarray(np.broadcast_to(value, wanted)).reshape(-1)
-                    except ValueError:
-                        raise _checks.misfit(self.function, name, wanted, "(..., m, 1)", value) from None
-            values.append(value)
-        return call._replace(values=tuple(values))
+        try:
+            return np.ascontiguousarray(np.broadcast_to(value, wanted)).reshape(-1)
+        except ValueError:
+            raise _checks.misfit(self.function, name, wanted, "(..., m, 1)", value) from None
+
+    def scaling(self, scale, train_length, kappa):
+        """(scale, number, train_length, kappa) as _core takes them; the numbers may differ by query."""
+        kappa = self.per_query("kappa", kappa)
+        number = scale if isinstance(scale, str) else self.per_query("scale", scale)
+        if isinstance(number, np.ndarray):
+            check_kappa(self.function, "number", kappa)
+            return "number", number, train_length, kappa
+        return scale_values(self.function, number, train_length, kappa)
+
+    def sinks(self, given):
+        """(one number for each query, the shape that sums them up to those given), or None."""
+        if given is None:
+            return None, None
+        sinks = _convert.to_floats(self.function, "sinks", _convert.to_numpy(self.function, "sinks", given))[0]
+        own = sinks_shape(self.function, sinks, self.shape)
+        wanted = (*self.shape.lead, self.shape.queries, 1)
+        whole = np.broadcast_to(_convert.cast(sinks, self.work).reshape(own), wanted)
+        return np.ascontiguousarray(whole).reshape(-1), (own, sinks.shape)
 
     def empty(self, *shape):
         return np.empty(shape, self.work)
@@ -121,6 +155,8 @@ def attention(
     mask=None,
     train_length=512,
     kappa=None,
+    softcap=None,
+    sinks=None,
     return_weights=False,
     return_entropy=False,
     **map_params,
@@ -130,17 +166,21 @@ def attention(
         of the heads (the third axis from the end) of k and v: then consecutive heads share keys and values.
     map (str or (str, dict)): A map by name, or (name, {parameter: value}) if a parameter of the map has the name of a parameter
         of attention.
-    scale ("sqrt", "entropy_invariant" or float): "sqrt" is 1/sqrt(d). "entropy_invariant" is log n / (log(train_length)
-        sqrt(d)), or kappa log n / d if kappa is given, where n is the number of keys that the query sees. A float is the factor
-        itself.
+    scale ("sqrt", "entropy_invariant", "log_n", float or array): "sqrt" is 1/sqrt(d). With n the number of keys that the query
+        sees, "entropy_invariant" and "log_n" are log n / (log(train_length) sqrt(d)); with kappa they are kappa log n / d and
+        kappa log n / sqrt(d). A number is the factor itself; an array broadcasts to (..., m, 1).
     causal: Query i sees keys j <= i + n - m: the queries are the last m positions, as in decoding with a cache. (PyTorch's
         is_causal differs where m is not n: there query i sees keys j <= i.)
     mask (array of bools or floats): Broadcasts to (..., m, n). True: the query sees the key. Floats are added to the scaled
         scores; -inf hides a key.
-    train_length: The n at which the entropy-invariant scale is 1/sqrt(d).
-    kappa: The entropy-invariant scale is then kappa log n / d.
-    return_weights (bool): Return also p, (..., m, n).
-    return_entropy (bool): Return also -sum_j p_ij log p_ij in nats, (..., m).
+    train_length: The n at which a scale by n is 1/sqrt(d) without kappa.
+    kappa (float or array, above 0): The factor of log n in a scale by n. An array broadcasts to (..., m, 1): (h, 1, 1) is one
+        for each head.
+    softcap: Scaled scores s become softcap tanh(s / softcap), before the mask.
+    sinks (array): One further score of each head, shape (h,), or of a shape that broadcasts to (..., m, 1), that takes mass and
+        whose value is 0. It is not scaled and not counted in n; of equal scores it is the last. -inf: there is none.
+    return_weights (bool): Return also p, (..., m, n). With sinks their sum may be below 1.
+    return_entropy (bool): Return also -sum_j p_ij log p_ij in nats, (..., m). A sink is one more outcome.
     **map_params: Parameters of the map. A parameter that may differ per row may be an array that broadcasts with (..., m,
         1).
     Returns (array, or a tuple of arrays): out, (..., m, dv), of the kind of q and the common dtype; then the weights and the
@@ -148,7 +188,8 @@ def attention(
     Raises: Shapes do not fit, the map is unknown, a parameter is out of its range.
     TypeError: A parameter is missing, unknown or of the wrong type; an array is masked, complex or not numeric, is on another
         device, or requires grad.
-    Notes: A query that sees no key gives zeros (weights and entropy too). Hidden keys and their values have no effect, even if
+    Notes: A query that sees no key gives zeros (weights and entropy too), with a sink as well; one that sees one key takes its
+        value, unless there is a sink. Hidden keys and their values have no effect, even if
         they are NaN. A query with a NaN among its scores gives NaN, and no other query does. Scores are in memory for at most
         48 queries at a time. The bits are the same for any number of threads, any batch and every SIMD target with FMA. float16
         is computed in float32.
@@ -158,12 +199,13 @@ def attention(
     call = _Call("attention", q, k, v)
     shape, chosen = call.shape, call.map(map, map_params)
     seen = _mask("attention", mask, shape, call.work)
-    batch = math.prod(shape.batch)
+    (of_sinks, _), batch = call.sinks(sinks), math.prod(shape.batch)
     out = call.empty(batch, shape.heads, shape.queries, call.shapes[2][-1])
     weights = call.empty(batch, shape.heads, shape.queries, shape.keys) if return_weights else None
     entropy = call.empty(batch * shape.heads * shape.queries) if return_entropy else None
-    params = (chosen.name, chosen.values), *scale_values("attention", scale, train_length, kappa), causal
-    _core.attention(*call.arrays, seen, out, weights, entropy, params)
+    scaling = call.scaling(scale, train_length, kappa)
+    params = (chosen.name, chosen.values), *scaling, causal, checked_softcap("attention", softcap)
+    _core.attention(*call.arrays, seen, of_sinks, out, weights, entropy, params)
     results = [call.back(q, out, *call.out_shape)]
     if return_weights:
         results.append(call.back(q, weights, *shape.lead, shape.queries, shape.keys))
@@ -185,6 +227,8 @@ def attention_vjp(
     mask=None,
     train_length=512,
     kappa=None,
+    softcap=None,
+    sinks=None,
     param_grad=False,
     entropy_grad=None,
     **map_params,
@@ -195,14 +239,15 @@ def attention_vjp(
         dv_j = sum_i p_ij g_i; with ds_i the map's gradient of p_i for <g_i, v_j>: dq_i = scale_i sum_j ds_ij k_j,
         dk_j = sum_i scale_i ds_ij q_i
 
-    q, k, v, map, scale, causal, mask, train_length, kappa, **map_params: As given to attention.
+    q, k, v, map, scale, causal, mask, train_length, kappa, softcap, sinks, **map_params: As given to attention.
     grad: The gradient with respect to out, (..., m, dv).
     param_grad (bool, str or list of str): Return also the gradient in parameters of the map, which must be given and may differ
         per row. Names select them. True selects all except the temperature, or the temperature if there is no other (alpha of
-        entmax, the temperature of softmax).
+        entmax, the temperature of softmax). "kappa" and "scale", if they are given as numbers or arrays, may be among the
+        names; "scale" is the map's own where it has one.
     entropy_grad (array): The gradient with respect to the entropy, (..., m), which is then added.
-    Returns (dq, dk, dv : arrays): In the shapes of q, k and v, of their kinds and the common dtype. With param_grad, then one
-        array (..., m) for each of these parameters.
+    Returns (dq, dk, dv : arrays): In the shapes of q, k and v, of their kinds and the common dtype. With sinks, then dsinks in
+        their shape. With param_grad, then one array (..., m) for each of these parameters.
     Raises: As attention.
     Notes: The scores are computed again, for some queries at a time. A query that sees no key has gradient 0, and so has a key
         that no query sees.
@@ -216,15 +261,53 @@ def attention_vjp(
     g, grads = call.gradients()
     queries = math.prod(shape.lead) * shape.queries
     asked = ()
+    scaling = call.scaling(scale, train_length, kappa)
     if param_grad:
-        names = _checks.asked_params("attention_vjp", chosen.per_row, chosen.values, param_grad)
-        asked = tuple((name, np.empty(queries)) for name in names)
-    params = (chosen.name, chosen.values), *scale_values("attention_vjp", scale, train_length, kappa), causal
+        names, values = chosen.per_row, chosen.values
+        if param_grad is not True:
+            names, values = (*names, "kappa"), (*values, scaling[3])
+            if "scale" not in names and not isinstance(scale, str):
+                names, values = (*names, "scale"), (*values, scale)
+        found = _checks.asked_params("attention_vjp", names, values, param_grad)
+        in_core = {} if "scale" in chosen.per_row else {"scale": "number"}
+        asked = tuple((in_core.get(name, name), np.empty(queries)) for name in found)
+    params = (chosen.name, chosen.values), *scaling, causal, checked_softcap("attention_vjp", softcap)
     entropy_gradient = call.entropy_gradient() if further else None
-    _core.attention_vjp(*call.arrays, g, seen, entropy_gradient, *grads, params, asked)
+    of_sinks, sums_to = call.sinks(sinks)
+    dsinks = None if sinks is None else np.empty_like(of_sinks)
+    _core.attention_vjp(*call.arrays, g, seen, of_sinks, entropy_gradient, *grads, dsinks, params, asked)
     results = call.back_gradients(grads)
+    if sinks is not None:
+        whole = _layout.sum_to(dsinks.reshape(*shape.lead, shape.queries, 1), sums_to[0])
+        results.append(call.back(sinks, whole, *sums_to[1]))
     results += [call.back(q, numbers, *shape.lead, shape.queries) for _, numbers in asked]
     return tuple(results)
+
+
+@documented
+def keys_seen(m, n, *, causal=False, mask=None):
+    """
+    The number of keys that each query of attention sees: the n of its scales "entropy_invariant" and "log_n".
+
+        n_i = the number of keys j that causal and mask leave, causal: j <= i + n - m
+
+    m, n (int, at least 0): How many queries and keys.
+    causal (bool): Query i sees keys j <= i + n - m: the queries are the last m positions, as in decoding with a cache.
+    mask (array of bools or floats): Broadcasts to (..., m, n). True: the query sees the key. -inf hides a key.
+    Returns (array of integers): (m,), or (..., m) where the mask has further axes.
+    Raises: m or n is negative; the mask does not fit.
+    TypeError: The mask is of other numbers.
+    >>> isentropic.keys_seen(2, 5, causal=True)
+    array([4, 5])
+    >>> isentropic.keys_seen(4, 4, causal=True, mask=np.tri(4, k=0, dtype=bool) & ~np.tri(4, k=-2, dtype=bool))
+    array([1, 2, 2, 2])
+    """
+    kind = mask
+    if mask is not None:
+        mask = _convert.to_numpy("keys_seen", "mask", mask)
+    m, n, causal = counted("keys_seen", m, n, causal, mask, mask is None or mask.dtype.kind in "bf")
+    found = formulas.keys_seen(Rows(xp), m, n, causal, mask)
+    return found if kind is None else _convert.same_kind(kind, found)
 
 
 @documented

@@ -15,15 +15,33 @@ def seen_keys(rows, m, n, causal, mask, device=None):
     return seen if mask is None else seen & (mask if mask.dtype == xp.bool else mask != -INF)
 
 
+def keys_seen(rows, m, n, causal, mask, device=None):
+    """The number of keys that each query sees, (m,) or (..., m) of a mask (..., m, n)."""
+    xp = rows.xp
+    if mask is not None:
+        return xp.sum(xp.where(seen_keys(rows, m, n, causal, mask, device), 1, 0), axis=-1)
+    if causal:
+        return xp.clip(xp.arange(m, device=device) + (n - m + 1), 0, n)
+    return xp.zeros_like(xp.arange(m, device=device)) + n
+
+
+def unit_of(scale, d, train_length, kappa):
+    """The factor of log n in a scale by the number n of keys that a query sees: a number, or like kappa."""
+    if kappa is None:
+        return 1 / (math.log(train_length) * math.sqrt(d))
+    return kappa / (math.sqrt(d) if scale == "log_n" else d)
+
+
 def scale_of(rows, seen, like, d, scale, number, train_length, kappa):
-    """The factor of the scores of queries with d numbers: a number, or of `like`'s type one for each query."""
+    """The factor of the scores of queries with d numbers: a number, or of `like`'s type one for each query. number and kappa
+    may be arrays (..., m, 1)."""
     if scale == "number":
         return number
     if scale == "sqrt":
         return 1 / math.sqrt(d)
     count = rows.xp.sum(rows.like(seen, like), axis=-1, keepdims=True)
     log_n = rows.log(rows.xp.where(count > 1, count, 1.0))
-    return log_n * (kappa / d if kappa is not None else 1 / (math.log(train_length) * math.sqrt(d)))
+    return log_n * unit_of(scale, d, train_length, kappa)
 
 
 def _finite(rows, x):
@@ -79,9 +97,11 @@ def attended(rows, q, k, v, seen, mask, of_map, *, softcap=None, sinks=None, dro
     scores = xp.where(some, xp.where(seen, scores, -INF), 0.0)
     if sinks is not None:
         sinks = xp.broadcast_to(rows.like(sinks, scores), (*scores.shape[:-1], 1))
+        sinks = xp.where(some, sinks, 0.0)
         scores = xp.concat([scores, sinks], axis=-1)
     found = of_map(scores)
-    found = found if sinks is None else found[..., :-1]
+    if sinks is not None:
+        found, taken = found[..., :-1], found[..., -1:]
     p = xp.where(seen, found, 0.0)
     p = p if drop is None else drop(p)
     results = [_weighted(rows, p, v)]
@@ -89,6 +109,7 @@ def attended(rows, q, k, v, seen, mask, of_map, *, softcap=None, sinks=None, dro
         # All weights of a query with a NaN are NaN, also those of keys that it does not see.
         results.append(xp.where(some & xp.isnan(found), found, p))
     if entropy:
-        # The logarithm of 0 would make the gradient NaN.
+        # The logarithm of 0 would make the gradient NaN. The sink is one more outcome.
+        p = p if sinks is None else xp.concat([p, xp.where(some, taken, 0.0)], axis=-1)
         results.append(-xp.sum(p * rows.log(xp.where(p > 0, p, 1.0)), axis=-1))
     return results

@@ -6,7 +6,7 @@ in parameters that are arrays. Values have the bits of the NumPy functions.
 """
 
 from isentropic._descriptions import LOSSES, MAPS, MEASURES
-from isentropic.jax._attention import attention, linear_attention
+from isentropic.jax._attention import attention, keys_seen, linear_attention
 from isentropic.jax._calibration import (
     brier_score,
     entropy_invariant_scale,
@@ -18,7 +18,6 @@ from isentropic.jax._calibration import (
     normalize_density,
     normalize_joint,
 )
-from isentropic.jax._doubly_stochastic import doubly_stochastic
 from isentropic.jax._entropy_control import GammaResult, gamma_for_entropy, mean_field_entropy, power_transform
 from isentropic.jax._maps import make_map, ratio_map
 from isentropic.jax._sampling import Sampler, gumbel_softmax, sample
@@ -39,7 +38,7 @@ from isentropic.jax._transport import (
 )
 from isentropic.jax._values import make_entry, make_loss, make_measure, make_table, sparse_distillation_loss
 
-__all__ = ["attention", "conditional_mutual_information", "doubly_stochastic", "linear_attention", "ratio_map", "soft_top_k"]
+__all__ = ["attention", "conditional_mutual_information", "keys_seen", "linear_attention", "ratio_map", "soft_top_k"]
 __all__ += ["sparse_distillation_loss"]
 __all__ += ["GammaResult", "gamma_for_entropy", "mean_field_entropy", "normalize_density", "normalize_joint", "power_transform"]
 __all__ += ["Sampler", "gumbel_softmax", "sample"]

@@ -8,7 +8,7 @@ import numpy as np
 
 import isentropic
 from isentropic import _checks
-from isentropic._attention import mask_shape, shape_of
+from isentropic._attention import checked_softcap, counted, mask_shape, shape_of, sinks_shape
 from isentropic._descriptions import MAPS, documented
 from isentropic._maps import map_and_params
 from isentropic.formulas import attention as formulas
@@ -28,15 +28,23 @@ def _arrays(function, q, k, v):
     return shape, dtype, *(wide(x.astype(dtype)) for x in (q, k, v))
 
 
-def _scaled(function, q, scale, shape):
-    """(q, scale); a scale that is an array is multiplied into q."""
-    if not (isinstance(scale, jax.Array) or np.ndim(scale)):
-        return q, scale
+def _is_array(value):
+    return isinstance(value, jax.Array) or np.ndim(value) > 0
+
+
+def _check_queries(function, argument, value, shape):
     wanted = (*shape.lead, shape.queries, 1)
     try:
-        jnp.broadcast_to(scale, wanted)
+        jnp.broadcast_to(value, wanted)
     except ValueError:
-        raise _checks.misfit(function, "scale", wanted, "(..., m, 1)", scale) from None
+        raise _checks.misfit(function, argument, wanted, "(..., m, 1)", value) from None
+
+
+def _scaled(function, q, scale, shape):
+    """(q, scale); a scale that is an array is multiplied into q."""
+    if not _is_array(scale):
+        return q, scale
+    _check_queries(function, "scale", scale, shape)
     return (q * scale).astype(q.dtype), 1.0
 
 
@@ -59,20 +67,33 @@ def attention(
     mask=None,
     train_length=512,
     kappa=None,
+    softcap=None,
+    sinks=None,
     return_weights=False,
     return_entropy=False,
     **parameters,
 ):
     """Values weighted by any map of the scores, as isentropic.attention; composed of products and the map.
 
-    scale: "sqrt", "entropy_invariant", a number or an array; mask: True where a key is seen, or numbers that are added to the
-    scores.
+    scale: "sqrt", "entropy_invariant", "log_n", a number or an array; mask: True where a key is seen, or numbers that are added
+    to the scores; kappa: a number or an array that broadcasts to (..., m, 1); sinks: of shape (h,), or one that broadcasts to
+    (..., m, 1). All arrays have gradients.
     """
     shape, dtype, q, k, v = _arrays("attention", q, k, v)
     q, scale = _scaled("attention", q, scale, shape)
-    for argument, value in (("train_length", train_length), ("kappa", kappa)):
+    for argument, value in (("train_length", train_length), ("softcap", softcap)):
         known("attention", argument, value)
-    _checked(isentropic.attention, scale=scale, causal=causal, train_length=train_length, kappa=kappa)
+    softcap = checked_softcap("attention", softcap)
+    number = kappa
+    if _is_array(kappa):
+        _check_queries("attention", "kappa", kappa, shape)
+        kappa = jnp.asarray(kappa, q.dtype)
+        # One that is not positive and finite makes its query's result NaN.
+        kappa, number = jnp.where((kappa > 0) & (kappa < jnp.inf), kappa, jnp.nan), 1.0
+    _checked(isentropic.attention, scale=scale, causal=causal, train_length=train_length, kappa=number)
+    if sinks is not None:
+        sinks = jnp.asarray(sinks)
+        sinks = sinks.reshape(sinks_shape("attention", sinks, shape))
     name, values = map_and_params("attention", map, parameters)
     if mask is not None:
         mask = jnp.asarray(mask)
@@ -82,9 +103,20 @@ def attention(
     scale, number = (scale, 1.0) if isinstance(scale, str) else ("number", scale)
     q = q * formulas.scale_of(ROWS, seen, q, d, scale, number, train_length, kappa)
     of_map = functools.partial(make_map(MAPS[name]), **values)
-    found = formulas.attended(ROWS, q, k, v, seen, mask, of_map, weights=return_weights, entropy=return_entropy)
+    further = {"softcap": softcap, "sinks": sinks, "weights": return_weights, "entropy": return_entropy}
+    found = formulas.attended(ROWS, q, k, v, seen, mask, of_map, **further)
     found = [x.astype(dtype) for x in found]
     return tuple(found) if len(found) > 1 else found[0]
+
+
+@documented
+def keys_seen(m, n, /, *, causal=False, mask=None):
+    """The number of keys that each query of attention sees, as isentropic.keys_seen."""
+    if mask is not None:
+        mask = jnp.asarray(mask)
+    fits = mask is None or jnp.issubdtype(mask.dtype, jnp.floating) or mask.dtype == bool
+    m, n, causal = counted("keys_seen", m, n, causal, mask, fits)
+    return formulas.keys_seen(ROWS, m, n, causal, mask)
 
 
 @documented

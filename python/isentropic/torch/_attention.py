@@ -5,9 +5,19 @@ import math
 import torch
 
 from isentropic import _checks
-from isentropic._attention import linear_values, scale_values, shape_of
+from isentropic._attention import (
+    BY_N,
+    check_kappa,
+    checked_softcap,
+    counted,
+    linear_values,
+    scale_values,
+    shape_of,
+    sinks_shape,
+)
 from isentropic._descriptions import documented
 from isentropic._maps import MAPS, map_and_params
+from isentropic.formulas import attention as formulas
 from isentropic.torch import _schemas
 from isentropic.torch._arguments import autocast, from_array, misfit, no_gradient, numbers_near, one_device, refuse_nested
 from isentropic.torch._builder import Operator, is_alone, wants_gradient
@@ -20,6 +30,7 @@ from isentropic.torch._compat import (
 )
 from isentropic.torch._direct import is_plain, tracked
 from isentropic.torch._modules import Configured
+from isentropic.torch._rows import ROWS
 from isentropic.torch._spec import CODES, OpSpec, Tensor
 from isentropic.torch.backends import cpu
 from isentropic.torch.backends.reference.attention import composed
@@ -52,7 +63,7 @@ def _operator(name, tensors, params, moving, outputs=("out",), shapes=_shapes):
     )
 
 
-_SCALE = {"scale": "str", "number": "float", "train_length": "float", "kappa": "float?", "causal": "bool"}
+_SCALE = {"scale": "str", "number": "float", "train_length": "float", "kappa": "float?", "causal": "bool", "softcap": "float?"}
 _OF_MAP = ["mask?", "rows?"], {**_schemas.MAP_SCHEMA, **_SCALE}, ["rows"]
 _attend = _operator("attention", *_OF_MAP)
 _attend_with_entropy = _operator("attention_entropy", *_OF_MAP, ("out", "entropy"), _shapes_with_entropy)
@@ -97,21 +108,27 @@ def attention(
     mask=None,
     train_length=512,
     kappa=None,
+    softcap=None,
+    sinks=None,
     return_weights=False,
     return_entropy=False,
     **map_params,
 ):
     """
-    Differentiable in q, k, v and in parameters that may be per row.
+    Differentiable in q, k, v, in sinks and in parameters that may be per row.
 
     q, k, v (torch.Tensor): Queries (..., m, d), keys (..., n, d) and values (..., n, dv) of one dtype: float32, float64, or
         float16 or bfloat16, which are computed in float32. Axes before these broadcast. q may have a multiple of the heads (the
         third axis from the end) of k and v: then consecutive heads share keys and values.
-    scale ("sqrt", "entropy_invariant", float or tensor): "sqrt" is 1/sqrt(d). "entropy_invariant" is log n / (log(train_length)
-        sqrt(d)), or kappa log n / d if kappa is given, where n is the number of keys that the query sees. A number is the
-        factor itself; a tensor broadcasts with (..., m, 1) and gets a gradient.
+    scale ("sqrt", "entropy_invariant", "log_n", float or tensor): "sqrt" is 1/sqrt(d). With n the number of keys that the query
+        sees, "entropy_invariant" and "log_n" are log n / (log(train_length) sqrt(d)); with kappa they are kappa log n / d and
+        kappa log n / sqrt(d). A number is the factor itself; a tensor broadcasts with (..., m, 1) and gets a gradient.
     mask (torch.Tensor of bools or floats): Broadcasts to (..., m, n). True: the query sees the key. Floats are added to the
         scaled scores; a mask that requires grad gets a gradient.
+    kappa (float or tensor, above 0): The factor of log n in a scale by n. A tensor broadcasts with (..., m, 1), such as (heads,
+        1, 1), and gets a gradient.
+    sinks (torch.Tensor): One further score of each head, shape (heads,), or of a shape that broadcasts to (..., m, 1), that
+        takes mass and whose value is 0. It gets a gradient.
     **map_params: Parameters of the map. Those that may differ per row, such as alpha of entmax, may be tensors that broadcast
         with (..., m, 1); they get gradients.
     Returns (torch.Tensor, or a tuple of tensors): out, (..., m, dv), of the dtype of q; then the weights and the entropy if
@@ -121,7 +138,7 @@ def attention(
     """
     if return_weights is False and return_entropy is False:
         further = {}
-        out = _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa)
+        out = _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa, softcap, sinks)
         if out is not None:
             return out
     else:
@@ -129,9 +146,13 @@ def attention(
         further = {name: True for name, value in asked.items() if _checks.flag("attention", name, value)}
     if is_dtensor(q):
         params = {"map": map, "scale": scale, "causal": causal, "mask": mask, "train_length": train_length, "kappa": kappa}
+        params["softcap"] = softcap
+        if sinks is not None:
+            raise ValueError("attention: sinks must not be given for DTensors")
         return _of_dtensors("attention", q, k, v, mask, lambda *local: attention(*local, **params, **further, **map_params))
     tensors = _check("attention", q=q, k=k, v=v)
-    return _attended("attention", *tensors, mask, map, map_params, scale, causal, train_length, kappa, **further)
+    given = mask, map, map_params, scale, causal, train_length, kappa, softcap, sinks
+    return _attended("attention", *tensors, *given, **further)
 
 
 def _of_dtensors(*arguments):
@@ -140,10 +161,10 @@ def _of_dtensors(*arguments):
     return attention_of_dtensors(*arguments)
 
 
-def _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa):
+def _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa, softcap, sinks):
     """Attention directly by its kernel, if it can read the tensors in place, parameters are numbers, and no transform is
     active; otherwise None, also for errors, which _attended reports."""
-    if torch.compiler.is_compiling():
+    if sinks is not None or torch.compiler.is_compiling():
         return None
     if type(scale) in _NUMBERS:
         name, number = "number", scale
@@ -151,11 +172,13 @@ def _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa
         name, number = scale, 1.0
     else:
         return None
-    if type(causal) is not bool or type(train_length) not in _NUMBERS or type(kappa) not in (*_NUMBERS, type(None)):
+    if type(causal) is not bool or type(train_length) not in _NUMBERS:
+        return None
+    if type(kappa) not in (*_NUMBERS, type(None)) or type(softcap) not in (*_NUMBERS, type(None)):
         return None
     try:
         map_name, params = map_and_params("attention", map, map_params)
-        call = map_name, tuple(params.values()), (name, number, train_length, kappa, causal)
+        call = map_name, tuple(params.values()), (name, number, train_length, kappa, causal, softcap)
         return _by_kernel(q, k, v, mask, call)
     except (TypeError, ValueError):
         return None
@@ -214,20 +237,22 @@ class _Rule:
     def again(call, kept, grad):
         """By attention's operator."""
         q, k, v, mask = kept
-        name, values, (scale, number, train_length, kappa, causal) = call
+        name, values, (scale, number, train_length, kappa, causal, softcap) = call
         params = dict(zip((param["name"] for param in MAPS[name]["params"]), values, strict=True))
-        kappa = kappa if kappa is None else float(kappa)
+        kappa, softcap = (one if one is None else float(one) for one in (kappa, softcap))
         tensors, back = _with_equal_axes(q, k, v, mask, None, grad)
-        further = *_schemas.map_arguments(name, params), scale, float(number), float(train_length), kappa, causal
+        further = *_schemas.map_arguments(name, params), scale, float(number), float(train_length), kappa, causal, softcap
         return *(back(one) for one in _attend.vjp(*tensors, *further)[:3]), None
 
 
-def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_length, kappa, **further):
+def _attended(
+    function, q, k, v, mask, map, map_params, scale, causal, train_length, kappa, softcap=None, sinks=None, **further
+):
     """Attention by its operator, or by a composition, which has all scores, for options that only that has: see
     reference.composed."""
     name, params = map_and_params(function, map, map_params)
     shape = shape_of(function, q.shape, k.shape, v.shape)
-    rows = []
+    rows, own = [], {}
     for param in MAPS[name]["params"]:
         key = param["name"]
         value = from_array(function, key, params[key]) if param["per_row"] else params[key]
@@ -244,26 +269,40 @@ def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_len
         params[key] = value
     _check_mask(function, mask)
     no_gradient(function, "train_length", train_length)
-    no_gradient(function, "kappa", kappa)
+    kappa = from_array(function, "kappa", kappa)
+    if isinstance(kappa, Tensor):
+        own["kappa"] = _for_queries(function, "kappa", numbers_near(function, "kappa", kappa, "q", q), shape)
+        check_kappa(function, scale if isinstance(scale, str) else "number", kappa)
+        kappa = None
+    if sinks is not None:
+        if not isinstance(sinks, Tensor):
+            raise TypeError(f"{function}: sinks must be a torch.Tensor, got {type(sinks).__name__}")
+        own["sinks"] = numbers_near(function, "sinks", sinks, "q", q).reshape(sinks_shape(function, sinks, shape))
+        own["sinks"] = _for_queries(function, "sinks", own["sinks"], shape)
     q, scale = _scaled(function, q, scale, shape)
     scale, number, train_length, kappa = scale_values(function, scale, train_length, kappa)
-    call = (
+    call = [
         scale,
         number,
         _checks.number(function, "train_length", train_length),
         kappa if kappa is None else _checks.number(function, "kappa", kappa),
         _checks.flag(function, "causal", causal),
-    )
-    if _is_torchs(q, name, params, further):
+        checked_softcap(function, softcap),
+    ]
+    if sinks is None and softcap is None and _is_torchs(q, name, params, further):
         tensors, back = _with_equal_axes(q, k, v, mask)
-        return back(_by_torch(*tensors, params["temperature"], *call, **further))
+        call[3] = own.get("kappa", call[3])
+        return back(_by_torch(*tensors, params["temperature"], *call[:-1], **further))
     if further.keys() - {"return_entropy"} or _may_move(mask):
         tensors, back = _with_equal_axes(q, k, v, mask)
-        found = composed(*tensors, name, params, *call, **further)
+        call[3] = own.get("kappa", call[3])
+        found = composed(*tensors, name, params, *call, sinks=own.get("sinks"), **further)
     else:
+        rows += own.values()
         tensors, back = _with_equal_axes(q, k, v, mask, torch.cat(rows, -1) if rows else None)
         operator = _attend_with_entropy if further else _attend
-        found = operator(*tensors, *_schemas.map_arguments(name, params), *call)
+        *of_map, per_row = _schemas.map_arguments(name, params)
+        found = operator(*tensors, *of_map, [*per_row, *own], *call)
     return tuple(back(one) for one in found) if isinstance(found, tuple) else back(found)
 
 
@@ -295,8 +334,10 @@ def _by_torch(q, k, v, mask, temperature, scale, number, train_length, kappa, ca
     if causal and (mask is not None or m != n):
         before = torch.ones(m, n, dtype=torch.bool, device=q.device).tril(n - m)
         seen = before if seen is None else seen & before
-    if scale == "entropy_invariant":
-        unit = kappa / d if kappa is not None else 1 / (math.log(train_length) * math.sqrt(d))
+    if scale in BY_N:
+        if isinstance(kappa, Tensor):  # one that is not positive and finite makes its query's result NaN
+            kappa = torch.where((kappa > 0) & (kappa < math.inf), kappa, math.nan).to(torch.float32)
+        unit = formulas.unit_of(scale, d, train_length, kappa)
         if seen is not None:
             count = seen.expand(*seen.shape[:-1], n).sum(-1, keepdim=True)
             factor = count.clamp(min=1).to(torch.float32).log() * unit
@@ -397,6 +438,7 @@ def scaled_dot_product_attention(
     sinks=None,
     train_length=512,
     kappa=None,
+    return_weights=False,
     **map_params,
 ):
     """
@@ -412,7 +454,8 @@ def scaled_dot_product_attention(
         training only.
     is_causal (bool): Query i sees keys j <= i, both counted from the first, also if there are fewer queries than keys. (In
         isentropic.torch.attention the last query sees the last key.) Not together with attn_mask.
-    scale (float, tensor, "sqrt" or "entropy_invariant"): None is 1/sqrt(d); otherwise as in isentropic.torch.attention.
+    scale (float, tensor, "sqrt", "entropy_invariant" or "log_n"): None is 1/sqrt(d); otherwise as in
+        isentropic.torch.attention.
     enable_gqa (bool): Whether query may have a multiple of the heads (the third axis from the end) of key and value.
     map (str or (str, dict)): A map by name, or (name, {parameter: value}) if a parameter has the name of one of these
         arguments.
@@ -420,11 +463,13 @@ def scaled_dot_product_attention(
     softcap (float, above 0): Scaled scores s become softcap tanh(s / softcap).
     sinks (torch.Tensor): The score of an additional key with value 0: one for each head, (heads,), or of a shape that
         broadcasts to (..., m, 1). It gets a gradient.
-    train_length, kappa: As in isentropic.attention.
+    train_length, kappa: As in isentropic.torch.attention.
+    return_weights (bool): Return also the weights, (..., m, n), after dropout.
     **map_params: Parameters of the map. Those that may differ per row, such as alpha of entmax, may be tensors that broadcast
         with (..., m, 1); they get gradients.
-    Returns: (..., m, dv), of the dtype of query. A query that sees no key gives zeros, and has gradient 0.
-    Notes: All scores are in memory at once only with dropout, softcap, sinks or a gradient in attn_mask.
+    Returns (torch.Tensor, or a tuple of tensors): (..., m, dv), of the dtype of query, then the weights if asked for. A query
+        that sees no key gives zeros, and has gradient 0.
+    Notes: All scores are in memory at once only with dropout, return_weights or a gradient in attn_mask.
     >>> q, k, v = torch.randn(3, 2, 4, 5, 8).unbind()
     >>> out = isentropic.torch.scaled_dot_product_attention(q, k, v, is_causal=True, map="entmax", alpha=1.5)
     """
@@ -432,7 +477,7 @@ def scaled_dot_product_attention(
     if is_dtensor(query):
         params = {"attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "map": map}
         params |= {"enable_gqa": enable_gqa, "window": window, "softcap": softcap, "sinks": sinks}
-        params |= {"train_length": train_length, "kappa": kappa, **map_params}
+        params |= {"train_length": train_length, "kappa": kappa, "return_weights": return_weights, **map_params}
         if dropout_p or sinks is not None:
             raise ValueError(f"{function}: dropout_p and sinks must not be given for DTensors")
         return _of_dtensors(
@@ -452,29 +497,34 @@ def scaled_dot_product_attention(
         if not 0.0 <= dropout_p <= 1.0:
             raise ValueError(f"{function}: dropout_p must be in [0, 1], got {dropout_p}")
         further["dropout_p"] = dropout_p
-    if softcap is not None:
-        if not softcap > 0:
-            raise ValueError(f"{function}: softcap must be above 0, got {softcap}")
-        further["softcap"] = softcap
-    if sinks is not None:
-        if not isinstance(sinks, Tensor):
-            raise TypeError(f"{function}: sinks must be a torch.Tensor, got {type(sinks).__name__}")
-        of_heads = sinks.dim() == 1 and query.dim() > 2
-        if of_heads and len(sinks) not in (1, shape.heads):
-            raise ValueError(f"{function}: sinks must be one for each of {shape.heads} heads, got shape {tuple(sinks.shape)}")
-        further["sinks"] = _for_queries(function, "sinks", sinks[:, None, None] if of_heads else sinks, shape)
+    if _checks.flag(function, "return_weights", return_weights):
+        further["return_weights"] = True
     m, n, causal = shape.queries, shape.keys, bool(is_causal)
     # With dropout there must be as many weights as in torch, so that the same ones are dropped.
-    if window is not None or (causal and (m > n or "dropout_p" in further)):
+    if window is not None or (causal and (m > n or further)):
         attn_mask, causal = _within(function, attn_mask, m, n, window, causal, query.device), False
     elif causal and m < n:
         key, value = key[..., :m, :], value[..., :m, :]
     scale = "sqrt" if scale is None else scale
+    given = attn_mask, map, map_params, scale, causal, train_length, kappa, softcap, sinks
     if not further:
-        out = _of_plain(query, key, value, attn_mask, map, map_params, scale, causal, train_length, kappa)
+        out = _of_plain(query, key, value, *given)
         if out is not None:
             return out
-    return _attended(function, query, key, value, attn_mask, map, map_params, scale, causal, train_length, kappa, **further)
+    return _attended(function, query, key, value, *given, **further)
+
+
+@documented
+def keys_seen(m, n, *, causal=False, mask=None):
+    """
+    mask (torch.Tensor of bools or floats): Broadcasts to (..., m, n). True: the query sees the key. -inf hides a key.
+    Returns (torch.Tensor of integers): (m,), or (..., m) where the mask has further axes, on its device.
+    """
+    if mask is not None and not isinstance(mask, Tensor):
+        raise TypeError(f"keys_seen: mask must be a torch.Tensor, got {type(mask).__name__}")
+    fits = mask is None or mask.dtype is torch.bool or mask.is_floating_point()
+    m, n, causal = counted("keys_seen", m, n, causal, mask, fits)
+    return formulas.keys_seen(ROWS, m, n, causal, mask, None if mask is None else mask.device)
 
 
 def _within(function, mask, m, n, window, causal, device):
@@ -506,14 +556,30 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
 
 @documented
 class Attention(Configured):
-    """isentropic.torch.attention as a module. A parameter of the map that is an nn.Parameter is learned.
+    """isentropic.torch.attention as a module. A parameter of the map, kappa or sinks that is an nn.Parameter is learned. With
+    heads, kappa of a scale by the number of keys is a parameter for each head, 1 / log(train_length) in the beginning.
 
-    Example: ``Attention(map="entmax", alpha=nn.Parameter(torch.full((heads, 1, 1), 1.5)), causal=True)``.
+    Examples: ``Attention(map="entmax", alpha=nn.Parameter(torch.full((heads, 1, 1), 1.5)), causal=True)``,
+    ``Attention(map="entmax", scale="log_n", heads=8, causal=True)``.
     """
 
-    def __init__(self, map="softmax", scale="sqrt", causal=False, train_length=512, kappa=None, **map_params):
+    def __init__(
+        self,
+        map="softmax",
+        scale="sqrt",
+        causal=False,
+        train_length=512,
+        kappa=None,
+        softcap=None,
+        sinks=None,
+        heads=None,
+        **map_params,
+    ):
         map, params = map_and_params("Attention", map, map_params)
+        if heads is not None:
+            kappa = _kappa_of_heads(scale, train_length, kappa, heads)
         own = {"map": map, "scale": scale, "causal": causal, "train_length": train_length, "kappa": kappa}
+        own |= {"softcap": softcap, "sinks": sinks}
         super().__init__(own | {f"map_{name}": value for name, value in params.items()})
 
     def forward(self, q, k, v, mask=None, return_weights=False, return_entropy=False):
@@ -521,6 +587,22 @@ class Attention(Configured):
         params = {name: values.pop(f"map_{name}") for name in (param["name"] for param in MAPS[self.map]["params"])}
         returned = {"return_weights": return_weights, "return_entropy": return_entropy}
         return attention(q, k, v, mask=mask, **values | returned | {"map": (self.map, params)})
+
+
+def _kappa_of_heads(scale, train_length, kappa, heads):
+    """A parameter for each head, kappa or the default in the beginning."""
+    heads = _checks.integer("Attention", "heads", heads)
+    if heads < 1:
+        raise ValueError(f"Attention: heads must be at least 1, got {heads}")
+    if scale not in BY_N:
+        got = repr(scale) if isinstance(scale, str) else type(scale).__name__
+        raise ValueError(f"Attention: heads is for scale 'log_n' and 'entropy_invariant', whose kappa it learns, got {got}")
+    if kappa is None and scale == "entropy_invariant":
+        raise ValueError(
+            "Attention: kappa must be given with heads and scale 'entropy_invariant': it begins at sqrt(d) / log(train_length)"
+        )
+    kappa = 1 / math.log(train_length) if kappa is None else _checks.number("Attention", "kappa", kappa)
+    return torch.nn.Parameter(torch.full((heads, 1, 1), kappa))
 
 
 @documented

@@ -244,15 +244,16 @@ def _back(result, like):
     return torch.from_numpy(np.ascontiguousarray(result)).to(like.dtype)
 
 
-def _attention_keywords(mask, rows, name, names, values, row_names, scale, number, train_length, kappa, causal):
+def _attention_keywords(mask, rows, name, names, values, row_names, scale, number, train_length, kappa, causal, softcap):
     params = _descriptions.map_params(name, names, values, row_names, None if rows is None else rows.numpy())
-    return {
+    own = {"kappa": params.pop("kappa", kappa), "sinks": params.pop("sinks", None)}
+    return own | {
         "map": (name, params),
         "scale": number if scale == "number" else scale,
         "causal": causal,
         "mask": None if mask is None else _numpy(mask),
         "train_length": train_length,
-        "kappa": kappa,
+        "softcap": softcap,
     }
 
 
@@ -261,7 +262,7 @@ def attend(q, k, v, mask, map, map_values, values):
     _threads.follow(torch_threads())
     wide = [_rows(x) for x in (q, k, v)]
     out = torch.empty((*q.shape[:-1], v.shape[-1]), dtype=result_type(q))
-    _core.attention(*(_place(x) for x in (*wide, _mask(mask), out)), None, None, ((map, map_values), *values))
+    _core.attention(*(_place(x) for x in (*wide, _mask(mask), None, out)), None, None, ((map, map_values), *values))
     return out.to(q.dtype)
 
 
@@ -270,7 +271,7 @@ def attend_vjp(q, k, v, grad, mask, map, map_values, values):
     _threads.follow(torch_threads())
     wide = [_rows(x) for x in (q, k, v, grad)]
     gradients = [torch.empty(x.shape, dtype=x.dtype) for x in wide[:3]]
-    arrays = *wide, _mask(mask), None, *gradients
+    arrays = *wide, _mask(mask), None, None, *gradients, None
     _core.attention_vjp(*(_place(x) for x in arrays), ((map, map_values), *values), ())
     return [one.to(q.dtype) for one in gradients]
 
@@ -304,12 +305,15 @@ def _attention_entropy_vjp(q, k, v, mask, rows, grad, entropy_grad, *arguments):
         grad = q.new_zeros(*shape_of("attention_vjp", q.shape, k.shape, v.shape).lead, q.shape[-2], v.shape[-1])
     if entropy_grad is not None:
         keywords["entropy_grad"] = _numpy(entropy_grad)
-    results = isentropic.attention_vjp(*map(_numpy, (q, k, v, grad)), **keywords, param_grad=rows is not None and arguments[3])
+    row_names = arguments[3]
+    with_sinks = "sinks" in row_names  # the last one
+    of_params = row_names[:-1] if with_sinks else row_names
+    results = isentropic.attention_vjp(*map(_numpy, (q, k, v, grad)), **keywords, param_grad=of_params or False)
     gradients = [_back(d, x) for d, x in zip(results, (q, k, v), strict=False)]
     if rows is None:
         return *gradients, absent(q)
-    slopes = [torch.from_numpy(np.asarray(slope, np.float64)) for slope in results[3:]]
-    return *gradients, torch.stack(slopes, -1)
+    slopes = [*results[4:], results[3][..., 0]] if with_sinks else results[3:]
+    return *gradients, torch.stack([torch.from_numpy(np.asarray(slope, np.float64)) for slope in slopes], -1)
 
 
 def _linear_keywords(scale, causal):

@@ -142,7 +142,7 @@ def _ratio(sums):
 
 def _call(scale, causal):
     number = ("sqrt", 1.0) if scale is None else ("number", scale)
-    return "taylor_softmax", ["order"], [2.0], [], *number, 512.0, None, causal
+    return "taylor_softmax", ["order"], [2.0], [], *number, 512.0, None, causal, None
 
 
 def _is_short(q, k):

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import torch
 
 from isentropic import _descriptions
-from isentropic._attention import shape_of
+from isentropic._attention import BY_N, shape_of
+from isentropic.formulas import attention as formulas
 from isentropic.torch._spec import absent, result_type
 
 SCORES = 1 << 24  # of a tile: 64 MiB of float32
@@ -28,13 +29,22 @@ class _Tile(NamedTuple):
     keys: int  # the first ones, as many as some query may see
 
 
+class _Scores(NamedTuple):
+    """The scores of a tile, and what its gradients need."""
+
+    scores: torch.Tensor  # scaled, with -inf for keys that are not seen; then those of sinks
+    factor: torch.Tensor | float  # of the products
+    some: torch.Tensor | None  # the queries that see a key; None: all do
+    tanh: torch.Tensor | None  # of the scores over softcap
+
+
 class _Problem:
     """Tensors of attention's operator as (batch, heads of keys, queries' heads of each, rows, columns), and what their scores
     need. `implementation(name)` gives the operator of a map."""
 
     def __init__(self, implementation, q, k, v, mask, rows, name, names, values, row_names, *scaling):
         self.implementation, self.name, self.names = implementation, name, (names, values, row_names)
-        self.scale, self.number, self.train_length, self.kappa, self.causal = scaling
+        self.scale, self.number, self.train_length, self.kappa, self.causal, self.softcap = scaling
         self.shape = shape = shape_of("attention", q.shape, k.shape, v.shape)
         self.type, self.device, self.d, self.dv = result_type(q), q.device, q.shape[-1], v.shape[-1]
         self.m, self.n, self.kv = shape.queries, shape.keys, shape.kv_heads
@@ -90,19 +100,27 @@ class _Problem:
         return x[tuple(slice(None) if size == 1 else one for size, one in zip(x.shape, at, strict=True))]
 
     def scores(self, tile):
-        """(the scaled scores with -inf for keys that are not seen, the scale, the queries that see a key or None if all do)."""
         lead = self.q[tile.batch, tile.heads].shape[:3]
         scores = torch.bmm(self.queries(self.q, tile), self.keys(self.k, tile).mT)
         scores = scores.view(*lead, tile.queries.stop - tile.queries.start, tile.keys)
         seen, added = self._seen(tile)
         factor = self._factor(tile, seen)
         scores.mul_(factor)
+        tanh = None
+        if self.softcap is not None:
+            tanh = torch.tanh(scores / self.softcap)
+            scores = self.softcap * tanh
         if added is not None:
             scores.add_(added)
         if seen is not None:
             scores.masked_fill_(~seen, -math.inf)
         all_see = self.mask is None and not (self.causal and self.m > self.n)
-        return scores, factor, None if all_see else seen.any(-1, keepdim=True)
+        some = None if all_see else seen.any(-1, keepdim=True)
+        sinks = self.row("sinks", tile)
+        if sinks is not None:
+            sinks = sinks.to(self.type)
+            scores = torch.cat([scores, sinks if some is None else sinks.masked_fill(~some, 0)], -1)
+        return _Scores(scores, factor, some, tanh)
 
     def _seen(self, tile):
         """(which keys are seen, or None if all are; what is added to their scores)."""
@@ -119,14 +137,26 @@ class _Problem:
 
     def _factor(self, tile, seen):
         d = self.d or 1
-        if self.scale != "entropy_invariant":
+        if self.scale not in BY_N:
             return 1 / math.sqrt(d) if self.scale == "sqrt" else self.number
-        unit = self.kappa / d if self.kappa is not None else 1 / (math.log(self.train_length) * math.sqrt(d))
+        kappa = self.row("kappa", tile)
+        if kappa is not None:  # one that is not positive and finite makes its query's result NaN
+            kappa = torch.where((kappa > 0) & (kappa < math.inf), kappa, math.nan)
+        unit = formulas.unit_of(self.scale, d, self.train_length, self.kappa if kappa is None else kappa)
         if seen is None:
-            return math.log(max(tile.keys, 1)) * unit
-        # A mask may be the same for all keys.
-        count = seen.expand(*seen.shape[:-1], tile.keys).sum(-1, keepdim=True)
-        return (count.clamp(min=1).to(torch.float64).log() * unit).to(self.type)
+            factor = math.log(max(tile.keys, 1)) * unit
+        else:
+            # A mask may be the same for all keys.
+            count = seen.expand(*seen.shape[:-1], tile.keys).sum(-1, keepdim=True)
+            factor = count.clamp(min=1).to(torch.float64).log() * unit
+        return factor.to(self.type) if isinstance(factor, torch.Tensor) else factor
+
+    def row(self, name, tile):
+        """A number for each query of the tile, or None."""
+        if name not in self.names[2]:
+            return None
+        column = self.names[2].index(name)
+        return self.rows[tile.batch, tile.heads, :, tile.queries, column : column + 1]
 
     def _arguments(self, tile):
         """(the map's parameters with a value for each query, or None for each; its other parameters)."""
@@ -144,13 +174,13 @@ class _Problem:
         return per_row, numbers
 
     def weights(self, tile):
-        """(scores, scale, queries that see a key, p, the map's arguments)."""
-        scores, factor, some = self.scores(tile)
+        """(scores, p, that of sinks in its last column, the map's arguments)."""
+        made = self.scores(tile)
         per_row, numbers = self._arguments(tile)
-        p = self.implementation(self.name)(scores, *per_row, *numbers, 4)
-        if some is not None:
-            p = p.masked_fill(~some, 0)
-        return scores, factor, some, p, (per_row, numbers)
+        p = self.implementation(self.name)(made.scores, *per_row, *numbers, 4)
+        if made.some is not None:
+            p = p.masked_fill(~made.some, 0)
+        return made, p, (per_row, numbers)
 
     def entropy(self, p, some):
         """-sum p log p of each query."""
@@ -185,11 +215,11 @@ def _attended(problem, entropy):
     for tile in problem.tiles():
         if tile.keys == 0:
             continue
-        _, _, some, p, _ = problem.weights(tile)
-        here = out[tile.batch, tile.heads, :, tile.queries]
-        here.copy_(torch.bmm(p.flatten(0, 1).flatten(1, 2), problem.keys(problem.v, tile)).view(here.shape))
+        made, p, _ = problem.weights(tile)
+        here, of_keys = out[tile.batch, tile.heads, :, tile.queries], p[..., : tile.keys]
+        here.copy_(torch.bmm(of_keys.flatten(0, 1).flatten(1, 2), problem.keys(problem.v, tile)).view(here.shape))
         if entropy is not None:
-            entropy[tile.batch, tile.heads, :, tile.queries] = problem.entropy(p, some)
+            entropy[tile.batch, tile.heads, :, tile.queries] = problem.entropy(p, made.some)
     return out.reshape(*problem.shape.lead, problem.m, problem.dv)
 
 
@@ -210,23 +240,34 @@ def attention_entropy_vjp(implementation, q, k, v, mask, rows, grad, entropy_gra
     for tile in problem.tiles():
         if tile.keys == 0:
             continue
-        scores, factor, some, p, given = problem.weights(tile)
+        made, p, given = problem.weights(tile)
         here = problem.queries(g, tile)
-        dp = torch.bmm(here, problem.keys(problem.v, tile).mT).view(scores.shape)
+        dp = torch.bmm(here, problem.keys(problem.v, tile).mT).view(*p.shape[:-1], tile.keys)
+        if p.shape[-1] > tile.keys:  # the value of a sink is 0
+            dp = torch.cat([dp, torch.zeros_like(dp[..., :1])], -1)
         if of_entropy is not None:
             # A constant would not matter, since p sums to 1, nor what is added where p is 0.
             dp.addcmul_(of_entropy[tile.batch, tile.heads, :, tile.queries], torch.where(p > 0, p, 1).log_(), value=-1)
-        ds, slopes = problem.pulled_back(scores, some, p, dp, *given)
-        ds = (ds * factor).flatten(0, 1).flatten(1, 2)
-        to = dq[tile.batch, tile.heads, :, tile.queries]
-        to.copy_(torch.bmm(ds, problem.keys(problem.k, tile)).view(to.shape))
+        ds, slopes = problem.pulled_back(made.scores, made.some, p, dp, *given)
+        slopes = dict(enumerate(slopes))  # by columns of rows
+        if p.shape[-1] > tile.keys:
+            slopes[problem.names[2].index("sinks")] = ds[..., -1:]
+            ds, p = ds[..., : tile.keys], p[..., : tile.keys]
+        if made.tanh is not None:  # of hidden keys it may be NaN
+            ds = torch.where(ds == 0, 0, ds * (1 - made.tanh) * (1 + made.tanh))
+        ds = (ds * made.factor).flatten(0, 1).flatten(1, 2)
+        to, back = dq[tile.batch, tile.heads, :, tile.queries], torch.bmm(ds, problem.keys(problem.k, tile))
+        to.copy_(back.view(to.shape))
+        if "kappa" in problem.names[2]:
+            along = (back * problem.queries(problem.q, tile)).sum(-1).view(to.shape[:-1]).unsqueeze(-1)
+            slopes[problem.names[2].index("kappa")] = along / problem.row("kappa", tile)
         for total, part in (
             (dk, torch.bmm(ds.mT, problem.queries(problem.q, tile))),
             (dv, torch.bmm(p.flatten(0, 1).flatten(1, 2).mT, here)),
         ):
             into = total[tile.batch, tile.heads, : tile.keys]
             into.add_(part.view(into.shape))
-        for column, slope in enumerate(slopes):
+        for column, slope in slopes.items():
             drows[tile.batch, tile.heads, :, tile.queries, column] = slope[..., 0]
     batch, m, n = problem.shape.batch, problem.m, problem.n
     found = []

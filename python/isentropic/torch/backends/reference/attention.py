@@ -23,17 +23,17 @@ def composed(
     train_length,
     kappa,
     causal,
-    *,
     softcap=None,
+    *,
     sinks=None,
     dropout_p=0.0,
     return_weights=False,
     return_entropy=False,
 ):
-    """Attention by the map called `name`, whose params are by name; differentiable in the mask and in sinks too.
+    """Attention by the map called `name`, whose params are by name; differentiable in kappa, the mask and sinks too.
 
-    softcap and sinks are as in formulas.attention; dropout_p is the probability of losing a weight, as in torch. The weights
-    and their entropy follow the result if asked for.
+    kappa, softcap and sinks are as in formulas.attention; dropout_p is the probability of losing a weight, as in torch. The
+    weights and their entropy follow the result if asked for.
     """
     with without_autocast(q):
         dtype = q.dtype
@@ -46,6 +46,8 @@ def composed(
         k = k.expand(*shape.batch, shape.kv_heads, n, k.shape[-1]).repeat_interleave(group, -3)
         v = v.expand(*shape.batch, shape.kv_heads, n, v.shape[-1]).repeat_interleave(group, -3)
         seen = formulas.seen_keys(ROWS, m, n, causal, mask, q.device)
+        if isinstance(kappa, torch.Tensor):
+            kappa = kappa.to(q.dtype)
         q = q * formulas.scale_of(ROWS, seen, q, d, scale, number, train_length, kappa)
         found = formulas.attended(
             ROWS,
@@ -67,13 +69,16 @@ def composed(
         return found[0] if len(found) == 1 else tuple(found)
 
 
-def attention(q, k, v, mask, rows, map, names, values, row_names, *call):
-    return composed(q, k, v, mask, map, _descriptions.map_params(map, names, values, row_names, rows), *call)
-
-
-def attention_entropy(q, k, v, mask, rows, map, names, values, row_names, *call):
+def attention(q, k, v, mask, rows, map, names, values, row_names, *call, **returned):
     params = _descriptions.map_params(map, names, values, row_names, rows)
-    return composed(q, k, v, mask, map, params, *call, return_entropy=True)
+    scale, number, train_length, kappa, *further = call
+    sinks, kappa = params.pop("sinks", None), params.pop("kappa", kappa)
+    call = scale, number, train_length, kappa, *further
+    return composed(q, k, v, mask, map, params, *call, sinks=sinks, **returned)
+
+
+def attention_entropy(*arguments):
+    return attention(*arguments, return_entropy=True)
 
 
 def _pulled_back(run, q, k, v, mask, rows, grads, arguments):
@@ -98,7 +103,7 @@ def attention_entropy_vjp(q, k, v, mask, rows, grad, entropy_grad, *arguments):
 def linear_attention(q, k, v, scale, causal):
     """Attention with taylor_softmax, which is the same function."""
     number = ("sqrt", 1.0) if scale is None else ("number", scale)
-    return attention(q, k, v, None, None, "taylor_softmax", ["order"], [2.0], [], *number, 512.0, None, causal)
+    return attention(q, k, v, None, None, "taylor_softmax", ["order"], [2.0], [], *number, 512.0, None, causal, None)
 
 
 def linear_attention_vjp(q, k, v, grad, scale, causal):
