@@ -23,7 +23,13 @@ try:
 except ImportError as error:
     raise ImportError("isentropic.transformers needs transformers and PyTorch: pip install transformers torch") from error
 
+try:
+    from transformers.utils.output_capturing import _active_collector
+except ImportError:  # before transformers 5
+    _active_collector = None
+
 from isentropic import _checks
+from isentropic._attention import BY_N
 from isentropic._descriptions import MAPS, per_row
 from isentropic._maps import map_and_params
 from isentropic._numpy._chain import streams_of_texts
@@ -57,7 +63,8 @@ def attention(
     Returns
     -------
     tuple
-        (out of shape (batch, queries, heads, dv), None): there are no weights to return.
+        (out of shape (batch, queries, heads, dv), None); with output_attentions=True, in place of None, the weights of shape
+        (batch, heads, queries, keys), after dropout: then all scores are in memory.
 
     Notes
     -----
@@ -73,11 +80,7 @@ def attention(
         )
     if further.get("cache") is not None:
         raise ValueError("isentropic.transformers.attention: paged caches, of continuous batching, are not supported")
-    if further.get("output_attentions"):
-        raise ValueError(
-            "isentropic.transformers.attention: output_attentions must be False: no weights are kept; "
-            "isentropic.torch.attention(..., return_weights=True) has those of one layer"
-        )
+    weights = _wants_weights(config, further)
     params = _settings(module)
     params.setdefault("scale", "sqrt" if scaling is None else scaling)
     queries = query.shape[2]
@@ -94,7 +97,7 @@ def attention(
             attention_mask = torch.where(attention_mask, position_bias, -torch.inf)
         else:
             attention_mask = attention_mask + position_bias
-    out = scaled_dot_product_attention(
+    found = scaled_dot_product_attention(
         query,
         key,
         value,
@@ -104,9 +107,20 @@ def attention(
         enable_gqa=True,
         softcap=softcap,
         sinks=s_aux,
+        return_weights=weights,
         **params,
     )
-    return out.transpose(1, 2).contiguous(), None
+    out, weights = found if weights else (found, None)
+    return out.transpose(1, 2).contiguous(), weights
+
+
+def _wants_weights(config, further):
+    """Whether the model is asked for weights. Some models do not pass this on: then only what transformers collects says so."""
+    if further.get("output_attentions", getattr(config, "output_attentions", False)):
+        return True
+    if _active_collector is None or torch.compiler.is_compiling():
+        return False
+    return any("attentions" in key for key in _active_collector.get() or ())
 
 
 def _settings(module):
@@ -127,7 +141,7 @@ def _settings(module):
 
 
 def learn(model, *, map="softmax", scale=None, kappa=None, train_length=None, layers=None, **params):
-    """Gives the attention of a model a map whose parameters are learned: one number for each head of each layer.
+    """Gives the attention of a model a map and a scale whose parameters are learned: one number for each head of each layer.
 
     They are parameters of the model, for its state_dict and for an optimiser that is made afterwards. The numbers given here
     are their first values. A saved model has them in its file: after from_pretrained call learn again, and then
@@ -140,9 +154,11 @@ def learn(model, *, map="softmax", scale=None, kappa=None, train_length=None, la
     map : str
         The map, by its name.
     scale : str or float or None
-        None: the model's own. A number is learned. A name, such as "entropy_invariant", is one of isentropic.torch.attention's.
-    kappa, train_length : float, int or None
-        Those of a scale that is a name; they stay as they are.
+        None: the model's own. A number is learned. "log_n" and "entropy_invariant" learn kappa, their factor of log n.
+    kappa : float or None
+        The first value of kappa. None: the scale is 1/sqrt(d) at train_length.
+    train_length : int or None
+        The number of keys at which a scale by their number is 1/sqrt(d) in the beginning, if kappa is not given; None: 512.
     layers : sequence of int or None
         The numbers of the layers; None: all. Others have what the configuration says.
     **params
@@ -159,12 +175,15 @@ def learn(model, *, map="softmax", scale=None, kappa=None, train_length=None, la
     map, values = map_and_params(name, map, params)
     learned = {key: values[key] for key in per_row(MAPS[map]) if key in given}
     fixed = {key: value for key, value in values.items() if key in given and key not in learned}
-    if isinstance(scale, str):
-        further = {"scale": scale, "kappa": kappa, "train_length": train_length}
-        fixed |= {key: value for key, value in further.items() if value is not None}
+    if scale in BY_N:
+        if kappa is not None and train_length is not None:
+            raise TypeError(f"{name}: train_length is for a kappa that is not given")
+        fixed["scale"], learned["kappa"] = scale, kappa
     elif kappa is not None or train_length is not None:
         which = "kappa" if kappa is not None else "train_length"
-        raise TypeError(f"{name}: {which} is for a scale that is a name, got scale {scale!r}")
+        raise TypeError(f"{name}: {which} is for scale 'log_n' and 'entropy_invariant', got scale {scale!r}")
+    elif isinstance(scale, str):
+        fixed["scale"] = scale
     elif scale is not None:
         learned["scale"] = scale
     if not learned:
@@ -184,11 +203,26 @@ def learn(model, *, map="softmax", scale=None, kappa=None, train_length=None, la
         first = next(one.parameters())
         own = {}
         for key, value in learned.items():
+            if key == "kappa" and value is None:
+                value = 1 / math.log(512 if train_length is None else train_length)
+                if scale == "entropy_invariant":
+                    value *= math.sqrt(_columns_of_head(name, one))
             start = torch.as_tensor(value, dtype=torch.float32, device=first.device)
             own[key] = torch.nn.Parameter(start.expand(one.config.num_attention_heads, 1, 1).clone())
         one.isentropic = Configured({"map": map, **fixed, **own})
         parameters += own.values()
     return parameters
+
+
+def _columns_of_head(name, module):
+    """The d of 1/sqrt(d)."""
+    config = module.config
+    d = getattr(module, "head_dim", None) or getattr(config, "head_dim", None)
+    if d is None and getattr(config, "hidden_size", None) is not None:
+        d = config.hidden_size // config.num_attention_heads
+    if d is None:
+        raise ValueError(f"{name}: kappa must be given, because {type(module).__name__} does not say how long its keys are")
+    return d
 
 
 def _attends(module):

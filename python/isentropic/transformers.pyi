@@ -16,7 +16,7 @@ def attention(
     softcap: float | None = None,
     s_aux: Any = None,
     **further: Any,
-) -> tuple[Any, None]: ...
+) -> tuple[Any, Any]: ...
 def learn(
     model: Any,
     *,

@@ -250,14 +250,48 @@ def test_what_cannot_be_learned_is_refused():
         (ValueError, "nothing would be learned", lambda: learn(model, map="entmax")),
         (ValueError, "nothing would be learned", lambda: learn(model, map="top_k_softmax", k=2)),
         (ValueError, r"layers must be among \[0, 1\], got 5", lambda: learn(model, map="entmax", alpha=1.5, layers=[0, 5])),
-        (TypeError, "kappa is for a scale that is a name", lambda: learn(model, map="entmax", alpha=1.5, kappa=1.0)),
+        (TypeError, "kappa is for scale 'log_n'", lambda: learn(model, map="entmax", alpha=1.5, kappa=1.0)),
+        (TypeError, "train_length is for a kappa", lambda: learn(model, scale="log_n", kappa=1.0, train_length=9)),
         (ValueError, "has no attention that is known", lambda: learn(torch.nn.Linear(2, 2), map="entmax", alpha=1.5)),
     ):
         with pytest.raises(error, match=text):
             call()
 
 
-def test_weights_of_attention_are_refused_with_advice():
-    model = made(llama, "isentropic")
-    with pytest.raises(ValueError, match="output_attentions"):
-        model(input_ids=TOKENS, output_attentions=True)
+@pytest.mark.parametrize("scale", ["log_n", "entropy_invariant"])
+@pytest.mark.parametrize("family", [llama, gpt2, gpt_oss])
+def test_kappa_is_learned(scale, family, tmp_path):
+    want = made(family, "isentropic", isentropic={"scale": scale, "train_length": 9})(TOKENS, attention_mask=SEEN).logits
+    model = made(family, "sdpa" if family is not gpt_oss else "eager")
+    parameters = isentropic.transformers.learn(model, scale=scale, train_length=9)
+    assert len(parameters) == 2 and all(one.shape == (4, 1, 1) for one in parameters)
+    torch.testing.assert_close(model(input_ids=TOKENS, attention_mask=SEEN).logits, want, atol=1e-5, rtol=1e-5)
+    model(input_ids=TOKENS, attention_mask=SEEN, labels=LABELS).loss.backward()
+    assert all(one.grad.isfinite().all() and one.grad.any() for one in parameters)
+    text = model.eval().generate(TOKENS, attention_mask=SEEN, max_new_tokens=6, do_sample=False)  # with a cache
+    step = model(text[1:, :-1]).logits[0, 6:].argmax(-1)
+    assert torch.equal(text[1, 7:], step)
+    if family is llama:
+        model.save_pretrained(tmp_path)
+        again = transformers.LlamaForCausalLM.from_pretrained(tmp_path)
+        isentropic.transformers.learn(again, scale=scale, kappa=0.4)
+        again.load_state_dict(model.state_dict())
+        assert torch.equal(again(TOKENS).logits, model(TOKENS).logits)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_of_attention(family):
+    """Those that the model's own attention gives."""
+    given = {"input_ids": TOKENS, "attention_mask": SEEN, "output_attentions": True}
+    given |= {"decoder_input_ids": TOKENS} if family is t5 else {}
+    theirs, ours = (made(family, implementation).eval()(**given) for implementation in ("eager", "isentropic"))
+    names = ("encoder_attentions", "decoder_attentions", "cross_attentions") if family is t5 else ("attentions",)
+    for name in names:
+        assert len(ours[name]) == len(theirs[name]) == 2
+        for a, b in zip(ours[name], theirs[name], strict=True):
+            assert a.shape == b.shape
+            seen = SEEN.bool() if name not in ("decoder_attentions", "cross_attentions") else torch.ones_like(SEEN).bool()
+            torch.testing.assert_close(a.transpose(1, 2)[seen], b.transpose(1, 2)[seen], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours.logits[SEEN.bool()], theirs.logits[SEEN.bool()], atol=2e-5, rtol=2e-5)
+    without = made(family, "isentropic").eval()(**given | {"output_attentions": False})
+    torch.testing.assert_close(ours.logits, without.logits, atol=2e-5, rtol=2e-5)
