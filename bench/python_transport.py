@@ -6,6 +6,7 @@ bench/python_transport.py tails            sinkhorn of Gaussians, whose tails ar
 bench/python_transport.py line             wasserstein_1d beside scipy.stats.wasserstein_distance
 bench/python_transport.py further          partial, unbalanced and sliced transport and barycenters beside POT's
 bench/python_transport.py shapes           optimal_transport of wide and tall matrices
+bench/python_transport.py tables           doubly_stochastic, forward and backward, beside loops in torch
 bench/python_transport.py memory N WHOSE   the most memory that one problem of N x N takes; WHOSE is isentropic or ot
 """
 
@@ -209,6 +210,39 @@ def shapes():
             row(f"{n} x {m}", kind, own, other, own / other)
 
 
+def tables():
+    """20 sweeps of float32 tables, forward and backward."""
+    import torch
+
+    import isentropic.torch
+
+    torch.set_num_threads(1)
+
+    def loop(x):
+        y = x.exp()
+        for _ in range(20):
+            y = y / y.sum(-1, keepdim=True)
+            y = y / y.sum(-2, keepdim=True)
+        return y
+
+    table("tables", "isentropic ms", "torch ms", "ratio")
+    for shape in ((65536, 4, 4), (4096, 16, 16), (64, 64, 64), (1, 512, 512)):
+        start, grad = torch.randn(2, *shape)
+
+        def slope(run, x=start, grad=grad):
+            x = x.clone().requires_grad_()
+            run(x).backward(grad)
+            return x.grad
+
+        own, other, ours, theirs = interleaved(
+            5,
+            lambda slope=slope: slope(lambda x: isentropic.torch.doubly_stochastic(x, iterations=20)),
+            lambda slope=slope: slope(loop),
+        )
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+        row(" x ".join(map(str, shape)), own, other, own / other)
+
+
 def status(name):
     """A number of MiB that Linux has of this process."""
     with open("/proc/self/status") as lines:
@@ -229,7 +263,15 @@ def memory(n, whose):
 
 def main(what="1000", *more):
     isentropic.set_num_threads(1)
-    named = {"sinkhorn": sinkhorn, "tails": tails, "line": line, "further": further, "shapes": shapes, "memory": memory}
+    named = {
+        "sinkhorn": sinkhorn,
+        "tails": tails,
+        "line": line,
+        "further": further,
+        "shapes": shapes,
+        "memory": memory,
+        "tables": tables,
+    }
     if what in named:
         named[what](*more)
     else:

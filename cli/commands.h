@@ -12,6 +12,7 @@ void add_explore(CLI::App& app, Program& program);
 void add_describe(CLI::App& app, Program& program);
 void add_maps(CLI::App& app, Program& program);
 void add_entropy_control(CLI::App& app, Program& program);
+void add_table_maps(CLI::App& app, Program& program);
 void add_measures(CLI::App& app, Program& program);
 void add_losses(CLI::App& app, Program& program);
 void add_calibration(CLI::App& app, Program& program);

@@ -188,6 +188,7 @@ int run(int argc, char** argv) {
   add_describe(app, program);
   add_maps(app, program);
   add_entropy_control(app, program);
+  add_table_maps(app, program);
   add_measures(app, program);
   add_losses(app, program);
   add_calibration(app, program);

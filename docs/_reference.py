@@ -138,8 +138,6 @@ def families(package):
         "Losses": [
             *(loss["name"] for loss in [*_core.losses(), *_core.sparse_losses()]),
             "ratio_map",
-            "soft_top_k",
-            "soft_top_k_vjp",
             "linear_loss",
             *TOKENS,
         ],
@@ -147,6 +145,9 @@ def families(package):
         "Counts and labels": [
             *("entropy_of_counts", "mutual_information_of_counts", "Counts", "contingency_table", "ContingencyTable"),
             *("mutual_information_of_labels", "mutual_information_scores"),
+        ],
+        "Tables and choices of several": [
+            *("doubly_stochastic", "doubly_stochastic_vjp", "soft_top_k", "soft_top_k_vjp"),
         ],
         "Transport": [name for name in package.__all__ if name in TRANSPORT],
         "Sampling": ["sample", "Sampler", "gumbel_noise", "gumbel_softmax", "speculative_sample"],

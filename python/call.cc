@@ -259,12 +259,13 @@ void bind_calls(nb::module_& m) {
   list("sampling_operations", {&family_info<Sampling>()});
   list("sampling_steps", {&family_info<Step>()});
   list("transport_operations", {&family_info<Transport>()});
+  list("table_maps", {&family_info<TableMap>()});
   list("calibration_operations", {&family_info<Calibration>()});
   list("attention_operations", {&family_info<AttentionOperation>()});
   // Those that are written by hand in Python call these functions.
-  for (const FamilyInfo* family :
-       {&family_info<EntropyControl>(), &family_info<CountMeasure>(), &family_info<CountTableMeasure>(),
-        &family_info<SparseLoss>(), &family_info<Sampling>(), &family_info<Transport>(), &family_info<AttentionOperation>()}) {
+  for (const FamilyInfo* family : {&family_info<EntropyControl>(), &family_info<CountMeasure>(),
+                                   &family_info<CountTableMeasure>(), &family_info<SparseLoss>(), &family_info<Sampling>(),
+                                   &family_info<Transport>(), &family_info<TableMap>(), &family_info<AttentionOperation>()}) {
     for (const OperationInfo& info : family->operations) {
       for (const bool vjp : {false, true}) {
         if (runner_of(info, vjp) != nullptr) {

@@ -475,6 +475,14 @@ def on_entries(dtype):
     return every + few, few
 
 
+def on_square_tables(dtype):
+    shapes = (3, 4, 4), (2, 5, 7), (2, 17, 18), (1, 40, 33)
+    calls = []
+    for table in (*(numbers("square", *shape) for shape in shapes), numbers("far", 3, 4) * 1000):
+        calls += [((as_type(table, dtype),), given) for given in ({}, {"iterations": 3, "temperature": 0.5})]
+    return calls, calls
+
+
 MEASURED = {"measure": on_distributions, "divergence": on_pairs, "table": on_tables, "entry": on_entries}
 
 
@@ -587,6 +595,7 @@ OTHERS = {
     "partial_transport": on_problems,
     "unbalanced_sinkhorn": on_problems,
     "sinkhorn_barycenter": on_barycenters,
+    "doubly_stochastic": on_square_tables,
     "sliced_wasserstein": on_points,
     "dual_value": on_potentials,
     "c_transform": on_costs,

@@ -8,6 +8,7 @@
 #include "isentropic/attention.h"
 #include "isentropic/calibration.h"
 #include "isentropic/describe.h"
+#include "isentropic/doubly_stochastic.h"
 #include "isentropic/entropy_control.h"
 #include "isentropic/estimators.h"
 #include "isentropic/half.h"

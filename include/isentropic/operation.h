@@ -17,6 +17,7 @@
 #include "isentropic/attention.h"
 #include "isentropic/calibration.h"
 #include "isentropic/describe.h"
+#include "isentropic/doubly_stochastic.h"
 #include "isentropic/entropy_control.h"
 #include "isentropic/estimators.h"
 #include "isentropic/export.h"
@@ -41,8 +42,9 @@ using AttentionOperation = std::variant<Attention, LinearAttention>;
 // Every family, in the order in which they are listed.
 template <class... Family>
 struct FamilyList {};
-using Families = FamilyList<Map, Logarithm, EntropyControl, Measure, Divergence, TableMeasure, EntryMeasure, CountMeasure,
-                            CountTableMeasure, Transport, Loss, SparseLoss, Sampling, Step, Calibration, AttentionOperation>;
+using Families =
+    FamilyList<Map, Logarithm, EntropyControl, Measure, Divergence, TableMeasure, EntryMeasure, CountMeasure, CountTableMeasure,
+               Transport, TableMap, Loss, SparseLoss, Sampling, Step, Calibration, AttentionOperation>;
 
 // A parameter's value; monostate means no value, that is the default if there is one.
 using ParamValue = std::variant<std::monostate, double, std::int64_t, bool, std::string, Map, std::vector<std::int64_t>>;

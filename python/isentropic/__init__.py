@@ -16,6 +16,7 @@ from isentropic._core import __version__
 from isentropic._generated import *  # noqa: F403
 from isentropic._numpy._attention import attention, attention_vjp, keys_seen, linear_attention, linear_attention_vjp
 from isentropic._numpy._counts import Counts
+from isentropic._numpy._doubly_stochastic import doubly_stochastic, doubly_stochastic_vjp
 from isentropic._numpy._entropy_control import (
     GammaResult,
     gamma_for_entropy,
@@ -113,7 +114,7 @@ for _name in _generated.__all__:
 __all__ = ["__version__", *_generated.__all__]
 # To train: attention, and maps of one's own.
 __all__ += ["attention", "attention_vjp", "keys_seen", "linear_attention", "linear_attention_vjp", "ratio_map"]
-__all__ += ["soft_top_k", "soft_top_k_vjp", "sparse_distillation_loss"]
+__all__ += ["doubly_stochastic", "doubly_stochastic_vjp", "soft_top_k", "soft_top_k_vjp", "sparse_distillation_loss"]
 # To decode: draws, and the temperature that gives an entropy, of scores and of distributions.
 __all__ += ["Sampler", "gumbel_noise", "gumbel_softmax", "sample", "speculative_sample"]
 __all__ += ["GammaResult", "gamma_for_entropy", "mean_field_entropy", "normalize_density", "normalize_joint", "power_transform"]

@@ -20,6 +20,7 @@ WRITTEN = {
         _core.sparse_losses(),
         _core.sampling_operations(),
         _core.transport_operations(),
+        _core.table_maps(),
         _core.calibration_operations(),
         _core.attention_operations(),
     )

@@ -287,5 +287,8 @@ void on_type(const Arguments& call, std::string_view name, const CallArray& arra
 void run_rows(Arguments& call);
 void run_attention(Arguments& call);
 void run_transport(Arguments& call);
+void run_table_measure(Arguments& call);
+void run_count_table(Arguments& call);
+void run_table_map(Arguments& call);
 
 }  // namespace isentropic::inline ISENTROPIC_ABI::call

@@ -362,53 +362,6 @@ void run_counts(Arguments& call) {
   });
 }
 
-template <class T>
-double measure_table(const TableMeasure& op, MatrixView<const T> table, MatrixView<T> gradient) {
-  return measure<T>(op, table, gradient);
-}
-template <class T>
-double measure_table(const CountTableMeasure& op, MatrixView<const T> table, MatrixView<T> /*none*/) {
-  return mutual_information_of_counts<T>(std::get<MutualInformationOfCounts>(op), table);
-}
-
-// A table is an array's last two axes, without gaps.
-template <class Family>
-void run_table(Arguments& call) {
-  const auto op = call.make<Family>();
-  const bool has_gradient = call.call().operation.arrays.size() > 2;
-  const CallArray &pxy = call.array(0), &value = call.array(1), none = {}, &dp = has_gradient ? call.array(2) : none;
-  for (const CallArray* one : {&pxy, &dp}) {
-    if (one->given() && (one->shape.size() < 2 || !without_gaps(*one) || one->type != pxy.type)) {
-      fail("{}: {} must have no gaps, and the type of {}", call.where(), one == &pxy ? call.name(0) : call.name(2),
-           call.name(0));
-    }
-  }
-  call.check_numbers(call.name(1), value);
-  const auto rows = static_cast<std::size_t>(pxy.shape[pxy.shape.size() - 2]),
-             cols = static_cast<std::size_t>(pxy.shape.back());
-  std::size_t tables = 1;
-  for (const std::ptrdiff_t size : pxy.shape.first(pxy.shape.size() - 2)) tables *= static_cast<std::size_t>(size);
-  if (count_of(value) != tables) {
-    fail("{}: value must have one number for each of {} tables, got shape {}", call.where(), tables, shape_text(value.shape));
-  }
-  const std::span<double> found = call.room<double>(value, tables);
-  on_type<!kSmall>(call, call.name(0), pxy, [&]<class T>(std::type_identity<T>) {
-    for (std::size_t t = 0; t < tables; ++t) {
-      const std::size_t begin = t * rows * cols;
-      const MatrixView<const T> table(reinterpret_cast<const T*>(pxy.data) + begin, rows, cols);
-      MatrixView<T> gradient;
-      if (dp.given()) gradient = {reinterpret_cast<T*>(dp.data) + begin, rows, cols};
-      try {
-        found[t] = measure_table<T>(op, table, gradient);
-      } catch (const std::invalid_argument& error) {
-        if (tables == 1) throw;
-        throw std::invalid_argument(std::string(error.what()) + ", in table " + std::to_string(t));
-      }
-    }
-  });
-  if (!Arguments::in_place<double>(value)) store<double>(value, found);
-}
-
 template <auto kRun>
 void run_checked(const Call& call) {
   Arguments arguments(call);
@@ -439,11 +392,13 @@ template <>
 constexpr Runner kRunner<Transport> = run_checked<run_transport>;
 #ifndef __wasm__
 template <>
-constexpr Runner kRunner<TableMeasure> = run_checked<run_table<TableMeasure>>;
+constexpr Runner kRunner<TableMeasure> = run_checked<run_table_measure>;
 template <>
 constexpr Runner kRunner<CountMeasure> = run_checked<run_counts>;
 template <>
-constexpr Runner kRunner<CountTableMeasure> = run_checked<run_table<CountTableMeasure>>;
+constexpr Runner kRunner<CountTableMeasure> = run_checked<run_count_table>;
+template <>
+constexpr Runner kRunner<TableMap> = run_checked<run_table_map>;
 template <>
 constexpr Runner kRunner<EntryMeasure> = run_checked<run_entry>;
 template <>

@@ -62,6 +62,9 @@ constexpr Title kTitle<CountTableMeasure> = {"count_table", "Estimators of table
 template <>
 constexpr Title kTitle<Transport> = {"transport", "Transport", "how far masses are apart, and what goes where"};
 template <>
+constexpr Title kTitle<TableMap> = {"table_map", "Maps of tables",
+                                    "tables of scores in, tables with fixed sums of rows and columns out"};
+template <>
 constexpr Title kTitle<Loss> = {"loss", "Losses", "one number for each row of scores against a target"};
 template <>
 constexpr Title kTitle<SparseLoss> = {"sparse_loss", "Losses of sparse targets",
@@ -430,6 +433,7 @@ ISENTROPIC_FAMILY(CountTableMeasure);
 ISENTROPIC_FAMILY(TableMeasure);
 ISENTROPIC_FAMILY(EntryMeasure);
 ISENTROPIC_FAMILY(Transport);
+ISENTROPIC_FAMILY(TableMap);
 ISENTROPIC_FAMILY(Loss);
 ISENTROPIC_FAMILY(SparseLoss);
 ISENTROPIC_FAMILY(Sampling);

@@ -301,6 +301,7 @@ def test_list_as_json_is_what_python_knows(cli):
             _core.sampling_operations(),
             _core.attention_operations(),
             _core.transport_operations(),
+            _core.table_maps(),
             _core.calibration_operations(),
         )
         for one in family

@@ -22,6 +22,7 @@ from isentropic.torch._attention import (
     linear_attention,
     scaled_dot_product_attention,
 )
+from isentropic.torch._doubly_stochastic import doubly_stochastic
 from isentropic.torch._draws import Sampler, gumbel_noise, sample, speculative_sample
 from isentropic.torch._duality import (
     c_transform,
@@ -79,7 +80,7 @@ for _name in _generated.__all__:
 __all__ = ["AMSoftmaxLoss", "ArcFaceLoss", "SmoothAccuracyLoss", "SparseDistillationLoss", "SphereFaceLoss"]
 __all__ += ["SurrogateLoss", *_generated.__all__]
 __all__ += ["EntropyController", "TokenStatistics", "linear_loss", "linear_token_statistics", "ratio_map"]
-__all__ += ["soft_top_k", "sparse_distillation_loss", "token_statistics"]
+__all__ += ["doubly_stochastic", "soft_top_k", "sparse_distillation_loss", "token_statistics"]
 __all__ += ["Attention", "LinearAttention", "attention", "keys_seen", "linear_attention", "scaled_dot_product_attention"]
 # To decode: draws, and the temperature that gives an entropy.
 __all__ += ["Sampler", "gamma_for_entropy", "gumbel_noise", "gumbel_softmax", "mean_field_entropy", "sample"]

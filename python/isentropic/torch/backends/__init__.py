@@ -16,6 +16,7 @@ from isentropic.torch.backends import (
     cpu,
     cuda,
     device_transport,
+    doubly_stochastic,
     linear_attention,
     linear_loss,
     linear_token_statistics,
@@ -24,7 +25,7 @@ from isentropic.torch.backends import (
     token_statistics,
 )
 
-_COMPOSITIONS = {**linear_loss.REFERENCE, **linear_token_statistics.REFERENCE}
+_COMPOSITIONS = {**linear_loss.REFERENCE, **linear_token_statistics.REFERENCE, **doubly_stochastic.REFERENCE}
 REFERENCE = {**reference.IMPLEMENTATIONS, **_COMPOSITIONS}
 # The functions by which derivatives are differentiated again.
 DIFFERENTIABLE = {**reference.DIFFERENTIABLE, **_COMPOSITIONS}
@@ -33,7 +34,7 @@ _EMPTY = {**cpu.IMPLEMENTATIONS, **REFERENCE}
 
 # The dispatch keys of torch, each with its table. To add a device, add a module beside `cpu` and its table here.
 PLACES = {
-    "CPU": {**cpu.IMPLEMENTATIONS, **token_statistics.IMPLEMENTATIONS, **_IN_PARTS},
+    "CPU": {**cpu.IMPLEMENTATIONS, **token_statistics.IMPLEMENTATIONS, **doubly_stochastic.IMPLEMENTATIONS, **_IN_PARTS},
     "CUDA": {**_IN_PARTS, **cuda.implementations(_EMPTY)},
 }
 

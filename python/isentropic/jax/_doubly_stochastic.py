@@ -1,0 +1,49 @@
+"""Doubly stochastic tables of JAX's arrays."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from isentropic._descriptions import documented
+from isentropic._numpy._doubly_stochastic import numbers
+from isentropic.formulas import doubly_stochastic as formulas
+from isentropic.jax._call import array, call_hosted, wide
+from isentropic.jax._rows import ROWS
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _limit(x, tolerance):
+    given = {} if tolerance is None else {"tolerance": tolerance}
+    return call_hosted("doubly_stochastic", given, [x], [jax.ShapeDtypeStruct(x.shape, x.dtype)])[0]
+
+
+@_limit.defjvp
+def _limit_jvp(tolerance, primals, tangents):
+    y = _limit(primals[0], tolerance)
+    return y, formulas.of_limit(ROWS, y, jnp.where(primals[0] > -jnp.inf, tangents[0], 0), 1.0)
+
+
+@documented
+def doubly_stochastic(x, /, *, temperature=1.0, iterations=None, tolerance=None):
+    """Tables with fixed sums of rows and columns, as isentropic.doubly_stochastic; differentiable in x and temperature, as
+    often as one likes. With iterations it consists of JAX's operations alone."""
+    name = "doubly_stochastic"
+    heat = 1.0 if isinstance(temperature, jax.Array) else temperature
+    heat, iterations, tolerance = numbers(name, heat, iterations, tolerance)
+    if not 0 < heat < float("inf"):
+        raise ValueError(f"{name}: temperature must be above 0 and finite, got {heat}")
+    if tolerance is not None and not 0 < tolerance < float("inf"):
+        raise ValueError(f"{name}: tolerance must be above 0 and finite, got {tolerance}")
+    x = array(name, "x", x)
+    if x.ndim < 2:
+        raise ValueError(f"{name}: x must have at least two axes, rows and columns, got shape {x.shape}")
+    if x.size == 0:
+        return x
+    tables = wide(x)
+    if iterations == 0:
+        y = _limit(jnp.where(jnp.isfinite(tables), jnp.where(jnp.isfinite(tables), tables, 0) / temperature, tables), tolerance)
+        return y.astype(x.dtype)
+    z, good = formulas.prepared(ROWS, tables, temperature)
+    potentials = jax.lax.fori_loop(0, iterations, lambda _, before: formulas.sweep(ROWS, z, before), formulas.start(ROWS, z))
+    return formulas.result(ROWS, z, good, potentials).astype(x.dtype)
