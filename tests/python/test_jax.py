@@ -1395,13 +1395,8 @@ def test_transport_says_what_has_no_derivative():
         jax.hessian(lambda u: ej.wasserstein_1d(u, v, order=2))(u)
     with pytest.raises(NotImplementedError, match="wasserstein_histogram has no derivative in support"):
         jax.grad(lambda s: ej.wasserstein_histogram(p, q, support=s))(u)
-    half = np.array([0.5, 0.5])
-    for of in (
-        lambda e: ej.sinkhorn(half, half, 1 - np.eye(2), epsilon=e).cost,
-        lambda e: ej.sinkhorn_divergence(u, v, epsilon=e),
-    ):
-        with pytest.raises(TypeError, match="epsilon must be a number known outside of jit and grad"):
-            jax.grad(of)(0.3)
+    with pytest.raises(TypeError, match="epsilon must be a number known outside of jit and grad"):
+        jax.grad(lambda e: ej.sinkhorn_divergence(u, v, epsilon=e))(0.3)
     found = jax.vmap(lambda s: ej.wasserstein_histogram(p, q, support=s))(supports)
     want = [isentropic.wasserstein_histogram(p, q, support=one) for one in supports]
     np.testing.assert_allclose(found, want, rtol=1e-6)

@@ -178,7 +178,8 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
 def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
     """
     a, b, cost (array): Of shapes (..., n), (..., m), (..., n, m), as in optimal_transport.
-    epsilon: The weight of the entropy, in units of the cost. 0.01 of the largest cost gives nearly the optimum, but takes
+    epsilon (float above 0, or array): The weight of the entropy, in units of the cost. An array has one for each problem: it
+        broadcasts with the leading axes. 0.01 of the largest cost gives nearly the optimum, but takes
         longer than optimal_transport takes for the exact optimum.
     tolerance: The iteration stops at this sum of errors of P's column sums, relative to the mass. The row sums are exact.
     max_iterations: The number of passes over the matrix, for all values of epsilon together.
@@ -200,6 +201,9 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     >>> bool(result.converged), bool(result.lower_bound <= 0.25 <= result.upper_bound), round(float(result.cost), 4)
     (True, True, 0.25)
     """
+    if np.ndim(epsilon) > 0:
+        given = {"tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
+        return _of_epsilons(a, b, cost, epsilon, given)
     problems = ProblemArrays("sinkhorn", a, b, cost)
     costs, errors, lower, upper = (np.empty(problems.count) for _ in range(4))
     iterations, converged = np.empty(problems.count, np.int64), np.empty(problems.count, bool)
@@ -211,6 +215,38 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     return SinkhornResult(
         *(value, *problems.found(), back(errors, lead), *bounds, iterations.reshape(lead)[()], converged.reshape(lead)[()]),
         back(np.full(problems.count, float(epsilon)), lead),
+    )
+
+
+def _of_epsilons(a, b, cost, epsilon, given):
+    """sinkhorn of each problem with its own epsilon."""
+    name = "sinkhorn"
+    arrays = ProblemArrays(name, a, b, cost).arrays
+    epsilons = _convert.per_row(name, "epsilon", epsilon).astype(np.float64)
+    own = {"a": 1, "b": 1, "cost": 2}
+    try:
+        lead = np.broadcast_shapes(arrays.lead(**own), epsilons.shape)
+    except ValueError:
+        raise _checks.misfit(name, "epsilon", arrays.lead(**own), "the leading axes", epsilons) from None
+    each = [(x := arrays.given[key], np.broadcast_to(x, (*lead, *x.shape[x.ndim - count :])))[1] for key, count in own.items()]
+    if wrong := np.argwhere(~((epsilons > 0) & np.isfinite(epsilons))).tolist():
+        at = tuple(wrong[0])
+        raise ValueError(f"{name}: epsilon must be above 0 and finite, got {epsilons[at]}{_checks.place('in problem', at)}")
+    given["mass_tolerance"] = arrays.sum_tolerance if given["mass_tolerance"] is None else given["mass_tolerance"]
+    epsilons = np.broadcast_to(epsilons, lead)
+    found = []
+    for at in np.ndindex(lead):
+        try:
+            found.append(sinkhorn(*(x[at].astype(arrays.computed) for x in each), epsilon=float(epsilons[at]), **given))
+        except ValueError as error:
+            raise ValueError(f"{error}{_checks.place('in problem', at)}") from None
+    if not found:
+        (n,), (m,) = each[0].shape[-1:], each[1].shape[-1:]
+        one = sinkhorn(np.full(n, 1 / n), np.full(m, 1 / m), np.zeros((n, m)), epsilon=1.0)
+        return SinkhornResult(*(arrays.back(np.zeros((*lead, *np.shape(x))), (*lead, *np.shape(x))) for x in one))
+    columns = [np.stack([np.asarray(one[k]) for one in found]) for k in range(len(found[0]))]
+    return SinkhornResult(
+        *(arrays.back(x, (*lead, *x.shape[1:])) if x.dtype.kind == "f" else x.reshape(lead)[()] for x in columns)
     )
 
 

@@ -257,15 +257,45 @@ def _numbers(name, **given):
 def sinkhorn(a, b, cost, /, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
     """The plan with entropy, as isentropic.sinkhorn; its cost and plan are differentiable in a, b and cost.
 
-    The derivative is that of the exact plan, by the implicit function theorem, so tolerance should be small.
+    The derivative is that of the exact plan, by the implicit function theorem, so tolerance should be small. epsilon may be an
+    array, one for each problem, which broadcasts with the leading axes; cost and plan are differentiable in it.
     """
     mass_tolerance = sum_tolerance(a, b, cost) if mass_tolerance is None else mass_tolerance
     a, b, cost, dtype = _problem("sinkhorn", a, b, cost)
     options = {"tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
+    if isinstance(epsilon, (jax.Array, np.ndarray)):
+        return _of_epsilons(a, b, cost, dtype, epsilon, options)
     found = _cast(_smooth(_numbers("sinkhorn", epsilon=epsilon, **options), a, b, cost), dtype)
     found[2:7] = map(jax.lax.stop_gradient, found[2:7])
     return SinkhornResult(
         *found[:-1], found[-1].astype(bool), jnp.where(jnp.isnan(found[2][..., 0]), jnp.nan, epsilon).astype(dtype)
+    )
+
+
+def _of_epsilons(a, b, cost, dtype, epsilon, options):
+    """The plan is that of costs divided by epsilon with an epsilon of 1, through which its derivative goes."""
+    epsilon = jnp.asarray(epsilon, cost.dtype)
+    if not isinstance(epsilon, jax.core.Tracer) and not bool(((epsilon > 0) & jnp.isfinite(epsilon)).all()):
+        raise ValueError(f"sinkhorn: epsilon must be above 0 and finite, got {epsilon}")
+    try:
+        lead = np.broadcast_shapes(a.shape[:-1], epsilon.shape)
+    except ValueError:
+        raise ValueError(f"sinkhorn: epsilon must broadcast to {a.shape[:-1]}, got shape {epsilon.shape}") from None
+    epsilon = jnp.broadcast_to(epsilon, lead)
+    a, b, cost = (jnp.broadcast_to(x, (*lead, *x.shape[x.ndim - own :])) for x, own in ((a, 1), (b, 1), (cost, 2)))
+    finite = jnp.isfinite(cost)
+    safe = jnp.where(finite, cost, 0)
+    scaled = jnp.where(finite, safe / epsilon[..., None, None], cost)
+    found = _smooth(_numbers("sinkhorn", epsilon=1.0, **options), a, b, scaled)
+    _, plan, f, g, error, lower, upper, iterations, converged = found
+    still = jax.lax.stop_gradient(epsilon)
+    # Dividing and multiplying rounds the costs, and so the bounds.
+    rounding = 8 * jnp.finfo(cost.dtype).eps * jnp.abs(safe).max((-2, -1)) * a.sum(-1)
+    value = jnp.where(jnp.isnan(error), jnp.nan, (plan * safe).sum((-2, -1)))
+    others = f * still[..., None], g * still[..., None], error, lower * still - rounding, upper * still + rounding
+    numbers = value, plan, *map(jax.lax.stop_gradient, others)
+    return SinkhornResult(
+        *_cast(numbers, dtype), iterations, converged.astype(bool), jnp.where(jnp.isnan(error), jnp.nan, still).astype(dtype)
     )
 
 

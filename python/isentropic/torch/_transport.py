@@ -8,7 +8,7 @@ import torch
 import isentropic
 from isentropic import _checks
 from isentropic._descriptions import documented
-from isentropic.torch._arguments import no_gradient, one_device, readable, refuse_nested
+from isentropic.torch._arguments import misfit, no_gradient, numbers_near, one_device, readable, refuse_nested
 from isentropic.torch._builder import Operator
 from isentropic.torch._spec import CODES, HALVES, OpSpec, Tensor, result_type
 from isentropic.torch.backends.reference.transport import MOVING, barycenter_vjp, vjp
@@ -168,6 +168,9 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     Where costs some 740 epsilon apart leave entries of 0 that alone join two parts of the plan, it is the gradient for changes
     that leave each part its mass.
 
+    epsilon may be a tensor, one for each problem, which broadcasts with the leading axes; cost and plan are differentiable in
+    it.
+
     >>> cost = torch.tensor([[0.0, 1.0], [2.0, 0.0]], dtype=torch.float64, requires_grad=True)
     >>> half = torch.tensor([0.5, 0.5], dtype=torch.float64)
     >>> isentropic.torch.sinkhorn(half, half, cost, epsilon=1.0, tolerance=1e-12).plan[0, 1].backward()
@@ -176,6 +179,8 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
             [-0.0373,  0.0373]], dtype=torch.float64)
     """
     a, b, cost = floats("sinkhorn", a=a, b=b, cost=cost).values()
+    if isinstance(epsilon, Tensor):
+        return _of_epsilons(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance)
     epsilon, tolerance = numbers("sinkhorn", epsilon=epsilon, tolerance=tolerance)
     max_iterations = _checks.integer("sinkhorn", "max_iterations", max_iterations)
     mass_tolerance = _mass_tolerance("sinkhorn", mass_tolerance)
@@ -185,6 +190,35 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     return isentropic.SinkhornResult(
         value, plan, *(x.detach() for x in found[2:9]), torch.where(value.isnan(), value, epsilon).detach()
     )
+
+
+def _of_epsilons(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance):
+    """The plan is that of costs divided by epsilon with an epsilon of 1, in float64, through which its gradient goes."""
+    name = "sinkhorn"
+    dtype, epsilon = common_type(a, b, cost), numbers_near(name, "epsilon", epsilon, "cost", cost)
+    lead = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1], cost.shape[:-2])
+    try:
+        torch.broadcast_shapes(lead, epsilon.shape)
+    except RuntimeError:
+        raise misfit(name, "epsilon", lead, "the leading axes", epsilon) from None
+    if readable(epsilon) and bool((wrong := ~((epsilon > 0) & epsilon.isfinite())).any()):
+        raise ValueError(f"{name}: epsilon must be above 0 and finite, got {epsilon[wrong][0].item()}")
+    if mass_tolerance is None and not {a.dtype, b.dtype, cost.dtype}.isdisjoint(HALVES):
+        mass_tolerance = isentropic._core.sum_tolerance[2]
+    a, b, cost = a.double(), b.double(), cost.double()
+    each, finite = epsilon[..., None, None], cost < float("inf")
+    scaled = torch.where(finite, torch.where(finite, cost, 0) / each, cost)
+    given = {"tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
+    found, still = sinkhorn(a, b, scaled, epsilon=1.0, **given), epsilon.detach()
+    value = (found.plan * torch.where(finite, cost, 0)).sum((-2, -1))
+    # Dividing and multiplying has rounded the costs, and so the bounds; float32 rounds them again.
+    size = torch.where(finite, cost, 0).detach().abs().amax((-2, -1)) * a.detach().sum(-1)
+    size = size * (2.0**-50 if dtype is torch.float64 else 2.0**-22)
+    lower, upper = found.lower_bound * still - size, found.upper_bound * still + size
+    f, g = (x * still[..., None] for x in (found.f, found.g))
+    numbers_of = (value, found.plan, f, g, found.marginal_error, lower, upper)
+    shown = torch.where(value.isnan(), value, still).detach()
+    return isentropic.SinkhornResult(*(x.to(dtype) for x in numbers_of), found.iterations, found.converged, shown.to(dtype))
 
 
 @documented
