@@ -377,26 +377,37 @@ TYPED_TEST(AllocationsOf, Measures) {
 
 TYPED_TEST(AllocationsOf, Divergences) {
   using T = TypeParam;
-  std::vector<double> value(kRows);
+  std::vector<double> value(kRows), slopes(kRows);
   const auto value_view = ArrayView<double>(value.data(), {kRows});
+  const ArrayView<T> no_gradient;
   for (const OperationInfo& info : family_info<Divergence>().operations) {
     for (const Variant& variant : variants_of(info)) {
-      const auto op = make<Divergence>(info, variant.values);
       for (const std::size_t n : kLengths) {
-        const std::string what = of_length(variant, n);
-        Numbers<T> p = rows_for<T>(input_of(op), kRows, n, 1), dp(kRows, n), dq(kRows, n);
-        for (const std::size_t rows : {kRows, std::size_t{1}}) {
-          Numbers<T> q = rows_for<T>(input_of(op), rows, n, 2);
-          expect_none(what, [&] { measure<T>(op, p.input(), q.input(), value); });
-          expect_none(what + ", gradient", [&] { measure<T>(op, p.input(), q.input(), value, dp.matrix(), dq.matrix()); });
-        }
-        Numbers<T> q = rows_for<T>(input_of(op), kRows, n, 2);
-        const ArrayView<T> no_gradient;
-        for (const bool columns : {false, true}) {
-          const auto p_view = p.template array<const T>(columns), q_view = q.template array<const T>(columns);
-          const auto dp_view = dp.array(columns), dq_view = dq.array(columns);
-          expect_none(what + ", array", [&] { measure<T>(op, p_view, q_view, value_view, -1, no_gradient, no_gradient); });
-          expect_none(what + ", gradient, array", [&] { measure<T>(op, p_view, q_view, value_view, -1, dp_view, dq_view); });
+        const auto check = [&](const Divergence& op, std::span<const PerRow> per_row,
+                               std::span<const ParamGradient> gradients) {
+          const std::string what = of_length(variant, n) + (per_row.empty() ? "" : ", values for each row");
+          Numbers<T> p = rows_for<T>(input_of(op), kRows, n, 1), dp(kRows, n), dq(kRows, n);
+          for (const std::size_t rows : {kRows, std::size_t{1}}) {
+            Numbers<T> q = rows_for<T>(input_of(op), rows, n, 2);
+            expect_none(what, [&] { measure<T>(op, p.input(), q.input(), value, {}, {}, per_row); });
+            expect_none(what + ", gradient",
+                        [&] { measure<T>(op, p.input(), q.input(), value, dp.matrix(), dq.matrix(), per_row, gradients); });
+          }
+          Numbers<T> q = rows_for<T>(input_of(op), kRows, n, 2);
+          for (const bool columns : {false, true}) {
+            const auto p_view = p.template array<const T>(columns), q_view = q.template array<const T>(columns);
+            const auto dp_view = dp.array(columns), dq_view = dq.array(columns);
+            expect_none(what + ", array",
+                        [&] { measure<T>(op, p_view, q_view, value_view, -1, no_gradient, no_gradient, per_row); });
+            expect_none(what + ", gradient, array",
+                        [&] { measure<T>(op, p_view, q_view, value_view, -1, dp_view, dq_view, per_row, gradients); });
+          }
+        };
+        check(make<Divergence>(info, variant.values), {}, {});
+        for (const PerRowVariant& one : per_row_variants_of(info, variant.values)) {
+          const PerRow values = {one.parameter, one.of_rows};
+          const ParamGradient gradient = {one.parameter, slopes};
+          check(make<Divergence>(info, one.values), std::span(&values, 1), std::span(&gradient, 1));
         }
       }
     }

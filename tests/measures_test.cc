@@ -500,6 +500,103 @@ TEST(Measures, GradientsInTheOrder) {
   });
 }
 
+// Derivatives of divergences in their orders by their definitions, which lose digits near 0 and 1: where long double has not
+// enough of them, their limits.
+long double order_slope(const AlphaDivergence& op, const Numbers& p, const Numbers& q) {
+  const long double a = op.alpha, value = oracle::value(AlphaDivergence{.alpha = op.alpha}, p, q);
+  if (std::isinf(value)) return 0;
+  const auto bend = [](const Numbers& of, const Numbers& other) {
+    long double sum = 0;
+    for (std::size_t i = 0; i < of.size(); ++i) {
+      const long double log = of[i] == 0 ? 0 : std::log(of[i] / other[i]);
+      sum += of[i] * log * log / 2;
+    }
+    return sum;
+  };
+  if (std::abs(op.alpha - 1) < 1e-6) return bend(p, q) - value;
+  if (std::abs(op.alpha) < 1e-6) return value - bend(q, p);
+  long double sum = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const bool both = p[i] > 0 && q[i] > 0;
+    sum += p[i] - q[i] - (both ? std::pow(p[i], a) * std::pow(q[i], 1 - a) * std::log(p[i] / q[i]) : 0);
+  }
+  return (sum - (1 - 2 * a) * value) / (a * (1 - a));
+}
+// KL(r, p) / (1 - alpha)^2, r = p^alpha q^(1 - alpha) / S.
+long double order_slope(const RenyiDivergence& op, const Numbers& p, const Numbers& q) {
+  const long double a = op.alpha;
+  if (std::isinf(a) || std::isinf(oracle::value(RenyiDivergence{.alpha = op.alpha}, p, q))) return 0;
+  long double sum = 0, mean = 0, mean_square = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    if (p[i] == 0) continue;
+    const long double log = q[i] == 0 ? 0 : std::log(p[i] / q[i]);
+    sum += q[i] == 0 ? 0 : std::pow(p[i], a) * std::pow(q[i], 1 - a);
+    mean += p[i] * log, mean_square += p[i] * log * log;
+  }
+  if (std::abs(op.alpha - 1) < 1e-6) return (mean_square - mean * mean) / 2;
+  long double kl = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    if (p[i] == 0 || q[i] == 0) continue;
+    const long double r = std::pow(p[i], a) * std::pow(q[i], 1 - a) / sum;
+    kl += r == 0 ? 0 : r * std::log(r / p[i]);
+  }
+  return kl / ((1 - a) * (1 - a));
+}
+
+template <class Op, class T>
+void check_order_gradients_of_two(Op op) {
+  std::mt19937 random(5);
+  for (const std::size_t n : {1, 2, 5, 33, 100}) {
+    for (const double alpha : kOrders) {
+      if (std::is_same_v<Op, AlphaDivergence> ? std::isinf(alpha) : alpha < 0) continue;
+      const std::vector<T> p = given(op, weights<T>(random, n));
+      for (const std::vector<T>& q : {given(op, weights<T>(random, n)), p}) {
+        const std::vector<double> alphas = {alpha, 2};
+        std::vector<T> two(p), other(q), dp(2 * n), dq(2 * n);
+        two.insert(two.end(), p.begin(), p.end()), other.insert(other.end(), q.begin(), q.end());
+        std::vector<double> value(2), slope(2), alone(2);
+        const PerRow per_row[] = {{"alpha", alphas}};
+        const MatrixView<const T> x(two.data(), 2, n), y(other.data(), 2, n), one(q.data(), 1, n);
+        measure(Divergence(op), x, y, value, {dp.data(), 2, n}, {dq.data(), 2, n}, per_row,
+                std::vector<ParamGradient>{{"alpha", slope}});
+        measure(Divergence(op), x, one, value, {}, {}, per_row, std::vector<ParamGradient>{{"alpha", alone}});
+        ASSERT_EQ(slope, alone);
+        op.alpha = alpha;
+        ASSERT_EQ(value[0], value_of(op, p, q));
+        if (p == q) {
+          ASSERT_EQ(slope[0], 0);
+          continue;
+        }
+        const auto of = [&](const std::vector<T>& row) {
+          return oracle::distribution(Input::probs, true, oracle::distribution(op.input, op.normalize, wide(row)));
+        };
+        const double unit = op.base ? std::log(*op.base) : 1;
+        const long double want = order_slope(op, of(p), of(q)) / unit;
+        // Sums that are not quite 1; orders nearly 0 or 1, where the definition cancels.
+        const double lack = sizeof(T) == 4 && op.input != Input::scores && !op.normalize ? 1e-5 : 0;
+        const double cancelled = std::abs(alpha - 1) < 1e-4 || std::abs(alpha) < 1e-4 ? 1e-7 : 1e-9;
+        ASSERT_LE(std::abs(slope[0] - want), (cancelled + lack) * (1 + std::abs(static_cast<double>(want))))
+            << Op::kDescription.name << " alpha " << alpha << " n " << n << " input " << static_cast<int>(op.input) << ": "
+            << slope[0] << ", not " << static_cast<double>(want);
+      }
+    }
+  }
+}
+
+TEST(Measures, GradientsInTheOrderOfADivergence) {
+  support::for_each_target([&](const std::string&) {
+    for (const Input input : {Input::probs, Input::log_probs, Input::scores}) {
+      for (const bool normalize : {false, true}) {
+        const std::optional<double> base = normalize ? std::optional<double>(2) : std::nullopt;
+        check_order_gradients_of_two<RenyiDivergence, double>({.base = base, .input = input, .normalize = normalize});
+        check_order_gradients_of_two<AlphaDivergence, double>({.base = base, .input = input, .normalize = normalize});
+        check_order_gradients_of_two<RenyiDivergence, float>({.base = base, .input = input, .normalize = normalize});
+        check_order_gradients_of_two<AlphaDivergence, float>({.base = base, .input = input, .normalize = normalize});
+      }
+    }
+  });
+}
+
 TEST(Measures, GradientsAtZeros) {
   const std::vector<double> p = {0.5, 0.5, 0}, q = {0.25, 0.75, 0}, x = {1, 2, -kInfinity}, y = {0, 3, -kInfinity};
   std::vector<double> dp(3), dq(3);

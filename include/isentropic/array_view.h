@@ -77,7 +77,8 @@ template <class T>
 ISENTROPIC_API void measure(const Divergence& op, const ArrayView<const T>& p,
                             const ArrayView<const std::type_identity_t<T>>& q, const ArrayView<double>& value,
                             std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dp = {},
-                            const ArrayView<std::type_identity_t<T>>& dq = {});
+                            const ArrayView<std::type_identity_t<T>>& dq = {}, std::span<const PerRow> per_row = {},
+                            std::span<const ParamGradient> gradients = {});
 
 // The measures of entries: value has the shape of p.
 template <class T>

@@ -403,7 +403,9 @@ struct RenyiDivergence {
       .formula = "log(sum p^alpha q^(1 - alpha)) / (alpha - 1); at 1 KL(p, q), at 0 -log q(p > 0), at inf log max p/q",
       .gradient =
           "with S = sum p^alpha q^(1 - alpha), dp: alpha (1 - (q/p)^(1 - alpha)) / ((1 - alpha) S); dq: (1 - (p/q)^alpha) / S; "
-          "without the 1 where S < 1/2, which no row that sums to 1 can tell",
+          "without the 1 where S < 1/2, which no row that sums to 1 can tell"
+          "; in alpha: KL(p^alpha q^(1 - alpha) / S, p) / (1 - alpha)^2, at 1 Var_p[log(p/q)] / 2; 0 where the value is "
+          "infinite",
       .source = "Renyi, Berkeley Symposium, 1961; van Erven, Harremoes, IEEE Trans. Inf. Theory 60, 2014",
       .arrays = kDivergenceArrays,
       .not_in = kHostRows,
@@ -415,7 +417,8 @@ struct RenyiDivergence {
                                                        .at_least = 0,
                                                        .up_to = std::numeric_limits<double>::infinity(),
                                                        .required = true,
-                                                       .typical = 2}},
+                                                       .typical = 2,
+                                                       .per_row = true}},
                      divergence_params(&RenyiDivergence::base, &RenyiDivergence::input, &RenyiDivergence::normalize,
                                        &RenyiDivergence::smoothing));
 };
@@ -433,7 +436,11 @@ struct AlphaDivergence {
           "Amari's divergence of any real order: 1 is KL(p, q), 0 KL(q, p), 1/2 four times the square of hellinger_distance, 2 "
           "half of chi_squared_divergence.",
       .formula = "sum (alpha p + (1 - alpha) q - p^alpha q^(1 - alpha)) / (alpha (1 - alpha)), each term at least 0",
-      .gradient = "dp: (1 - (q/p)^(1 - alpha)) / (1 - alpha), at 1 log(p/q); dq: (1 - (p/q)^alpha) / alpha, at 0 log(q/p)",
+      .gradient =
+          "dp: (1 - (q/p)^(1 - alpha)) / (1 - alpha), at 1 log(p/q); dq: (1 - (p/q)^alpha) / alpha, at 0 log(q/p)"
+          "; in alpha, A the value: (sum (p - q - p^alpha q^(1 - alpha) log(p/q)) - (1 - 2 alpha) A) / (alpha (1 - alpha)), at "
+          "1 "
+          "sum p log^2(p/q) / 2 - A, at 0 A - sum q log^2(q/p) / 2; 0 where the value is infinite",
       .source = "Amari, Ann. Stat. 10, 1982; Cichocki, Amari, Entropy 12, 2010",
       .arrays = kDivergenceArrays,
       .not_in = kHostRows,
@@ -442,7 +449,8 @@ struct AlphaDivergence {
                                                                                    .meaning = "order, any finite number",
                                                                                    .member = &AlphaDivergence::alpha,
                                                                                    .required = true,
-                                                                                   .typical = 2}},
+                                                                                   .typical = 2,
+                                                                                   .per_row = true}},
                                                  divergence_params(&AlphaDivergence::base, &AlphaDivergence::input,
                                                                    &AlphaDivergence::normalize, &AlphaDivergence::smoothing));
 };
@@ -609,14 +617,16 @@ ISENTROPIC_API void measure(const Measure& op, MatrixView<const T> p, std::span<
 
 // value = measure(p, q) for each row, and its gradients. All but cross_entropy are sums of terms that are not negative, and
 // small where p and q are near. So they are never negative, exactly 0 for equal rows, and have a small relative error for
-// nearly equal ones.
+// nearly equal ones. `per_row` and `gradients` are those of the orders, as above; at alpha 0 the gradient of renyi_divergence
+// is the one from above, at inf the limit, 0, and where a divergence is infinite it is 0.
 //
 // Shapes: p, dp and dq rows x cols; q the same, or 1 x cols to compare every row of p with; value rows. dp may be p itself, and
 // dq may be q itself if q has as many rows as p; other overlaps are refused.
 template <class T>
 ISENTROPIC_API void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q,
                             std::span<double> value, MatrixView<std::type_identity_t<T>> dp = {},
-                            MatrixView<std::type_identity_t<T>> dq = {});
+                            MatrixView<std::type_identity_t<T>> dq = {}, std::span<const PerRow> per_row = {},
+                            std::span<const ParamGradient> gradients = {});
 
 // The measure of one row, or of two rows.
 template <RowOfNumbers P>

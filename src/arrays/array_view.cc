@@ -139,15 +139,16 @@ void measure(const Measure& op, const ArrayView<const T>& p, const ArrayView<dou
 template <class T>
 void measure(const Divergence& op, const ArrayView<const T>& p, const ArrayView<const std::type_identity_t<T>>& q,
              const ArrayView<double>& value, std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dp,
-             const ArrayView<std::type_identity_t<T>>& dq) {
+             const ArrayView<std::type_identity_t<T>>& dq, std::span<const PerRow> per_row,
+             std::span<const ParamGradient> gradients) {
   const std::string_view name = description_of(op).name;
   RowArgument second = argument(name, "q", q, false);
   second.one_for_all = true;
   const RowArgument arguments[] = {argument(name, "p", p, false), second, one_per_row(name, "value", value, true),
                                    gradient(name, "dp", dp), gradient(name, "dq", dq)};
-  on_rows(name, arguments, axis, {}, {}, [&](const RowBlock* blocks, auto /*values*/, auto /*gradients*/) {
+  on_rows(name, arguments, axis, per_row, gradients, [&](const RowBlock* blocks, auto values, auto asked) {
     measure<T>(op, blocks[0].matrix<const T>(), blocks[1].matrix<const T>(), blocks[2].numbers<double>(), blocks[3].matrix<T>(),
-               blocks[4].matrix<T>());
+               blocks[4].matrix<T>(), values, asked);
   });
 }
 
@@ -195,7 +196,8 @@ void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std
   template void measure<T>(const Measure&, const ArrayView<const T>&, const ArrayView<double>&, std::ptrdiff_t,                \
                            const ArrayView<T>&, std::span<const PerRow>, std::span<const ParamGradient>);                      \
   template void measure<T>(const Divergence&, const ArrayView<const T>&, const ArrayView<const T>&, const ArrayView<double>&,  \
-                           std::ptrdiff_t, const ArrayView<T>&, const ArrayView<T>&);                                          \
+                           std::ptrdiff_t, const ArrayView<T>&, const ArrayView<T>&, std::span<const PerRow>,                  \
+                           std::span<const ParamGradient>);                                                                    \
   template void measure<T>(const EntryMeasure&, const ArrayView<const T>&, const ArrayView<T>&, std::ptrdiff_t,                \
                            const ArrayView<T>&);                                                                               \
   template void loss<T>(const Loss&, const ArrayView<const T>&, const ArrayView<const std::int64_t>&,                          \

@@ -142,9 +142,10 @@ void run_measure(Arguments& call) {
 
 void run_divergence(Arguments& call) {
   const auto op = call.make<Divergence>();
-  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
+  on_rows<!kSmall>(call, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
     as_double(b[2], call.array(2), [&](std::span<double> value) {
-      measure<T>(op, b[0].matrix<const T>(), b[1].matrix<const T>(), value, b[3].matrix<T>(), b[4].matrix<T>());
+      measure<T>(op, b[0].matrix<const T>(), b[1].matrix<const T>(), value, b[3].matrix<T>(), b[4].matrix<T>(),
+                 call.per_row(first, b[0].rows), call.gradients(first, b[0].rows));
     });
   });
 }

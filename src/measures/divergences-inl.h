@@ -193,21 +193,28 @@ HWY_INLINE Partial FirstPartialOf(const JeffreysDivergence&, const Pair& rows, s
 // Pearson's and Renyi's. With z = log(q/p) its term is p (1 - b + b e^z - e^(bz)) / (b (1 - b)) = (q - p - p (e^(bz) - 1) / b)
 // / (1 - b).
 
+// Entries that p has not; others may be too small for a double.
+HWY_INLINE hn::Mask<D64> Absent(D64 d, const Pair& rows, V64 p, size_t i, size_t count) {
+  if (!rows.has_logs()) return hn::Eq(p, hn::Zero(d));
+  return hn::Eq(rows.p.Z(d, i, count), hn::Set(d, -kInfinity<double>));
+}
+
+// p e^y, y = bz, where e^y by itself may overflow and p underflow.
+HWY_INLINE V64 PowerOf(D64 d, double b, const Pair& rows, V64 p, V64 z, V64 y, size_t i, size_t count) {
+  if (!rows.has_logs()) {
+    const V64 root = Exp(d, hn::Mul(hn::Set(d, 0.5), y));
+    return hn::Mul(hn::Mul(p, root), root);
+  }
+  const V64 power = Exp(d, hn::Add(rows.p.LogP(d, i, count), y));
+  // The difference of two logarithms may overflow.
+  return b < 1 ? ZeroWhere(hn::Eq(z, hn::Set(d, kInfinity<double>)), power) : power;
+}
+
 // p (e^(bz) - 1) / b, p z at b = 0: it is 0 where p is.
 HWY_INLINE V64 GrowthOf(D64 d, double b, const Pair& rows, V64 p, V64 z, size_t i, size_t count) {
-  const V64 absent = hn::Set(d, -kInfinity<double>);
-  const auto nothing = rows.has_logs() ? hn::Eq(rows.p.Z(d, i, count), absent) : hn::Eq(p, hn::Zero(d));
+  const auto nothing = Absent(d, rows, p, i, count);
   if (b == 0) return ZeroWhere(hn::Or(nothing, hn::Eq(p, hn::Zero(d))), hn::Mul(p, z));
-  const V64 y = hn::Mul(hn::Set(d, b), z);
-  V64 power;  // p e^y, where e^y by itself may overflow and p underflow
-  if (rows.has_logs()) {
-    power = Exp(d, hn::Add(rows.p.LogP(d, i, count), y));
-    // The difference of two logarithms may overflow.
-    if (b < 1) power = ZeroWhere(hn::Eq(z, hn::Set(d, kInfinity<double>)), power);
-  } else {
-    const V64 root = Exp(d, hn::Mul(hn::Set(d, 0.5), y));
-    power = hn::Mul(hn::Mul(p, root), root);
-  }
+  const V64 y = hn::Mul(hn::Set(d, b), z), power = PowerOf(d, b, rows, p, z, y, i, count);
   const V64 near = hn::Mul(hn::Mul(p, z), hn::MulAdd(y, Phi2NearZero(d, y), hn::Set(d, 1.0)));
   const V64 far = hn::Div(hn::Sub(power, p), hn::Set(d, b));
   return ZeroWhere(nothing, hn::IfThenElse(IsNearZero(d, y), near, far));
@@ -231,6 +238,35 @@ inline HWY_NOINLINE double ValueOf(const Amari& op, const Pair& rows) {
     const V64 tails = hn::NegMulAdd(scale, Phi2NearZero(d, y), Phi2NearZero(d, z));
     const V64 near = hn::Mul(hn::Mul(p, hn::Mul(z, z)), tails);
     const V64 far = hn::Sub(ExcessOf(d, rows, i, count), GrowthOf(d, b, rows, p, z, i, count));
+    const auto is_near = hn::And(IsNearZero(d, z), b == 0 ? IsNearZero(d, z) : IsNearZero(d, y));
+    return hn::Div(hn::IfThenElse(is_near, near, far), rest);
+  });
+}
+
+// p (y e^y - e^y + 1) / b^2, y = bz, the derivative of GrowthOf in b. Near 0 it is p z^2 e^y phi_2(-y), where nothing cancels.
+HWY_INLINE V64 GrowthSlopeOf(D64 d, double b, const Pair& rows, V64 p, V64 z, size_t i, size_t count) {
+  const V64 zero = hn::Zero(d), y = hn::Mul(hn::Set(d, b), z), power = PowerOf(d, b, rows, p, z, y, i, count);
+  const V64 near = hn::Mul(hn::Mul(p, hn::Mul(z, z)), hn::Mul(Exp(d, y), Phi2NearZero(d, hn::Neg(y))));
+  const V64 rest = ZeroWhere(hn::Eq(power, zero), hn::Mul(power, hn::Sub(y, hn::Set(d, 1.0))));
+  const V64 far = hn::Div(hn::Div(hn::Add(rest, p), hn::Set(d, b)), hn::Set(d, b));
+  const auto is_near = b == 0 ? hn::Eq(zero, zero) : IsNearZero(d, y);
+  return ZeroWhere(Absent(d, rows, p, i, count), hn::IfThenElse(is_near, near, far));
+}
+
+// The derivative in alpha, where the value is finite. That of a term in b is (term - GrowthSlopeOf) / (1 - b), in which only
+// the leading digits of nearly equal rows cancel, because both are of the order of z^2.
+inline HWY_NOINLINE double OrderSlope(const Amari& op, const Pair& rows) {
+  if (op.alpha < 0.5) return -OrderSlope(op.Swapped(), rows.Swapped());
+  const D64 d;
+  const double b = op.b;
+  const V64 scale = hn::Set(d, b), rest = hn::Set(d, op.alpha);
+  return -Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 p = rows.p.P(d, i, count), z = hn::Neg(LogQuotientOf(d, rows, i, count)), y = hn::Mul(scale, z);
+    const V64 tails = hn::Div(hn::NegMulAdd(scale, Phi2NearZero(d, y), Phi2NearZero(d, z)), rest);
+    const V64 bend = hn::Mul(Exp(d, y), Phi2NearZero(d, hn::Neg(y)));
+    const V64 near = hn::Mul(hn::Mul(p, hn::Mul(z, z)), hn::Sub(tails, bend));
+    const V64 term = hn::Div(hn::Sub(ExcessOf(d, rows, i, count), GrowthOf(d, b, rows, p, z, i, count)), rest);
+    const V64 far = hn::Sub(term, GrowthSlopeOf(d, b, rows, p, z, i, count));
     const auto is_near = hn::And(IsNearZero(d, z), b == 0 ? IsNearZero(d, z) : IsNearZero(d, y));
     return hn::Div(hn::IfThenElse(is_near, near, far), rest);
   });
@@ -379,6 +415,43 @@ HWY_INLINE Partial SecondPartialOf(const RenyiKernel& kernel, const Pair& rows, 
   return Times(
       d, -1,
       {Exp(d, hn::MulSub(hn::Set(d, alpha), z, log_sum)), Exp(d, hn::Sub(LogTermOf(d, 1 - alpha, rows, i, count), log_sum))});
+}
+
+// The derivative in alpha, where the value D is finite: with r = p^alpha q^b / S it is KL(r, p) / b^2 = sum p (y e^y - e^y + 1)
+// / b^2, y = log(r/p) = b (log(q/p) + D), where no term is negative. If the rows do not quite sum to 1, what the value has of
+// that is added.
+inline HWY_NOINLINE double OrderSlope(const RenyiKernel& kernel, const Pair& rows) {
+  const D64 d;
+  const double b = 1 - kernel.alpha, value = kernel.of.value, log_sum = kernel.of.log_sum;
+  if (kernel.alpha == kInfinity<double>) return 0;
+  const bool by_logs = kernel.of.by_logs;
+  const V64 zero = hn::Zero(d), one = hn::Set(d, 1.0), scale = hn::Set(d, b);
+  const double sum = Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 p = rows.p.P(d, i, count), z = hn::Neg(LogQuotientOf(d, rows, i, count));
+    V64 w, y, r;  // w = y / b
+    if (by_logs) {
+      y = hn::MulSub(scale, z, hn::Set(d, log_sum));
+      w = hn::Div(y, scale);
+      r = Exp(d, hn::Sub(LogTermOf(d, b, rows, i, count), hn::Set(d, log_sum)));
+    } else {
+      w = hn::Add(z, hn::Set(d, value));
+      y = hn::Mul(scale, w);
+      r = PowerOf(d, b, rows, p, w, y, i, count);
+    }
+    const V64 near = hn::Mul(hn::Mul(p, hn::Mul(w, w)), hn::Mul(Exp(d, y), Phi2NearZero(d, hn::Neg(y))));
+    const V64 rest = ZeroWhere(hn::Eq(r, zero), hn::Mul(r, hn::Sub(y, one)));
+    const V64 far = hn::Div(hn::Div(hn::Add(rest, p), scale), scale);
+    const auto is_near = b == 0 ? hn::Eq(zero, zero) : IsNearZero(d, y);
+    return ZeroWhere(Absent(d, rows, p, i, count), hn::IfThenElse(is_near, near, far));
+  });
+  const double p_excess = rows.p.sum - 1, q_excess = rows.q.sum - 1;
+  if (std::max(std::abs(p_excess), std::abs(q_excess)) < 1e-12) return sum;
+  if (by_logs) return sum - p_excess / b / b;
+  const double c = b * value;
+  const V64 growth = Exp(d, hn::Set(d, c)), bend = hn::Mul(growth, Phi2NearZero(d, hn::Set(d, -c)));
+  const double e = hn::GetLane(growth);
+  const double rest = std::abs(c) <= 1 ? value * value * hn::GetLane(bend) : (c * e - e + 1) / b / b;
+  return sum - p_excess * rest + (p_excess - q_excess) * value * e;
 }
 
 // The derivative in q of a divergence that is its own, or another's, with p and q exchanged.

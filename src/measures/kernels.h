@@ -32,7 +32,7 @@ struct MeasureKernels {
   void (*one)(const Measure&, MatrixView<const T> p, GivenSums, double* value, MatrixView<T> dp, RowsOf<PerRow>,
               RowsOf<ParamGradient>, Arena memory);
   void (*two)(const Divergence&, MatrixView<const T> p, MatrixView<const T> q, GivenSums of_p, GivenSums of_q, double* value,
-              MatrixView<T> dp, MatrixView<T> dq, Arena memory);
+              MatrixView<T> dp, MatrixView<T> dq, RowsOf<PerRow>, RowsOf<ParamGradient>, Arena memory);
   double (*table)(const TableMeasure&, const T* pxy, TableShape, double sum, Arena memory, T* dp);
   std::size_t (*table_room)(TableShape);
   void (*entries)(const EntryMeasure&, MatrixView<const T> p, GivenSums, MatrixView<T> value, MatrixView<T> dp, Arena memory);

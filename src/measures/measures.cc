@@ -162,10 +162,12 @@ void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, 
 
 template <class T>
 void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q, std::span<double> value,
-             MatrixView<std::type_identity_t<T>> dp, MatrixView<std::type_identity_t<T>> dq) {
-  const auto [name, input, normalize] = common(op);
+             MatrixView<std::type_identity_t<T>> dp, MatrixView<std::type_identity_t<T>> dq, std::span<const PerRow> per_row,
+             std::span<const ParamGradient> gradients) {
+  const auto [name, input, normalize] = common(op, per_row, gradients, p.rows);
   check_divergence(name, p, q, value, dp, dq);
-  const bool known = dp.data != nullptr || dq.data != nullptr, p_known = known || p.rows == 1, q_known = known || q.rows == 1;
+  const bool known = dp.data != nullptr || dq.data != nullptr || !gradients.empty();
+  const bool p_known = known || p.rows == 1, q_known = known || q.rows == 1;
   const CallMemory<MeasureCall> of_call(2 * Arena::room<double>(p.rows) + Arena::room<double>(q.rows));
   Arena rows_memory = of_call.arena();
   const GivenSums p_sums = sums_of(name, "p", input, normalize, p, p_known, rows_memory);
@@ -178,7 +180,7 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
     const auto q_rows = working_rows(q, one_for_all ? 0 : first, one_for_all ? 1 : count, wide);
     const auto p_gradient = result_rows(dp, first, count, wide), q_gradient = result_rows(dq, first, count, wide);
     run(op, p_rows, q_rows, p_sums.from(first), q_sums.from(one_for_all ? 0 : first), found + first, p_gradient, q_gradient,
-        memory);
+        RowsOf(per_row, first), RowsOf(gradients, first), memory);
     finish_rows(p_gradient, dp, first);
     finish_rows(q_gradient, dq, first);
   });
@@ -271,13 +273,13 @@ template void measure(const Measure&, MatrixView<const float16>, std::span<doubl
 template void measure(const Measure&, MatrixView<const bfloat16>, std::span<double>, MatrixView<bfloat16>,
                       std::span<const PerRow>, std::span<const ParamGradient>);
 template void measure(const Divergence&, MatrixView<const float>, MatrixView<const float>, std::span<double>, MatrixView<float>,
-                      MatrixView<float>);
+                      MatrixView<float>, std::span<const PerRow>, std::span<const ParamGradient>);
 template void measure(const Divergence&, MatrixView<const double>, MatrixView<const double>, std::span<double>,
-                      MatrixView<double>, MatrixView<double>);
+                      MatrixView<double>, MatrixView<double>, std::span<const PerRow>, std::span<const ParamGradient>);
 template void measure(const Divergence&, MatrixView<const float16>, MatrixView<const float16>, std::span<double>,
-                      MatrixView<float16>, MatrixView<float16>);
+                      MatrixView<float16>, MatrixView<float16>, std::span<const PerRow>, std::span<const ParamGradient>);
 template void measure(const Divergence&, MatrixView<const bfloat16>, MatrixView<const bfloat16>, std::span<double>,
-                      MatrixView<bfloat16>, MatrixView<bfloat16>);
+                      MatrixView<bfloat16>, MatrixView<bfloat16>, std::span<const PerRow>, std::span<const ParamGradient>);
 template double measure(const TableMeasure&, MatrixView<const float>, MatrixView<float>);
 template double measure(const TableMeasure&, MatrixView<const double>, MatrixView<double>);
 template double measure(const TableMeasure&, MatrixView<const float16>, MatrixView<float16>);

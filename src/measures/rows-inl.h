@@ -78,7 +78,8 @@ void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, dou
 
 template <class T>
 void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<const T> q, GivenSums of_p, GivenSums of_q,
-             double* value, MatrixView<T> dp, MatrixView<T> dq, Arena memory) {
+             double* value, MatrixView<T> dp, MatrixView<T> dq, RowsOf<PerRow> per_row, RowsOf<ParamGradient> gradients,
+             Arena memory) {
   const size_t n = p.cols;
   struct Place {
     double *p, *z;
@@ -92,24 +93,30 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
                 *const q_smooth = memory.take<double>(n);
   double *const slopes = memory.take<double>(n), *const weights = memory.take<double>(n);
   const Partials partials = {slopes, weights};
-  const bool gradients = dp.data != nullptr || dq.data != nullptr;
+  const bool writes = dp.data != nullptr || dq.data != nullptr;
   std::visit(
-      [&]<class Op>(const Op& op) {
-        if constexpr (kHasLanes<decltype(Rooted(op))>) {
-          if (InLanes(op, p, of_p) && InLanes(op, q, of_q)) {
-            MeasureInLanes(Rooted(op), p, q, of_p.sums, of_q.sums, value);
-            for (size_t r = 0; r < p.rows; ++r) value[r] = OfNats(op, value[r]);
+      [&]<class Op>(const Op& common) {
+        if constexpr (kHasLanes<decltype(Rooted(common))>) {
+          if (InLanes(common, p, of_p) && InLanes(common, q, of_q)) {
+            MeasureInLanes(Rooted(common), p, q, of_p.sums, of_q.sums, value);
+            for (size_t r = 0; r < p.rows; ++r) value[r] = OfNats(common, value[r]);
             return;
           }
         }
         const auto distribution = [&](MatrixView<const T> x, size_t r, double sum, Place to, Logs logs = kLogsOf<Op>) {
-          const Distribution row = DistributionOf(op.input, op.normalize, x.row(r), n, sum, logs, to.p, to.z);
-          return gradients ? Apart(row, to.p) : row;
+          const Distribution row = DistributionOf(common.input, common.normalize, x.row(r), n, sum, logs, to.p, to.z);
+          return writes ? Apart(row, to.p) : row;
         };
         Distribution second = {};
         double second_sum = 1;
         bool has_second = false;
+        double slope = 0;
+        double* const to_slope = gradients.empty() ? nullptr : &slope;
+        const auto keep_slope = [&](size_t r) {
+          for (const ParamGradient& gradient : gradients) gradient.values[r] = slope;  // alpha's, the only one
+        };
         for (size_t r = 0; r < p.rows; ++r) {
+          const Op op = at_row(common, per_row, r);
           const size_t r_of_q = q.rows > 1 ? r : 0;
           T *const dp_row = dp.data == nullptr ? nullptr : dp.row(r), *const dq_row = dq.data == nullptr ? nullptr : dq.row(r);
           const double first_sum = SumOfRow(op, p, of_p, r);
@@ -118,7 +125,8 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
             if (op.smoothing > 0) {
               const Compared first = SmoothedOf(op, p.row(r), n, first_sum, p_place.p, p_place.z, p_smooth);
               const Compared other = SmoothedOf(op, q.row(r_of_q), n, second_sum, q_place.p, q_place.z, q_smooth);
-              StoredTwoRow(op, first, other, nullptr, value + r, dp_row, dq_row, partials);
+              StoredTwoRow(op, first, other, nullptr, value + r, dp_row, dq_row, to_slope, partials);
+              keep_slope(r);
               continue;
             }
           }
@@ -139,7 +147,8 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
           Pair rows = {first, second};
           if (kLogsOf<Op> == Logs::none && IsNearSoftmax(rows, p.row(r), q.row(r_of_q), ratios)) rows.ratios = ratios;
           if constexpr (kIsStored<Op>) {
-            StoredTwoRow(op, {first, first}, {second, second}, rows.ratios, value + r, dp_row, dq_row, partials);
+            StoredTwoRow(op, {first, first}, {second, second}, rows.ratios, value + r, dp_row, dq_row, to_slope, partials);
+            keep_slope(r);
           } else {
             TwoRow(op, rows, value + r, dp_row, dq_row);
           }

@@ -107,14 +107,18 @@ HWY_NOINLINE void WriteStored(Input input, bool normalize, const Compared& of, b
       through, row, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return partials.At(i, count); }, out);
 }
 
-// As TwoRow. `partials` are a workspace.
+// As TwoRow. `slope`, if it is not null, becomes the derivative in the order; `partials` are a workspace.
 template <class Op, class T>
 HWY_NOINLINE void StoredTwoRow(const Op& op, const Compared& p, const Compared& q, const double* ratios, double* value, T* dp,
-                               T* dq, Partials partials) {
+                               T* dq, double* slope, Partials partials) {
   const Pair rows = {p.row, q.row, ratios};
   const bool exists = rows.p.exists && rows.q.exists;
   const auto kernel = KernelOf(op, rows, exists);
-  *value = OfNats(op, exists ? ValueOf(kernel, rows) : kNaN<double>);
+  const double nats = exists ? ValueOf(kernel, rows) : kNaN<double>;
+  *value = OfNats(op, nats);
+  if constexpr (requires { op.alpha; }) {
+    if (slope != nullptr) *slope = !exists ? kNaN<double> : std::isinf(nats) ? 0 : InUnit(OrderSlope(kernel, rows), op);
+  }
   const double factor = FactorOf(op, *value);
   if (dp != nullptr) {
     StorePartials(kernel, rows, false, partials);

@@ -38,6 +38,68 @@ def test_histograms_on_a_circle(order):
         np.testing.assert_allclose((gradient * move).sum(-1), (ahead - back) / 2, rtol=1e-6, atol=1e-12)
 
 
+def test_on_tensors():
+    torch = pytest.importorskip("torch")
+    import isentropic.torch as et
+
+    rng = np.random.default_rng(12)
+    hours, period = torch.tensor(rng.random(9) * 48 - 12), 24.0
+    p, q = (torch.tensor(rng.dirichlet(np.ones(9), 6), requires_grad=True) for _ in range(2))
+
+    def distance(p, q, hours=hours, **more):
+        return et.wasserstein_histogram(p, q, support=hours, period=period, **more)
+
+    want = isentropic.wasserstein_histogram(*(x.detach() for x in (p, q)), support=hours, period=period, return_grad=True)
+    value = distance(p, q)
+    for got, wanted in zip((value, *torch.autograd.grad(value.sum(), (p, q))), want, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+    assert torch.autograd.gradcheck(distance, (p, q, hours.clone().requires_grad_()))
+    counts = [3 * p.detach(), 5 * q.detach()]
+    torch.testing.assert_close(distance(*counts, normalize=True), want[0])
+    again = isentropic.wasserstein_histogram(*counts, support=hours, period=period, normalize=True, return_grad=True)
+    counts = [x.requires_grad_() for x in counts]
+    for got, wanted in zip(torch.autograd.grad(distance(*counts, normalize=True).sum(), counts), again[1:], strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+    each = torch.func.vmap(torch.func.grad(distance))(p.detach(), q.detach())
+    torch.testing.assert_close(each, want[1])
+    # Of other orders the value.
+    with pytest.raises(ValueError, match=r"^wasserstein_histogram: with a period order must be finite, and 1 where"):
+        distance(p, q, order=2)
+    squares = isentropic.wasserstein_histogram(p.detach(), q.detach(), support=hours, period=period, order=2)
+    torch.testing.assert_close(distance(p.detach(), q.detach(), order=2), squares)
+    with pytest.raises(ValueError, match=r"^wasserstein_histogram: period must be above 0 and finite, got 0"):
+        et.wasserstein_histogram(p, q, period=0)
+
+
+def test_in_jax():
+    jax = pytest.importorskip("jax")
+    import isentropic.jax as ej
+
+    jax.config.update("jax_enable_x64", True)
+    rng = np.random.default_rng(12)
+    hours, period = rng.random(9) * 48 - 12, 24.0
+    p, q = 3 * rng.dirichlet(np.ones(9), 6), 5 * rng.dirichlet(np.ones(9), 6)
+    options = {"support": hours, "period": period, "normalize": True}
+    want = isentropic.wasserstein_histogram(p, q, **options, return_grad=True)
+    distance = lambda p, q: ej.wasserstein_histogram(p, q, **options)  # noqa: E731
+    np.testing.assert_array_equal(jax.jit(distance)(p, q), want[0])
+    gradients = jax.jit(jax.grad(lambda p, q: distance(p, q).sum(), (0, 1)))(p, q)
+    for got, wanted in zip(gradients, want[1:], strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    np.testing.assert_allclose(jax.vmap(jax.grad(distance))(p, q), want[1], rtol=1e-13, atol=1e-15)
+    np.testing.assert_array_equal(
+        ej.wasserstein_histogram(p, q, normalize=True, order=2), isentropic.wasserstein_histogram(p, q, normalize=True, order=2)
+    )
+    squares = lambda p: ej.wasserstein_histogram(p, q, **options, order=2).sum()  # noqa: E731
+    assert squares(p) == isentropic.wasserstein_histogram(p, q, **options, order=2).sum()
+    with pytest.raises(ValueError, match=r"^wasserstein_histogram: with a period order must be finite, and 1 where"):
+        jax.grad(squares)(p)
+    with pytest.raises(ValueError, match=r"^wasserstein_histogram: period must be above 0 and finite, got 0"):
+        ej.wasserstein_histogram(p, q, period=0, normalize=True)
+    with pytest.raises(TypeError, match=r"^wasserstein_histogram: period must be a number known outside of jit and grad"):
+        jax.grad(lambda period: ej.wasserstein_histogram(p, q, period=period).sum())(24.0)
+
+
 def test_histograms_of_counts():
     p, q = [[3, 0, 1], [1, 1, 0]], [[0, 2, 2], [5, 0, 0]]
     want = isentropic.wasserstein_histogram(np.array(p) / [[4], [2]], np.array(q) / [[4], [5]], return_grad=True)

@@ -228,6 +228,33 @@ def test_measures(name, params):
         np.testing.assert_array_equal(gradient, slope)
 
 
+LEARNED = [name for name, one in descriptions.MEASURES.items() if any(param["per_row"] for param in one["params"])]
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_an_order_for_each_row(name):
+    two = descriptions.MEASURES[name]["family"] == "divergence"
+    x = [scores(6, 5, seed=seed) for seed in range(2 if two else 1)]
+    alpha = np.array([[0.0], [0.3], [1.0], [1 + 1e-7], [3.0], [2.0 if name == "alpha_divergence" else np.inf]])
+    function = lambda *given: getattr(ej, name)(*given[:-1], alpha=given[-1], input="scores")  # noqa: E731
+    expected, *slopes, dalpha = getattr(isentropic, name)(*x, alpha=alpha, input="scores", return_grad=True, param_grad=True)
+    assert np.asarray(jax.jit(function)(*x, alpha)).tobytes() == expected.tobytes()
+    total = lambda *given: function(*given).sum()  # noqa: E731
+    gradients = jax.jit(jax.grad(total, tuple(range(len(x) + 1))))(*x, alpha)
+    for gradient, slope in zip(gradients, (*slopes, dalpha[:, None]), strict=True):
+        np.testing.assert_array_equal(gradient, slope)
+    np.testing.assert_array_equal(jax.vmap(function)(*(one[:, None] for one in x), alpha)[:, 0], expected)
+    # Second derivatives are those of the gradients.
+    gradient, inner = jax.jit(jax.grad(total, tuple(range(len(x) + 1)))), [1, 4]
+    at = [one[inner] for one in (*x, alpha)]
+    v = [scores(*one.shape, seed=5 + k) for k, one in enumerate(at)]
+    moved = [gradient(*(one + sign * 1e-5 * by for one, by in zip(at, v, strict=True))) for sign in (1, -1)]
+    for found, above, below in zip(jax.jvp(gradient, at, v)[1], *moved, strict=True):
+        np.testing.assert_allclose(found, (above - below) / 2e-5, rtol=1e-6, atol=1e-8)
+    one = jax.grad(lambda order: total(*x, order))(1.0)
+    assert np.isfinite(one) and one.shape == ()
+
+
 def test_several_orders_at_once():
     p = isentropic.softmax(scores(4, 6))
     want = isentropic.hill_number(p, order=[0, 1, 2])

@@ -124,3 +124,56 @@ def test_derivatives():
     edge = torch.tensor([1.0], dtype=torch.float64, requires_grad=True)
     clamped = et.maximum_entropy(torch.tensor(DIE), edge)
     assert clamped.status == "clamped" and torch.autograd.grad(clamped.p.sum(), edge)[0] == 0
+
+
+def test_jax():
+    jax = pytest.importorskip("jax")
+    import jax.numpy as jnp
+
+    import isentropic.jax as ej
+
+    jax.config.update("jax_enable_x64", True)
+    rng = np.random.default_rng(3)
+    features, prior, laws = rng.normal(size=(7, 2)), rng.dirichlet(np.ones(7)), rng.dirichlet(np.full(7, 9.0), 3)
+    prior[4] = 0
+    laws[:, 4] = 0
+    moments = laws / laws.sum(1, keepdims=True) @ features
+    run = lambda *given: ej.maximum_entropy(given[0], given[1], prior=given[2])[:4]  # noqa: E731
+    want = of(features, moments, prior=prior)
+    for found in (run(features, moments, prior), jax.jit(run)(features, moments, prior)):
+        for got, wanted in zip(found, want[:4], strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-13)
+    # In every argument, forward and backward, of all results; twice; each problem alone, and with features of its own.
+    given = features, moments, prior
+    v = [rng.normal(size=x.shape) for x in given]
+    v[2] *= prior
+    moved = [run(*(x + sign * 1e-5 * by for x, by in zip(given, v, strict=True))) for sign in (1, -1)]
+    _, tangents = jax.jvp(run, given, tuple(v))
+    for got, above, below in zip(tangents, *moved, strict=True):
+        np.testing.assert_allclose(got, (above - below) / 2e-5, rtol=1e-6, atol=1e-7)
+    total = lambda *given: sum((one**2).sum() for one in run(*given))  # noqa: E731
+    gradient = jax.grad(total, (0, 1, 2))
+    slopes = jax.jit(gradient)(*given)
+    assert sum((g * by).sum() for g, by in zip(slopes, v, strict=True)) == pytest.approx(jax.jvp(total, given, tuple(v))[1])
+    moved = [gradient(*(x + sign * 1e-5 * by for x, by in zip(given, v, strict=True))) for sign in (1, -1)]
+    for got, above, below in zip(jax.jvp(gradient, given, tuple(v))[1], *moved, strict=True):
+        np.testing.assert_allclose(got, (above - below) / 2e-5, rtol=1e-5, atol=1e-5)
+    several = jax.vmap(run, (None, 0, None))(features, jnp.stack([moments, moments[::-1]]), prior)
+    np.testing.assert_allclose(several[0][1], want.p[::-1], rtol=1e-12)
+    scaled = jax.vmap(run, (0, 0, None))(jnp.stack([features, 2 * features]), jnp.stack([moments, 2 * moments]), prior)
+    np.testing.assert_allclose(scaled[0][1], want.p, rtol=1e-7)
+    np.testing.assert_allclose(scaled[1][1], want.multipliers / 2, rtol=1e-7)
+    # An edge, NaN, half types, errors.
+    edge = ej.maximum_entropy(DIE, jnp.array([[6.0], [4.5], [np.nan]]))
+    assert edge.clamped.tolist() == [True, False, False] and edge.p[0].tolist() == [0, 0, 0, 0, 0, 1]
+    assert np.isnan(edge.p[2]).all() and np.isnan(edge.entropy[2]) and np.isfinite(edge.entropy[:2]).all()
+    slope = jax.grad(lambda m: ej.maximum_entropy(DIE, m).entropy[:2].sum())(jnp.array([[6.0], [4.5]]))
+    assert slope[0] == 0 and slope[1] == pytest.approx(-edge.multipliers[1])
+    assert ej.maximum_entropy(DIE.astype(np.float16), jnp.array([4.5], jnp.float16)).p.dtype == jnp.float32
+    assert ej.maximum_entropy(DIE[:, 0], 4.5).p.shape == (6,)
+    with pytest.raises(Exception, match=r"moments must be within the reach of the features, got 6.1 for feature 0"):
+        ej.maximum_entropy(DIE, jnp.array([6.1])).p.block_until_ready()
+    with pytest.raises(ValueError, match=r"^maximum_entropy: features must have shape \(classes, moments\)"):
+        ej.maximum_entropy(DIE, jnp.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match=r"^maximum_entropy: prior must have shape \(6,\)"):
+        ej.maximum_entropy(DIE, jnp.array([3.0]), prior=jnp.ones(2))

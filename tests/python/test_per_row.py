@@ -291,14 +291,16 @@ def test_losses_and_measures_have_gradients_in_their_parameters(description, axi
         arrays = (x, classes if description["target"].startswith("class") else rng.standard_normal((6, 4)))
         fixed = {"axis": axis}
     else:
-        arrays, fixed = (x,), {"axis": axis, "input": "scores"}
+        others = (rng.standard_normal((6, 4)),) if description["family"] == "divergence" else ()
+        arrays, fixed = (x, *others), {"axis": axis, "input": "scores"}
     lead = (1, 4) if axis == 0 else (6, 1)
     names = [param["name"] for param in description["params"] if param["per_row"]]
     usual_values = {param["name"]: usual(param) for param in description["params"]}
     values = {name: (usual_values[name] or 0.3) * rng.uniform(0.75, 1, lead) for name in names}
     if any("jsd" in param["names"] for param in description["params"]):
         fixed["divergence"] = "jsd"  # beta is of no other
-    value, dx, slopes = function(*arrays, **values, **fixed, return_grad=True, param_grad=True)
+    value, dx, *others, slopes = function(*arrays, **values, **fixed, return_grad=True, param_grad=True)
+    assert len(others) == (description.get("family") == "divergence")
     assert value.shape == dx.sum(axis).shape
     slopes = slopes if len(names) > 1 else (slopes,)
     assert len(slopes) == len(names)

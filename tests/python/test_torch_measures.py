@@ -118,53 +118,70 @@ def test_orders(name, alpha):
 
 
 ORDERS = [[0.0], [0.3], [1.0], [1 + 1e-7], [1.7], [3.0], [float("inf")]]
+LEARNED = [name for name in NAMES if any(param["per_row"] for param in MEASURES[name]["params"])]
+
+
+def rows_of(name, count, cols, kind):
+    """Arrays of a measure; those of scores have an absent one."""
+    generator = torch.Generator().manual_seed(2)
+    found = []
+    for _ in range(1 + (name in TWO)):
+        x = torch.randn(count, cols, generator=generator, dtype=torch.float64)
+        found.append((x.softmax(1) if kind == "probs" else x).requires_grad_())
+    return found
 
 
 @pytest.mark.parametrize("kind", ["scores", "probs"])
-@pytest.mark.parametrize("name", ["renyi_entropy", "tsallis_entropy"])
+@pytest.mark.parametrize("name", LEARNED)
 def test_an_order_for_each_row(name, kind):
-    x = torch.randn(7, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    x[:, 2] = -torch.inf
-    x = (x.softmax(1) if kind == "probs" else x).requires_grad_()
-    alpha = torch.tensor(ORDERS, dtype=torch.float64, requires_grad=True)
-    value = getattr(et, name)(x, alpha=alpha, input=kind)
+    x = [one.detach() for one in rows_of(name, 7, 5, "scores")]
+    for one in x:
+        one[:, 2] = -torch.inf
+    x = [(one.softmax(1) if kind == "probs" else one).requires_grad_() for one in x]
+    orders = ORDERS if name != "alpha_divergence" else [*ORDERS[:-1], [-1.5]]
+    alpha = torch.tensor(orders, dtype=torch.float64, requires_grad=True)
+    value = getattr(et, name)(*x, alpha=alpha, input=kind)
     kernel = {"alpha": alpha.detach().numpy(), "input": kind, "return_grad": True, "param_grad": True}
-    want, dp, dalpha = getattr(isentropic, name)(x.detach().numpy(), **kernel)
+    want, *slopes, dalpha = getattr(isentropic, name)(*(one.detach().numpy() for one in x), **kernel)
     np.testing.assert_array_equal(value.detach(), want)
-    for got, expected in zip(torch.autograd.grad(value.sum(), [x, alpha]), (dp, dalpha[:, None]), strict=True):
+    wanted = *slopes, dalpha[:, None]
+    for got, expected in zip(torch.autograd.grad(value.sum(), [*x, alpha]), wanted, strict=True):
         np.testing.assert_array_equal(got, expected)
-    composed = reference.IMPLEMENTATIONS[name](x.detach(), alpha.detach(), 0.0, None, kind, False, 1, True)
-    for got, expected in zip(composed, (want, dp, dalpha[:, None]), strict=True):
+    given = values(name, alpha=0.0, input=kind)
+    composed = reference.IMPLEMENTATIONS[name](*(one.detach() for one in x), alpha.detach(), *given, 1, True)
+    for got, expected in zip(composed, (want, *wanted), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["scores", "probs"])
-@pytest.mark.parametrize("name", ["renyi_entropy", "tsallis_entropy"])
+@pytest.mark.parametrize("name", LEARNED)
 def test_orders_are_learned(name, kind):
-    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    x = (x.softmax(1) if kind == "probs" else x).requires_grad_()
+    x = rows_of(name, 5, 4, kind)
 
-    def function(x, alpha):
-        return getattr(et, name)(x, alpha=alpha, input=kind, normalize=kind == "probs", base=2)
+    def function(*given):
+        *x, alpha = given
+        return getattr(et, name)(*x, alpha=alpha, input=kind, normalize=kind == "probs", base=2)
 
     rows = torch.tensor([[0.5], [1.0], [1.0005], [1.7], [3.0]], dtype=torch.float64, requires_grad=True)
     for alpha in (rows, torch.tensor(1.0, dtype=torch.float64, requires_grad=True), torch.tensor([1.3]).requires_grad_()):
         wide = alpha if alpha.dtype is torch.float64 else alpha.detach().double().requires_grad_()
-        assert torch.autograd.gradcheck(function, (x, wide))
+        assert torch.autograd.gradcheck(function, (*x, wide))
         # Each entry by itself for a number, a random direction for rows.
-        assert torch.autograd.gradgradcheck(function, (x, wide), rtol=1e-4, atol=1e-6, fast_mode=wide.dim() > 0)
-        function(x, alpha).sum().backward()
+        assert torch.autograd.gradgradcheck(function, (*x, wide), rtol=1e-4, atol=1e-6, fast_mode=wide.dim() > 0)
+        function(*x, alpha).sum().backward()
         assert alpha.grad.shape == alpha.shape and alpha.grad.isfinite().all()
-    batched = torch.func.vmap(function)(x, rows)
-    assert torch.equal(batched, function(x, rows))
-    assert torch.equal(torch.func.vmap(function, in_dims=(None, 0))(x, rows)[3], function(x, rows[3]))
+    batched = torch.func.vmap(function)(*x, rows)
+    assert torch.equal(batched, function(*x, rows))
+    alone = (None,) * len(x)
+    assert torch.equal(torch.func.vmap(function, in_dims=(*alone, 0))(*x, rows)[3], function(*x, rows[3]))
     operator = OPERATORS[name].op
     # What a compiler traces, which takes long, of one kind of input.
     which = {} if kind == "scores" else {"test_utils": ("test_schema", "test_autograd_registration", "test_faketensor")}
-    torch.library.opcheck(operator, (x.detach().requires_grad_(), rows, 0.0, 2.0, kind, kind == "probs", 1, True), **which)
+    given = values(name, alpha=0.0, base=2.0, input=kind, normalize=kind == "probs")
+    torch.library.opcheck(operator, (*(one.detach().requires_grad_() for one in x), rows, *given, 1, True), **which)
     torch._dynamo.reset()
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-    got, want = (torch.autograd.grad(run(x, rows).sum(), [x, rows]) for run in (compiled, function))
+    got, want = (torch.autograd.grad(run(*x, rows).sum(), [*x, rows]) for run in (compiled, function))
     assert all(map(torch.equal, got, want))
 
 
@@ -177,11 +194,16 @@ def test_compositions_at_zeros(name):
                 continue
             for smoothing in (0, 0.1) if "smoothing" in params(name, smoothing=0) else (0,):
                 chosen = params(name, alpha=order, smoothing=smoothing)
-                composed = reference.IMPLEMENTATIONS[name](*tensors, *values(name, **chosen), 1, True)
-                wanted = getattr(isentropic, name)([p], [q], return_grad=True, **chosen)
+                learned = {"param_grad": True} if name in LEARNED else {}
+                rows = [torch.tensor([[float(order)]], dtype=torch.float64)] if learned else []
+                composed = reference.IMPLEMENTATIONS[name](*tensors, *rows, *values(name, **chosen), 1, True)
+                wanted = getattr(isentropic, name)([p], [q], return_grad=True, **chosen, **learned)
+                for got, want in zip(composed[3:], wanted[3:], strict=True):
+                    np.testing.assert_allclose(got[0], want, rtol=1e-12, atol=1e-15, err_msg=f"{chosen} {p} {q}")
+                    assert want == 0 or np.isfinite(wanted[0])
                 if name == "renyi_divergence" and np.isinf(wanted[0]):
                     continue  # there is no gradient
-                for got, want in zip(composed, wanted, strict=True):
+                for got, want in zip(composed[:3], wanted[:3], strict=True):
                     np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-15, err_msg=f"{chosen} {p} {q}")
 
 

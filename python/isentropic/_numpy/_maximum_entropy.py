@@ -169,7 +169,7 @@ def _newton(centred, log_prior):
             break
         while size > 1e-12:
             law, next_value = _law(centred @ (multipliers + size * step), log_prior)
-            if next_value <= value + 1e-4 * size * descent + 1e-15 * abs(value):
+            if next_value <= value + 1e-4 * size * descent + 1e-15 * (1 + abs(value)):
                 break
             size /= 2
         multipliers, p, value = multipliers + size * step, law, next_value

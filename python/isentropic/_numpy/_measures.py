@@ -39,6 +39,17 @@ def _of_several(operation, p, axis, return_grad, params):
     return (value, dp) if return_grad else value
 
 
+def _refuse_rows(operation, params, param_grad):
+    if param_grad or any(name and np.ndim(value) > 0 for name, value in zip(operation.per_row, params, strict=True)):
+        raise TypeError(f"{operation.name}: for arrays of Dask and xarray a parameter is one value and has no gradient")
+
+
+def _learned(operation, params, param_grad):
+    """The parameters in which a gradient is asked for."""
+    named = zip(operation.per_row, params, strict=True)
+    return [param for param, given in named if param and given is not None and param_grad]
+
+
 def of_one(operation, p, axis, return_grad, params, param_grad=False):
     if operation.several is not None and np.ndim(params[operation.several]):
         return _of_several(operation, p, axis, return_grad, params)
@@ -53,32 +64,29 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
 
     _checks.flag(operation.name, "param_grad", param_grad)
     if _containers.is_container(p):
-        if param_grad or any(name and np.ndim(value) > 0 for name, value in zip(operation.per_row, params, strict=True)):
-            raise TypeError(f"{operation.name}: for arrays of Dask and xarray a parameter is one value and has no gradient")
+        _refuse_rows(operation, params, param_grad)
         results = [False, True] if return_grad else [False]
 
         def of_blocks(p, params):
             return of_one(operation, p, -1, return_grad, params)
 
         return _containers.along(operation.name, of_blocks, [(p, True)], results, axis, params)
+    learned = _learned(operation, params, param_grad)
     if _device.holds(p):
-        named = zip(operation.per_row, params, strict=True)
-        asked = [param for param, given in named if param and given is not None and param_grad]
-        value, gradients, slopes = _device.measure_of(operation.name, (p,), axis, params, asked, return_grad)
+        value, gradients, slopes = _device.measure_of(operation.name, (p,), axis, params, learned, return_grad)
         return _layout.packed(value, gradients, slopes if param_grad else None)
     rows = _layout.Along(operation.name, "p", p, axis, halves=True)
     value = empty(rows.lead)
     dp = empty_like(rows.values) if return_grad else None
-    named = zip(operation.per_row, params, strict=True)
-    asked = [(param, empty(rows.lead)) for param, given in named if param and given is not None and param_grad]
+    asked = [(param, empty(rows.lead)) for param in learned]
     operation.param_run(rows.values, value, dp, rows.axis, params, asked)
     gradients = [rows.back(dp)] if return_grad else []
     slopes = [rows.measured(slope) for _, slope in asked] if param_grad else None
     return _layout.packed(rows.measured(value), gradients, slopes)
 
 
-def of_two(operation, p, q, axis, return_grad, params):
-    if type(p) is ndarray and type(q) is ndarray and type(axis) is int and axis == -1:
+def of_two(operation, p, q, axis, return_grad, params, param_grad=False):
+    if type(p) is ndarray and type(q) is ndarray and type(axis) is int and axis == -1 and not param_grad:
         dtype, shape = p.dtype, p.shape
         if (dtype is FLOAT32 or dtype is FLOAT64) and q.dtype is dtype and q.shape == shape:
             lead = shape[:-1]
@@ -89,7 +97,9 @@ def of_two(operation, p, q, axis, return_grad, params):
             return (value, *gradients) if return_grad else value
 
     name = operation.name
+    _checks.flag(name, "param_grad", param_grad)
     if _containers.is_container(p) or _containers.is_container(q):
+        _refuse_rows(operation, params, param_grad)
         results = [False, True, True] if return_grad else [False]
         arrays = [(p, True), (q, True)] if np.ndim(p) >= np.ndim(q) else [(q, True), (p, True)]
         swap = slice(None, None, 1 if arrays[0][0] is p else -1)
@@ -98,9 +108,10 @@ def of_two(operation, p, q, axis, return_grad, params):
             return of_two(operation, *(a, b)[swap], -1, return_grad, params)
 
         return _containers.along(name, of_blocks, arrays, results, axis, params)
+    learned = _learned(operation, params, param_grad)
     if _device.holds(p):
-        value, gradients, _ = _device.measure_of(name, (p, q), axis, params, (), return_grad)
-        return (value, *gradients) if return_grad else value
+        value, gradients, slopes = _device.measure_of(name, (p, q), axis, params, learned, return_grad)
+        return _layout.packed(value, gradients if return_grad else [], slopes if param_grad else None)
     given = [_convert.to_numpy(name, argument, x) for argument, x in (("p", p), ("q", q))]
     (first, p_type), (second, q_type) = (
         _convert.to_floats(name, argument, array) for argument, array in zip("pq", given, strict=True)
@@ -130,8 +141,10 @@ def of_two(operation, p, q, axis, return_grad, params):
     rows = _layout.Along(name, "p", first, position, halves=True, like=like)
     value = empty(rows.lead)
     gradients = [empty(shape, rows.values.dtype) if return_grad else None for _ in range(2)]
-    operation.run(rows.values, second, value, *gradients, rows.axis, params)
-    return (rows.measured(value), *map(rows.back, gradients)) if return_grad else rows.measured(value)
+    asked = [(param, empty(rows.lead)) for param in learned]
+    operation.param_run(rows.values, second, value, *gradients, rows.axis, params, asked)
+    slopes = [rows.measured(slope) for _, slope in asked] if param_grad else None
+    return _layout.packed(rows.measured(value), map(rows.back, gradients) if return_grad else [], slopes)
 
 
 def _refuse_labels(name, pxy):

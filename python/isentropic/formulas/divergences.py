@@ -2,8 +2,9 @@
 them."""
 
 import math
+from typing import Any, NamedTuple
 
-from isentropic.formulas.rows import INF, mean_exp
+from isentropic.formulas.rows import INF, log1p_over, mean_exp, mean_exp_slope
 
 
 def unit(params):
@@ -93,31 +94,76 @@ def _log_ratio(rows, p, q):
 def _amari_slope(rows, p, q, b):
     """-((q/p)^b - 1) / b, the derivative in p of the divergence of order 1 - b, and p times it."""
     where, z = rows.xp.where, _log_ratio(rows, p, q)
-    far = rows.xp.abs(b * z) > 1
-    near = z * mean_exp(rows, where(far, 0.0, b * z))
-    by = b or 1.0
-    g = -where(far, (rows.exp(where(far, b * z, 0.0)) - 1) / by, near)
-    weighted = -where(far, (rows.exp(p.log + where(far, b * z, 0.0)) - p.p) / by, p.p * near)
+    y = b * z
+    far = rows.xp.abs(y) > 1
+    near, raised = z * mean_exp(rows, where(far, 0.0, y)), where(far, y, 0.0)
+    by = where(b == 0, 1.0, b)
+    g = -where(far, (rows.exp(raised) - 1) / by, near)
+    weighted = -where(far, (rows.exp(p.log + raised) - p.p) / by, p.p * near)
     no_p, no_q = _missing(q, p), _missing(p, q)
-    at_no_q = 1 / b if b > 0 else INF
-    g = where(no_p, -INF if b >= 0 else 1 / b, where(no_q, at_no_q, where(p.present, g, 0.0)))
+    at_no_q = where(b > 0, 1 / where(b > 0, b, 1.0), INF)
+    at_no_p = where(b >= 0, -INF, 1 / where(b >= 0, 1.0, b))
+    g = where(no_p, at_no_p, where(no_q, at_no_q, where(p.present, g, 0.0)))
     return g, where(no_q, at_no_q * where(no_q, p.p, 1.0), where(no_p, 0.0, weighted))
 
 
-def _amari(rows, p, q, alpha, b):
-    if alpha < 0.5:
-        return _amari(rows, q, p, b, alpha)
-    where = rows.xp.where
-    weighted = _amari_slope(rows, p, q, b)[1]
-    return rows.total(where(_missing(q, p), q.p, q.p - p.p + weighted)) / alpha
+class _Either(NamedTuple):
+    """For each row one of two distributions."""
+
+    p: Any
+    log: Any
+    present: Any
+
+
+def _either(rows, first, one, other):
+    return _Either(*(rows.xp.where(first, getattr(one, name), getattr(other, name)) for name in _Either._fields))
+
+
+class _Amari:
+    """Amari's divergence of order alpha, of p and q in the order for which b = 1 - alpha is at most 1/2."""
+
+    def __init__(self, rows, p, q, alpha):
+        where, low = rows.xp.where, alpha < 0.5
+        self.p, self.q = _either(rows, low, q, p), _either(rows, low, p, q)
+        self.b, self.rest = where(low, alpha, 1 - alpha), where(low, 1 - alpha, alpha)
+        weighted = _amari_slope(rows, self.p, self.q, self.b)[1]
+        excess = where(_missing(self.q, self.p), self.q.p, self.q.p - self.p.p + weighted)
+        self.terms = excess / self.rest
+        self.value = rows.total(self.terms)
+        self.sign = where(low, 1.0, -1.0)  # d alpha / d b
+
+
+def _bend(rows, p, b, w):
+    """p (y e^y - e^y + 1) / b^2, y = b w."""
+    where, y = rows.xp.where, b * w
+    far = rows.xp.abs(y) > 1
+    by, raised = where(b == 0, 1.0, b), where(far, y, 0.0)
+    near = p.p * w * w * mean_exp_slope(rows, where(far, 0.0, y))
+    return where(far, (rows.exp(p.log + raised) * (raised - 1) + p.p) / by / by, near)
 
 
 def _alpha_divergence(rows, p, q, params):
-    alpha = params["alpha"]
-    return _amari(rows, p, q, alpha, 1 - alpha), (_amari_slope(rows, p, q, 1 - alpha), _amari_slope(rows, q, p, alpha))
+    alpha = rows.number(params["alpha"], p.p)
+    gradients = _amari_slope(rows, p, q, 1 - alpha), _amari_slope(rows, q, p, alpha)
+    return _Amari(rows, p, q, alpha).value, gradients
 
 
-def _renyi_divergence_of_infinite_order(rows, p, q):
+def _bends(rows, p, q, b, w):
+    """_bend where p is above 0; where q is 0 its limit for b > 0."""
+    where = rows.xp.where
+    by = where(b > 0, b, 1.0)
+    return where(_missing(p, q), p.p / by / by, where(p.present, _bend(rows, p, b, w), 0.0))
+
+
+def _alpha_divergence_alpha(rows, p, q, params):
+    """The derivative of a term in b is (term - p (y e^y - e^y + 1) / b^2) / (1 - b), y = b log(q/p)."""
+    of = _Amari(rows, p, q, rows.number(params["alpha"], p.p))
+    bends = _bends(rows, of.p, of.q, of.b, _log_ratio(rows, of.p, of.q))
+    slope = of.sign * rows.total(of.terms - bends) / of.rest
+    return rows.xp.where(rows.xp.isinf(of.value), 0.0, slope)
+
+
+def _renyi_of_infinite_order(rows, p, q):
     where = rows.xp.where
     ratio = where(p.present, where(q.present, -_log_ratio(rows, p, q), INF), -INF)
     value = rows.xp.max(ratio, axis=-1, keepdims=True)
@@ -128,7 +174,7 @@ def _renyi_divergence_of_infinite_order(rows, p, q):
     return value, ((dp, share), (-dq, -share))
 
 
-def _renyi_divergence_of_order_0(rows, p, q):
+def _renyi_of_order_0(rows, p, q):
     where = rows.xp.where
     missing, there = rows.total(where(p.present, 0.0, q.p)), rows.total(where(p.present, q.p, 0.0))
     by_logs = missing > 0.5
@@ -136,40 +182,70 @@ def _renyi_divergence_of_order_0(rows, p, q):
     value = where(by_logs, -rows.log(some), -rows.xp.log1p(where(by_logs, 0.0, -missing)))
     inside = where(by_logs, -1 / some, 0.0)
     outside = where(by_logs, 0.0, 1 / (1 - where(by_logs, 0.0, missing)))
-    return value, (0.0 * p.p, where(p.present, inside, where(q.present, outside, 0.0)))
+    dq = where(p.present, inside, where(q.present, outside, 0.0))
+    return value, by_logs, ((0.0 * p.p, 0.0 * p.p), (dq, q.times(dq)))
+
+
+class _Renyi:
+    """Renyi's divergence: its value, its gradients, and whether it comes from logarithms of the terms p^alpha q^b of S, or
+    from S = 1 - alpha b A, A Amari's divergence, which is not small where S is not nearly 1."""
+
+    def __init__(self, rows, p, q, params):
+        where, isfinite = rows.xp.where, rows.xp.isfinite
+        self.alpha = rows.number(params["alpha"], p.p)
+        infinite, none = self.alpha == INF, self.alpha == 0
+        alpha = where(infinite | none, 0.5, self.alpha)
+        b, z, both = 1 - alpha, _log_ratio(rows, p, q), p.present & q.present
+        amari = _Amari(rows, p, q, alpha).value
+        lack = alpha * b * where((b == 0) & (amari == INF), 0.0, amari)
+        by_logs = (lack > 0.5) | (lack < -1e200)
+        logs = where(both, p.log + b * z, where(_missing(p, q) & (b < 0), INF, -INF))
+        top = rows.most(logs)
+        usual = isfinite(top)
+        shares = rows.exp(where(both & usual, logs - where(usual, top, 0.0), -INF))
+        total = where(usual, rows.total(shares), 1.0)
+        shares = shares / total
+        little = where(by_logs, 0.0, -lack)
+        log_sum = where(by_logs, top + rows.log(total), rows.xp.log1p(little))
+        inside, by = rows.exp(where(by_logs, 0.0, -log_sum)), where(b == 0, 1.0, b)
+
+        def of(one, other, order, factor):
+            ratio = where(both, rows.exp(where(by_logs & both, (other.log - one.log) * order - log_sum, 0.0)), 0.0)
+            ratio = where(_missing(other, one) & (order > 0), INF, ratio)
+            g, weighted = _amari_slope(rows, one, other, order)
+            return tuple(where(by_logs, factor * far, alpha * inside * near) for far, near in ((ratio, g), (shares, weighted)))
+
+        value = where(by_logs, -log_sum / by, alpha * amari * log1p_over(rows, little))
+        gradients = of(p, q, b, -alpha / by), of(q, p, alpha, -1.0 + 0 * alpha)
+        at_none, by_logs_at_none, gradients_at_none = _renyi_of_order_0(rows, p, q)
+        at_infinity, gradients_at_infinity = _renyi_of_infinite_order(rows, p, q)
+
+        def chosen(usual, zero, infinity):
+            return where(infinite, infinity, where(none, zero, usual))
+
+        self.value = chosen(value, at_none, at_infinity)
+        self.by_logs = where(none, by_logs_at_none, by_logs)
+        pairs = zip(gradients, gradients_at_none, gradients_at_infinity, strict=True)
+        self.gradients = tuple(tuple(map(chosen, *three)) for three in pairs)
 
 
 def _renyi_divergence(rows, p, q, params):
-    where, alpha = rows.xp.where, params["alpha"]
-    if alpha == 1:
-        return _kl_divergence(rows, p, q, params)
-    if alpha == INF:
-        return _renyi_divergence_of_infinite_order(rows, p, q)
-    if alpha == 0:
-        return _renyi_divergence_of_order_0(rows, p, q)
-    b, z, both = 1 - alpha, _log_ratio(rows, p, q), p.present & q.present
-    lack = alpha * b * _amari(rows, p, q, alpha, b)
-    by_logs = (lack > 0.5) | (lack < -1e200)
-    # By logarithms of the terms, and 1 - lack.
-    logs = where(both, p.log + b * z, -INF)
-    if b < 0:
-        logs = where(_missing(p, q), INF, logs)
-    top = rows.most(logs)
-    usual = rows.xp.isfinite(top)
-    shares = rows.exp(where(both & usual, logs - where(usual, top, 0.0), -INF))
-    total = rows.total(shares)
-    log_sum = where(by_logs, top + rows.log(where(usual, total, 1.0)), rows.xp.log1p(-where(by_logs, 0.0, lack)))
-    inside = rows.exp(where(by_logs, 0.0, -log_sum))
-    shares = shares / where(usual, total, 1.0)
+    found = _Renyi(rows, p, q, params)
+    return found.value, found.gradients
 
-    def of(one, other, order, factor):
-        ratio = where(both, rows.exp(where(by_logs & both, (other.log - one.log) * order - log_sum, 0.0)), 0.0)
-        if order > 0:
-            ratio = where(_missing(other, one), INF, ratio)
-        g, weighted = _amari_slope(rows, one, other, order)
-        return tuple(where(by_logs, factor * far, alpha * inside * near) for far, near in ((ratio, g), (shares, weighted)))
 
-    return -log_sum / b, (of(p, q, b, -alpha / b), of(q, p, alpha, -1.0))
+def _renyi_divergence_alpha(rows, p, q, params):
+    """KL(r, p) / b^2, r = p^alpha q^b / S, plus the terms for sums that are not 1."""
+    where, found = rows.xp.where, _Renyi(rows, p, q, params)
+    still = (found.alpha == INF) | rows.xp.isinf(found.value)
+    value, b = where(still, 0.0, found.value), where(still, 0.5, 1 - found.alpha)
+    slope = rows.total(_bends(rows, p, q, b, where(q.present, _log_ratio(rows, p, q) + value, 0.0)))
+    p_excess, q_excess = rows.total(p.p) - 1, rows.total(q.p) - 1
+    c = where(found.by_logs, 0.0, b * value)
+    by = where(found.by_logs, b, 1.0)
+    whole = where(found.by_logs, 1 / by / by, value * value * mean_exp_slope(rows, c))
+    slope = slope - p_excess * whole + where(found.by_logs, 0.0, (p_excess - q_excess) * value * rows.exp(c))
+    return where(still, 0.0, slope)
 
 
 DIVERGENCES = {
@@ -183,4 +259,10 @@ DIVERGENCES = {
     "jeffreys_divergence": _jeffreys_divergence,
     "alpha_divergence": _alpha_divergence,
     "renyi_divergence": _renyi_divergence,
+}
+
+# Gradients in the parameters that may be per row.
+BY_PARAM = {
+    ("alpha_divergence", "alpha"): _alpha_divergence_alpha,
+    ("renyi_divergence", "alpha"): _renyi_divergence_alpha,
 }

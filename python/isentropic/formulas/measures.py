@@ -4,6 +4,7 @@
 arrays. Tables are flat, with ``params["cols"]`` columns. Measures of each entry are `entries` and `entries_pulled`.
 """
 
+from isentropic.formulas.divergences import BY_PARAM as ORDERS_OF_TWO
 from isentropic.formulas.divergences import DIVERGENCES, unit
 from isentropic.formulas.rows import (
     INF,
@@ -278,7 +279,11 @@ MEASURES = {
 }
 
 # Gradients in the parameters that may be per row.
-BY_PARAM = {("renyi_entropy", "alpha"): _renyi_entropy_alpha, ("tsallis_entropy", "alpha"): _tsallis_entropy_alpha}
+BY_PARAM = {
+    ("renyi_entropy", "alpha"): _renyi_entropy_alpha,
+    ("tsallis_entropy", "alpha"): _tsallis_entropy_alpha,
+    **ORDERS_OF_TWO,
+}
 # Those whose base is no factor.
 _WITHOUT_UNIT = ("perplexity", "varentropy", "js_distance")
 

@@ -93,8 +93,8 @@ def _wasserstein_1d(u, v, *weights, order, slopes):
 
 
 @hosted("wasserstein_histogram")
-def _wasserstein_histogram(p, q, *support, order, sum_tolerance, slopes):
-    options = order, -1, slopes, sum_tolerance
+def _wasserstein_histogram(p, q, *support, order, sum_tolerance, period, normalize, slopes):
+    options = order, -1, slopes, sum_tolerance, period, normalize
     if not support or support[0].ndim == 1:
         found = _wasserstein.of_histograms(p, q, support[0] if support else None, *options)
         return found if slopes else (found,)
@@ -119,6 +119,8 @@ def _distance_jvp(name, given, primals, tangents):
         raise NotImplementedError(
             f"isentropic.jax: {name} has no derivative in {OTHERS[name]}; jax.lax.stop_gradient takes it as constant"
         )
+    if "period" in dict(given):
+        _check_histograms(slopes=True, **dict(given))
     value, *slopes = _distance_and_slopes(name, given, two, others)
     moving = [(slope, v) for slope, v in zip(slopes, tangents[0], strict=True) if not isinstance(v, SymbolicZero)]
     return value, sum((slope * v).sum(-1) for slope, v in moving)
@@ -160,11 +162,20 @@ def wasserstein_1d(u, v, /, *, u_weights=None, v_weights=None, order=1.0, axis=-
 
 
 @documented
-def wasserstein_histogram(p, q, /, *, support=None, order=1.0, axis=-1):
+def wasserstein_histogram(p, q, /, *, support=None, period=None, normalize=False, order=1.0, axis=-1):
     """The Wasserstein distance of distributions over one support, as isentropic.wasserstein_histogram, with its gradients."""
     name = "wasserstein_histogram"
     support = [] if support is None else [array(name, "support", support)]
-    return _line(name, order, axis, {"p": p, "q": q}, support, sum_tolerance=sum_tolerance(p, q))
+    _order(name, order)
+    known(name, "period", period)
+    more = {"sum_tolerance": sum_tolerance(p, q), "period": period, "normalize": normalize}
+    _check_histograms(slopes=False, order=order, **more)
+    return _line(name, order, axis, {"p": p, "q": q}, support, **more)
+
+
+def _check_histograms(**parameters):
+    """A call that only checks."""
+    _wasserstein_histogram(np.ones(1), np.ones(1), **parameters)
 
 
 # Plans.

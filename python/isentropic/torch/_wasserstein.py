@@ -85,11 +85,12 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
 
 
 @documented
-def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None):
+def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, order=1.0, dim=None, axis=None):
     """The Wasserstein distance of distributions over one support, differentiable in p, q and the support.
 
-    See ``isentropic.wasserstein_histogram``. p and q are divided by their sums. The gradients in them are Kantorovich
-    potentials, also where there is no mass.
+    See ``isentropic.wasserstein_histogram``. p and q are divided by their sums, with and without normalize, because what is
+    learned has a sum of 1 only nearly. The gradients in them are Kantorovich potentials, also where there is no mass. With a
+    period there is a gradient if order is 1.
 
     >>> p = torch.tensor([1.0, 0.0, 0.0])
     >>> isentropic.torch.wasserstein_histogram(p, p.flip(0))
@@ -107,18 +108,42 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None)
         placed = support is None or (support.shape == (p.shape[dim],) and bool(support.isfinite().all()))
         return order >= 1 and p.shape[dim] == q.shape[dim] and placed and all(_are_masses(x, dim) for x in (p, q))
 
-    divided = (x / x.sum(dim, keepdim=True) for x in (p, q))
-    _refuse_unless(fits, isentropic.wasserstein_histogram, *divided, support=support, order=order, axis=dim)
+    _checks.flag(name, "normalize", normalize)
+    divided = [x / x.sum(dim, keepdim=True) for x in (p, q)]
+    keywords = {"support": support, "order": order, "axis": dim}
+    if period is not None:
+        keywords["period"] = period = _checks.number(name, "period", period)
+        isentropic.wasserstein_histogram([1.0], [1.0], period=period, order=order)  # which only checks them
+    _refuse_unless(fits, isentropic.wasserstein_histogram, *divided, **keywords)
+    if period is not None and order != 1:
+        if any(is_differentiated(x) for x in given.values() if x is not None):
+            isentropic.wasserstein_histogram([1.0], [1.0], period=period, order=order, return_grad=True)
+        on_host = (x.double().cpu() for x in divided)
+        keywords["support"] = None if support is None else support.double().cpu()
+        return isentropic.wasserstein_histogram(*on_host, **keywords).to(p.device, common_type(p, q))
     p, q = torch.broadcast_tensors(p.movedim(dim, -1), q.movedim(dim, -1))
     # Points in float64: those of a support far from 0 differ by little.
     x = torch.arange(p.shape[-1], dtype=torch.float64, device=p.device) if support is None else support.to(torch.float64)
-    if order == 1:
+    if period is not None:
+        distance = _around(p, q, x, period)
+    elif order == 1:
         x, index = x.sort()
         apart = (_levels(p[..., index]) - _levels(q[..., index]))[..., :-1]
         distance = (apart.abs() * x.diff()).sum(-1)
     else:
         distance = _line_distance(x.expand(p.shape), x.expand(q.shape), p, q, order)
     return distance.to(common_type(p, q))
+
+
+def _around(p, q, x, period):
+    """The distance on a circle, of order 1: what passes each point, less what goes round, which is the median."""
+    x, index = torch.remainder(x, period).sort()
+    passing = _levels(p[..., index]) - _levels(q[..., index])
+    gaps = torch.cat([x, x[..., :1] + period]).diff()
+    ranks = passing.argsort(-1)
+    reached = gaps.detach().expand(passing.shape).gather(-1, ranks).cumsum(-1) >= period / 2
+    middle = ranks.gather(-1, reached.to(torch.uint8).argmax(-1, keepdim=True))
+    return ((passing - passing.gather(-1, middle)).abs() * gaps).sum(-1)
 
 
 def _levels(masses):
