@@ -386,6 +386,9 @@ CHAINS = [
     [("min_p", 0.02), ("typical_p", 0.9)],
     [("entropy", 3.4)],
     [("top_p", 0.99), ("entropy_clip", (1.0, 2.0))],
+    [("temperature", 0.7), ("epsilon", 0.02), ("top_n_sigma", 1.5)],
+    [("top_n_sigma", 1.0), ("temperature", 1.3), ("eta", 0.05)],
+    [("temperature", 1.7), ("p_less", None), ("top_k", 9)],
 ]
 
 
@@ -449,6 +452,16 @@ def test_top_indices_where_parts_have_fewer_tokens(ranks, cuts):
             assert not good and kind == "ValueError" and f"token_statistics: top must be {wrong}" in message
 
 
+@pytest.mark.parametrize(
+    "step", [("penalties", {"repetition": 1.1}), ("xtc", (0.5, 0.1)), ("top_h", 0.4), ("mirostat", (3.0, 0.1))]
+)
+def test_steps_that_need_more_than_sums(step):
+    with pytest.raises(
+        NotImplementedError, match=f"^Sampler: there is no step '{step[0]}' for rows over ranks, which have temp"
+    ):
+        D.Sampler([step])
+
+
 EXTREME = [1e-300, 1e-46, 1e-39, 1e30, 1e300]
 MAPS = {
     "softmax": {},
@@ -492,7 +505,8 @@ def extremes(rank, size, dtype):
                 found[name, temperature, rows] = getattr(library, name)(x, temperature=given, **params, **where)
         told = library.token_statistics(x, target, temperature=temperature, **where)
         found |= {(f"statistic {k}", temperature): told[k] for k in range(3)}
-        for steps in ([], [("top_k", 2)], [("top_p", 0.7)], [("min_p", 0.3)], [("typical_p", 0.7)]):
+        more = [[("epsilon", 0.2)], [("eta", 0.3)], [("p_less", None)], [("top_n_sigma", 0.8)]]
+        for steps in ([], [("top_k", 2)], [("top_p", 0.7)], [("min_p", 0.3)], [("typical_p", 0.7)], *more):
             chain = [("temperature", temperature), *steps]
             if size:
                 sampler, given = D.Sampler(chain, seed=3), x

@@ -75,7 +75,9 @@ def ranks():
 
 def test_ranks_step(ranks):
     call = types.SimpleNamespace(x=np.zeros((1, 3)))
-    with pytest.raises(NotImplementedError, match=r"^Sampler: there is no step 'sharpen' for rows over ranks$"):
+    with pytest.raises(
+        NotImplementedError, match=r"^Sampler: there is no step 'sharpen' for rows over ranks, which have temperature, "
+    ):
         ranks.chain.Chain(call).apply("sharpen", [1.0])
 
 

@@ -8,7 +8,7 @@ import torch
 
 from isentropic.torch.distributed import _searches
 from isentropic.torch.distributed._calls import statistics
-from isentropic.torch.distributed._entries import INF, anywhere, key_of, of_key, relative, signed
+from isentropic.torch.distributed._entries import INF, anywhere, key_of, moments, of_key, relative, signed
 from isentropic.torch.distributed._maps import softmax
 
 
@@ -21,9 +21,15 @@ class Chain:
     def __init__(self, call):
         self.call, self.x, self.temperature = call, call.x, 1.0
 
+    @classmethod
+    def check(cls, step):
+        """Refuses the steps that do not follow from sums over a row: those of texts, xtc, top_h and mirostat."""
+        if step not in cls.STEPS:
+            has = ", ".join(cls.STEPS)
+            raise NotImplementedError(f"Sampler: there is no step {step!r} for rows over ranks, which have {has}")
+
     def apply(self, step, values):
-        if step not in self.STEPS:
-            raise NotImplementedError(f"Sampler: there is no step {step!r} for rows over ranks")
+        self.check(step)
         self.STEPS[step](self, step, *values)
 
     def _divisor(self):
@@ -36,6 +42,40 @@ class Chain:
     def _cut(self, step, value):
         kept = _searches.CUTS[step](self.call, self.x, value, self._divisor()).kept
         self.x = torch.where(kept | self.x.isnan(), self.x, -INF)
+
+    def _within(self, top, distance):
+        """Keeps the scores at most this far below the largest, which is always kept."""
+        # Halves, because a sum may leave the range.
+        kept = 0.5 * self.x.double() >= 0.5 * top + 0.5 * distance.clamp(max=0)
+        kept = torch.where(top == INF, self.x == INF, kept & (self.x > -INF))
+        self.x = torch.where(kept | self.x.isnan(), self.x, -INF)
+
+    def _above(self, log_p, numbers):
+        """Keeps what has at least this probability."""
+        self._within(numbers[:, 0:1], self.temperature * (log_p + numbers[:, 1:2].log()))
+
+    def _epsilon(self, _, epsilon):
+        self._above(math.log(epsilon), statistics(self.call, self.x, self._divisor(), False))
+
+    def _eta(self, _, epsilon):
+        numbers, log = statistics(self.call, self.x, self._divisor()), math.log(epsilon)
+        self._above((0.5 * log - numbers[:, 4:5]).clamp(max=log), numbers)
+
+    def _p_less(self, _):
+        numbers = statistics(self.call, self.x, self._divisor(), False)
+        words = moments(self.x, numbers[:, 0:1], self.call.number(0.5 * self.temperature), self.call.fixed, 1)[:, 0]
+        squares = self.call.fixed.total(self.call.group.join(words, "sum"))
+        self._above(squares.log() - 2 * numbers[:, 1:2].log(), numbers)
+
+    def _top_n_sigma(self, _, sigmas):
+        top, least = self.call.extent(self.x)
+        range_ = 0.5 * top - 0.5 * least
+        unit = torch.where((range_ > 0) & range_.isfinite(), range_, 1.0)
+        there = (self.x > -INF) & (self.x < INF)
+        away = torch.where(there, (0.5 * self.x.double() - 0.5 * torch.where(top.isfinite(), top, 0.0)) / unit, 0.0)
+        count, first, second = self.call.sums(there.double(), away, away * away)
+        deviation = (second / count - (first / count) ** 2).clamp(min=0).sqrt() * unit * 2
+        self._within(top, -sigmas * deviation)
 
     def _to_entropy(self, _, goal):
         self._normalize(goal, None)
@@ -55,6 +95,10 @@ class Chain:
             **dict.fromkeys(("top_k", "top_p", "min_p", "typical_p"), _cut),
             "entropy": _to_entropy,
             "entropy_clip": _clip,
+            "epsilon": _epsilon,
+            "eta": _eta,
+            "p_less": _p_less,
+            "top_n_sigma": _top_n_sigma,
         }
     )
 

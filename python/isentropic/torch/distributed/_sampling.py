@@ -4,6 +4,7 @@ from isentropic import _checks
 from isentropic._numpy import _sampling
 from isentropic.torch._arguments import as_text
 from isentropic.torch._sampling import streams_of
+from isentropic.torch.distributed._chain import Chain
 from isentropic.torch.distributed._functions import Part, number, together
 from isentropic.torch.distributed._operators import chain_probs, draw
 
@@ -32,13 +33,16 @@ def _numbers(step):
 class Sampler:
     """isentropic.Sampler for rows that are split over ranks: every rank gets the same indices, counted in the whole row.
 
-    The steps are those of isentropic.Sampler. Each takes a few rounds; a draw takes one of 16 bytes. The draws are those of one
+    The steps are those of isentropic.Sampler that follow from sums over a row: not penalties, dry, xtc, top_h and mirostat,
+    which are refused. Each takes a few rounds; a draw takes one of 16 bytes. The draws are those of one
     machine, except if rounding decides a truncation.
     """
 
     def __init__(self, steps, *, seed=0):
         local = _sampling.Sampler(steps, seed=seed)  # which checks them
         self.steps, self.seed = local.steps, local.seed
+        for step in self.steps:
+            Chain.check(step[0])
         self._given = [_numbers(step) for step in local._named()]
 
     @together
