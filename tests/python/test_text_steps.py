@@ -154,3 +154,15 @@ def test_values_that_switch_a_step_off_or_are_greedy(draws):
     off += [("top_p", 1.5), ("typical_p", 1.5), ("dry", {"multiplier": 0})]
     for step in off:
         np.testing.assert_array_equal(Chain([step], seed, 0)(SCORES, 1), none)
+
+
+def test_a_growing_text_at_the_same_position():
+    chain = isentropic.Sampler([("penalties", {"presence": 1.0})], seed=3)
+    x = np.zeros((2, 5))
+    chain.sample(x, tokens=[[1, 2], [3, -1]])
+    chain.sample(x, tokens=[[1, 2], [3, -1]])  # the same again
+    with pytest.raises(ValueError, match=r"Sampler.sample: position must grow with the text: stream 0 .* pass position=1$"):
+        chain.sample(x, tokens=[[1, 2, 4], [3, 0, -1]])
+    chain.sample(x, tokens=[[1, 2, 4], [3, 0, -1]], position=1)
+    chain.sample(x, tokens=[[4, 2, 4, 1], [3, 0, -1, -1]], position=1)  # another text
+    chain.sample(x, tokens=[[4, 2, 4, 1, 1], [3, 0, -1, -1, -1]], position=1, stream=9)

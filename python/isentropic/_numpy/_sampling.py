@@ -206,7 +206,7 @@ class Sampler:
     array([0.269, 0.731])
     """
 
-    __slots__ = ("_bounds", "_core", "_seed", "_steps", "adjusts", "reads_text")
+    __slots__ = ("_bounds", "_core", "_seed", "_steps", "_text", "adjusts", "reads_text")
 
     def __init__(self, steps, *, seed=0):
         self._steps = tuple(_step(step) for step in _list(steps))
@@ -216,6 +216,7 @@ class Sampler:
         self.reads_text = any(description["reads_text"] for description in described)
         self.adjusts = bool(described) and described[-1]["name"] == "mirostat"
         self._bounds = {}  # of each stream the next position and the bound
+        self._text = None  # of the first row that was drawn last: its stream, position and text
 
     @property
     def steps(self):
@@ -264,7 +265,8 @@ class Sampler:
         size: The number of draws from each row, at position, position + 1, and so on, along a new last axis. None: one draw,
             without it.
         stream: Row r has stream + r; an array that broadcasts to x's shape without axis gives each row its own.
-        position: Counts successive draws from a stream. For a growing text it must grow too.
+        position: Counts successive draws from a stream. For a growing text it must grow too: where tokens go on from those of
+            the last call at an equal position and stream, this is an error.
         tokens: As in probs.
         return_probs: Also give the distribution that was drawn from, of the same pass; with size only if no step depends on the
             draw.
@@ -288,11 +290,26 @@ class Sampler:
         p = np.empty_like(rows.values) if return_probs else None
         bounds = self._bounds_at(streams, position) if self.adjusts else None
         tokens = texts_of_rows(name, rows, tokens)
+        if tokens is not None and tokens.size:
+            self._refuse_growing(name, int(streams[0]), position, tokens[0][tokens[0] >= 0])
         self._core.sample(rows.values, indices, tokens, bounds, p, rows.axis, streams, position)
         if self.adjusts:
             self._keep(streams, position + count, bounds)
         drawn = _shaped(rows, x, indices, size)
         return (drawn, rows.back(p)) if return_probs else drawn
+
+    def _refuse_growing(self, name, stream, position, text):
+        """Refuses a text that has grown since the last call, at the same position: its noise would be the same again."""
+        if self._text is not None:
+            before = self._text[2]
+            grown = self._text[:2] == (stream, position) and 0 < len(before) < len(text)
+            if grown and np.array_equal(text[: len(before)], before):
+                following = position + len(text) - len(before)
+                raise ValueError(
+                    f"{name}: position must grow with the text: stream {stream} was drawn from at position {position}, where "
+                    f"its text had {len(before)} tokens, and now has {len(text)}; pass position={following}"
+                )
+        self._text = stream, position, text.copy()
 
     def _bounds_at(self, streams, position):
         kept = (self._bounds.get(stream, (None, math.nan)) for stream in streams.tolist())
