@@ -115,13 +115,18 @@ Comparison compare(const Table& table, std::string_view file, std::size_t row, c
   comparison.file = file;
   comparison.row = row;
   if (!table.labels.empty()) comparison.label = table.labels[row];
-  comparison.classes = table.header;
-  if (comparison.classes.empty()) {
-    for (std::size_t i = 0; i < table.cols; ++i) comparison.classes.push_back(fmt::format("{}", i));
-  }
+  comparison.classes = class_names(table, row);
   comparison.x = scores_of(table, row);
   comparison.columns = columns_of(table, row, maps);
   return comparison;
+}
+
+std::vector<std::string> class_names(const Table& table, std::size_t row) {
+  std::vector<std::string> names = table.tokens.empty() ? table.header : table.tokens[row].candidates;
+  if (!table.tokens.empty()) names.resize(table.cols);  // "" where the row has fewer candidates
+  if (!names.empty()) return names;
+  for (std::size_t i = 0; i < table.cols; ++i) names.push_back(fmt::format("{}", i));
+  return names;
 }
 
 std::vector<double> scores_of(const Table& table, std::size_t row) {

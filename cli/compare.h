@@ -80,6 +80,9 @@ Comparison compare(const files::Table& table, std::string_view file, std::size_t
 std::vector<Comparison::Column> columns_of(const files::Table& table, std::size_t row,
                                            const std::vector<isentropic::Map>& maps);
 
+// The names of the row's scores: the candidates of a token, those of the columns, or their numbers.
+std::vector<std::string> class_names(const files::Table& table, std::size_t row);
+
 // The row's scores.
 std::vector<double> scores_of(const files::Table& table, std::size_t row);
 

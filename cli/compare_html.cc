@@ -255,7 +255,9 @@ function line(name, text, begin, end, none) {
 function card(title, note, lines, kind) {
   return make("section", [make("h3", [title, ...(note ? [make("span", [note])] : [])]), ...lines], {class: "card " + kind});
 }
-const name = (i) => data.classes[i] ?? String(i);
+// A token's candidates are those of its row; it may have fewer than others.
+const shownWord = (word) => word === undefined ? "\u2205" : word === "" ? "(empty)" : word.replace(/\n/g, "\u21b5").replace(/ /g, "\u00b7");
+const name = (i) => data.words.length ? shownWord(data.words[row - data.first][i]) : data.classes[i] ?? String(i);
 
 function draw() {
   const shown = rowData(row);
@@ -659,7 +661,13 @@ std::string comparison_html(const Comparison& comparison, const files::Table& ta
   append(bytes, all.zeros);
 
   std::string names;
-  if (!table.header.empty()) {
+  std::string words;
+  for (std::size_t r = 0; r < all.rows && !table.tokens.empty(); ++r) {
+    std::span<const std::string> candidates(table.tokens[all.first + r].candidates);
+    if (candidates.size() > all.shown) candidates = candidates.first(all.shown);
+    words += (r == 0 ? "" : ",") + array(candidates, text);
+  }
+  if (!table.header.empty() && table.tokens.empty()) {
     std::map<std::size_t, std::string_view> classes;
     for (const std::uint32_t i : all.classes) classes[i] = comparison.classes[i];
     for (const auto& [i, name] : classes) names += fmt::format("{}\"{}\":{}", names.empty() ? "" : ",", i, text(name));
@@ -683,10 +691,10 @@ std::string comparison_html(const Comparison& comparison, const files::Table& ta
   const std::string data = fmt::format(
       "{{\"file\":{},\"total\":{},\"cols\":{},\"first\":{},\"kept\":{},\"shown\":{},\"double\":{},\"whole\":{{\"first\":{},"
       "\"rows\":{}}},\"row\":{},\"top\":{:.6g},"
-      "\"classes\":{{{}}},\"labels\":{},\"maps\":[{}],\"near\":{{\"first\":{},\"count\":{},\"maps\":[{}]}}}}",
+      "\"classes\":{{{}}},\"words\":[{}],\"labels\":{},\"maps\":[{}],\"near\":{{\"first\":{},\"count\":{},\"maps\":[{}]}}}}",
       text(comparison.file), table.rows, table.cols, all.first, all.rows, all.shown, all.numbers.index() == 1, whole_first,
-      whole, comparison.row, comparison.histograms.empty() ? 0 : comparison.histograms[0].top, names, array(labels, text),
-      map_data, any.first, any.count, near);
+      whole, comparison.row, comparison.histograms.empty() ? 0 : comparison.histograms[0].top, names, words,
+      array(labels, text), map_data, any.first, any.count, near);
   std::string page(kPage);
   const auto put = [&](std::string_view place, const std::string& content) {
     page.replace(page.find(place), place.size(), content);

@@ -12,6 +12,7 @@
 
 #include "commands.h"
 #include "operation.h"
+#include "replies.h"
 
 namespace {
 
@@ -55,8 +56,9 @@ constexpr Statistic kStatistics[] = {
 constexpr const char* kUsual[] = {"entropy", "perplexity", "max_probability", "margin", "effective_support"};
 
 struct Options {
-  std::string measures = fmt::format("{}", fmt::join(kUsual, ","));
+  std::string measures;
   std::string input;
+  std::string by;
   bool normalize = false;
   bool replies = false;  // the rows are log-probabilities of candidates, which need not sum to 1
 };
@@ -155,8 +157,12 @@ std::vector<double> probabilities(const Options& options, const Table& table) {
   return p;
 }
 
-// `sparse` counts rows that hold little of a distribution.
-Table described(const Options& options, const std::vector<Column>& columns, std::atomic<std::size_t>& sparse, Table table) {
+// How many tokens have candidates, and of how many these have little of the probability.
+struct Counts {
+  std::atomic<std::size_t> tokens = 0, sparse = 0;
+};
+
+Table described(const Options& options, const std::vector<Column>& columns, Counts& counts, Table table) {
   const std::size_t n = table.rows;
   std::vector<double> result(n * columns.size()), value(n);
   std::vector<double> p, given;
@@ -174,7 +180,8 @@ Table described(const Options& options, const std::vector<Column>& columns, std:
   }
   if (statistics || options.replies) given = given_probabilities(options, table);
   for (std::size_t r = 0; r < n && options.replies; ++r) {
-    sparse += mass({given.data() + r * table.cols, table.cols}) < kMostOfIt;
+    ++counts.tokens;
+    counts.sparse += mass({given.data() + r * table.cols, table.cols}) < kMostOfIt;
   }
   for (std::size_t c = 0; c < columns.size(); ++c) {
     if (columns[c].statistic == nullptr) measured(columns[c].measure);
@@ -202,6 +209,49 @@ Table described(const Options& options, const std::vector<Column>& columns, std:
   return table;
 }
 
+bool is_page(const Files& files) {
+  std::string name = files.out;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return files.out_format.empty() && name.ends_with(".html");
+}
+
+void run(Options options, const Files& files) {
+  const bool tokens = files.in_format == "logprobs", grouped = !options.by.empty(), page = is_page(files);
+  options.replies = tokens && options.input.empty();
+  if (!tokens && grouped) bad_input("describe: --by reply is for replies of servers, --format-in logprobs");
+  if (!tokens && page) {
+    bad_input("{}: a page is of the text of replies, --format-in logprobs; compare -o {} draws rows of scores", files.out,
+              files.out);
+  }
+  if (grouped && page) bad_input("{}: the page shows the tokens of all replies; --by reply is for tables", files.out);
+  if (options.measures.empty()) options.measures = grouped ? kUsual[0] : fmt::format("{}", fmt::join(kUsual, ","));
+  // log_probs, normalized, where NaN is a missing row
+  if (options.input.empty()) options.input = options.replies ? "scores" : "probs";
+  const std::vector<Column> columns = columns_of(options);
+  Counts counts;
+  const auto at_end = [&](std::size_t) {
+    if (counts.sparse == 0) return;
+    note(files, fmt::format("of {} of {} tokens the candidates have less than {} of the probability; the measures are of the "
+                            "candidates alone (--measures mass is their probability)",
+                            counts.sparse.load(), counts.tokens.load(), kMostOfIt));
+  };
+  if (page) {
+    const Table table = read_table(files);
+    files::write_output(files.out,
+                        replies_html(files::input_name(files.in), table, described(options, columns, counts, table)));
+    return at_end(table.rows);
+  }
+  stream_rows(
+      files,
+      [&](Table table) {
+        Table result = described(options, columns, counts, std::move(table));
+        if (grouped) return by_reply(std::move(result));
+        if (tokens) keep_tokens(result, files.digits);
+        return result;
+      },
+      at_end);
+}
+
 }  // namespace
 
 void add_describe(CLI::App& app, Program& program) {
@@ -209,8 +259,12 @@ void add_describe(CLI::App& app, Program& program) {
   CLI::App& command = *app.add_subcommand("describe", "Several measures of each row in one pass, beside its columns.");
   command
       .add_option_function<std::string>(
-          "--measures", [options](const std::string& text) { options->measures = text; },
-          fmt::format("Of {}; default {}", known_names(), fmt::join(kUsual, ", ")))
+          "--measures",
+          [options](const std::string& text) {
+            if (text.empty()) bad_input("describe: --measures must be among {}, got ''", known_names());
+            options->measures = text;
+          },
+          fmt::format("Of {}; default {}, with --by reply entropy", known_names(), fmt::join(kUsual, ", ")))
       ->option_text("LIST");
   command
       .add_option_function<std::string>(
@@ -220,31 +274,22 @@ void add_describe(CLI::App& app, Program& program) {
   add_choice(command, "--input", options->input, {"probs", "log_probs", "scores"},
              "What FILE holds (default probs; with --format-in logprobs: log_probs, normalized)");
   add_flag(command, "--normalize", options->normalize, "Divide each row by its sum first");
+  add_choice(command, "--by", options->by, {"reply"},
+             "One row for each reply of --format-in logprobs: its number of tokens, the mean and the lowest of their logprobs, "
+             "the means of --measures");
   add_input_options(command, program.files, "Probabilities");
   add_more_files(command, program.files);
   add_output_option(command, program.files);
   command.footer(fmt::format(
       "margin is the difference of the two largest probabilities, effective_support is e^entropy.\n"
+      "Of replies (--format-in logprobs) each token has a row: reply and position, both counted from 0; logprob, the "
+      "log-probability of this token, which was drawn; rank, its place among all tokens by probability, from 1. Where the "
+      "server "
+      "does not say logprob or rank, as for a token that is none of the listed candidates, the cell is empty.\n"
+      "-o page.html writes the text as a page, each token coloured by its surprise, -logprob, with its candidates.\n"
       "Example: isentropic describe reply.json --format-in logprobs\n"
+      "Example: isentropic describe replies.jsonl --format-in logprobs --by reply\n"
       "Example: isentropic describe scores.csv --input scores --measures entropy,margin,renyi_entropy=2 --keep id\n{}",
       kEverywhere));
-  command.callback([options, &program] {
-    program.action = [options, &files = program.files] {
-      Options chosen = *options;
-      if (chosen.input.empty()) {
-        chosen.replies = files.in_format == "logprobs";
-        chosen.input = chosen.replies ? "scores" : "probs";  // log_probs, normalized, where NaN is a missing row
-      }
-      const std::vector<Column> columns = columns_of(chosen);
-      std::atomic<std::size_t> sparse = 0;
-      stream_rows(
-          files, [&](Table table) { return described(chosen, columns, sparse, std::move(table)); },
-          [&](std::size_t rows) {
-            if (sparse == 0) return;
-            note(files, fmt::format("of {} of {} tokens the candidates have less than {} of the probability; the measures "
-                                    "are of the candidates alone (--measures mass is their probability)",
-                                    sparse.load(), rows, kMostOfIt));
-          });
-    };
-  });
+  command.callback([options, &program] { program.action = [options, &files = program.files] { run(*options, files); }; });
 }

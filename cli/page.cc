@@ -24,6 +24,19 @@ std::string inert_json(std::string_view text) {
   return inert;
 }
 
+std::string escaped(std::string_view text) {
+  std::string safe;
+  for (const char c : text) {
+    const std::string_view instead = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : "";
+    if (instead.empty()) {
+      safe += c;
+    } else {
+      safe += instead;
+    }
+  }
+  return safe;
+}
+
 namespace {
 
 constexpr std::string_view kNoRows = R"(<script type="application/json" id="rows">{}</script>)";

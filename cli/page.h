@@ -12,6 +12,9 @@
 // The text as a JSON string that does not end the script around it.
 std::string inert_json(std::string_view text);
 
+// The text with what HTML would read as tags, names of characters and quotes.
+std::string escaped(std::string_view text);
+
 // The explorer, as scripts/explorer writes it: the file that ISENTROPIC_EXPLORER names, otherwise
 // share/isentropic/explorer.html beside the folder of the program. Nothing if that file is missing. Throws BadInput if it is
 // another page.

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "page.h"
+
 namespace {
 
 constexpr std::string_view kStyle = R"html(<style>
@@ -45,19 +47,6 @@ constexpr double kLeft = 42, kTop = 10, kSide = 300, kRowsTop = 352, kRowsHeight
 
 double across(double confidence) { return kLeft + kSide * confidence; }
 double up(double share) { return kTop + kSide * (1 - share); }
-
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    const std::string_view instead = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : "";
-    if (instead.empty()) {
-      safe += c;
-    } else {
-      safe += instead;
-    }
-  }
-  return safe;
-}
 
 void append_picture(std::string& page, const Reliability& diagram) {
   const auto add = [&page](fmt::string_view format, const auto&... values) {

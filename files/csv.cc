@@ -682,10 +682,11 @@ void append_text(fmt::memory_buffer& out, std::string_view text, char separator,
   out.push_back('"');
 }
 
-// Writes one line: `append_cell(c)` for each column of numbers, the label at its old place among them, and the note at the end.
+// Writes one line, of `names` or of a row: `append_cell(c)` for each column of numbers, the label at its old place among them,
+// and the note at the end.
 template <class AppendCell>
-void append_line(fmt::memory_buffer& out, const Table& table, const std::string* label, const std::string* note, char separator,
-                 const auto& kept, AppendCell append_cell) {
+void append_line(fmt::memory_buffer& out, const Table& table, bool names, const std::string* label, const std::string* note,
+                 char separator, const auto& kept, AppendCell append_cell) {
   bool first = true;
   const auto separate = [&] {
     if (!std::exchange(first, false)) out.push_back(separator);
@@ -699,7 +700,7 @@ void append_line(fmt::memory_buffer& out, const Table& table, const std::string*
     if (c == 0 && !table.header.empty()) {  // without a name it would look like a score
       for (const Table::Kept& column : table.kept) {
         separate();
-        append_text(out, kept(column), separator);
+        if (const std::string_view cell = kept(column); !cell.empty() || names) append_text(out, cell, separator);
       }
     }
     if (c < table.cols) {
@@ -723,7 +724,7 @@ std::string_view encode_separated(const Table& table, char separator, fmt::memor
       [&](const auto& values) {
         for (std::size_t r = 0; r < table.rows; ++r) {
           append_line(
-              out, table, labelled ? &table.labels[r] : nullptr, noted ? &table.notes[r] : nullptr, separator,
+              out, table, false, labelled ? &table.labels[r] : nullptr, noted ? &table.notes[r] : nullptr, separator,
               [&](const Table::Kept& column) -> std::string_view { return column.cells[r]; },
               [&](std::size_t c) {
                 const std::size_t begin = out.size();
@@ -740,7 +741,7 @@ Writer create_separated(Output& output, const Table& first, char separator) {
   if (!first.header.empty()) {
     fmt::memory_buffer out;
     append_line(
-        out, first, first.label_column ? &first.label_header : nullptr,
+        out, first, true, first.label_column ? &first.label_header : nullptr,
         first.note_header.empty() ? nullptr : &first.note_header, separator,
         [](const Table::Kept& column) -> std::string_view { return column.name; },
         [&](std::size_t c) { append_text(out, first.header[c], separator, first.quoted_words); });

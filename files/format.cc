@@ -149,6 +149,7 @@ void leave_out(const std::vector<std::size_t>& rows, Table& table) {
           table.values);
       if (table.label_column) table.labels[kept] = std::move(table.labels[r]);
       if (table.places) table.places->rows[kept] = table.places->rows[r];
+      if (!table.tokens.empty()) table.tokens[kept] = std::move(table.tokens[r]);
       for (Table::Kept& column : table.kept) {
         column.cells[kept] = std::move(column.cells[r]);
         column.words[kept] = column.words[r];
@@ -161,6 +162,7 @@ void leave_out(const std::vector<std::size_t>& rows, Table& table) {
   std::visit([&](auto& values) { values.resize(kept * table.cols); }, table.values);
   if (table.label_column) table.labels.resize(kept);
   if (table.places) table.places->rows.resize(kept);
+  if (!table.tokens.empty()) table.tokens.resize(kept);
   for (Table::Kept& column : table.kept) {
     column.cells.resize(kept);
     column.words.resize(kept);
@@ -247,6 +249,7 @@ Table read_all(const Reader& reader) {
         },
         all.values);
     std::move(more.labels.begin(), more.labels.end(), std::back_inserter(all.labels));
+    std::move(more.tokens.begin(), more.tokens.end(), std::back_inserter(all.tokens));
     for (std::size_t c = 0; c < all.kept.size(); ++c) {
       std::move(more.kept[c].cells.begin(), more.kept[c].cells.end(), std::back_inserter(all.kept[c].cells));
       all.kept[c].words.insert(all.kept[c].words.end(), more.kept[c].words.begin(), more.kept[c].words.end());

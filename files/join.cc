@@ -47,6 +47,7 @@ struct Join::State {
   std::vector<Reader> readers;  // one for each path, once it is opened
   std::vector<bool> taken;      // whether the first part of each was taken
   std::size_t at = 0, rows = 0, rows_before = 0;
+  std::size_t replies = 0;  // of language models
   Table first;
   std::optional<std::uint64_t> size;
   mutable std::mutex mutex;  // for the members below
@@ -96,6 +97,9 @@ struct Join::State {
           check_alike(first, input_name(paths[0]), table, name);
         }
       }
+      // A file of replies comes whole.
+      for (Table::Token& token : table.tokens) token.reply += replies;
+      if (!table.tokens.empty()) replies = table.tokens.back().reply + 1;
       table.file = input_name(paths[at]);
       table.rows_before = rows_before;
       table.first_row += rows_before;

@@ -235,7 +235,7 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
             separate();
             out.append(json_string(column.name));
             out.append(std::string_view(": "));
-            out.append(column.words[r] ? json_string(column.cells[r]) : column.cells[r]);
+            out.append(column.words[r] ? json_string(column.cells[r]) : column.cells[r].empty() ? "null" : column.cells[r]);
           }
           if (object && !named) {
             add_label();

@@ -77,6 +77,15 @@ struct Table {
   };
   std::vector<Kept> kept;
 
+  // Of replies of language models: what is known of each row's token, the one that was drawn, beside its candidates.
+  struct Token {
+    std::size_t reply = 0, position = 0;       // counted from 0
+    double logprob = 0;                        // NaN if the server does not say it
+    std::size_t rank = 0;                      // from 1; 0 if it is not known
+    std::vector<std::string> candidates = {};  // the texts of the columns, which may be fewer in this row
+  };
+  std::vector<Token> tokens;
+
   std::shared_ptr<Places> places;  // for a file of text; a result has those of its rows
 
   std::vector<std::size_t> missing;  // rows of this table that lack a number, in order

@@ -85,12 +85,17 @@ def test_replies(cli, reply, form):
     }[form]
     repeated = TOKENS * (2 if form in ("lines", "array") else 1)
     lines = lines_of(cli.output("describe", "--format-in", "logprobs", stdin=text.encode()))
-    assert lines[0] == ["token", "entropy", "perplexity", "max_probability", "margin", "effective_support"]
+    measures = ["entropy", "perplexity", "max_probability", "margin", "effective_support"]
+    assert lines[0] == ["token", "reply", "position", "logprob", "rank", *measures]
     assert [line[0] for line in lines[1:]] == [token if token == token.strip() else f'"{token}"' for token, _ in repeated]
-    for line, (_, top) in zip(lines[1:], repeated, strict=True):
+    for line, (token, top) in zip(lines[1:], repeated, strict=True):
         p = np.sort(softmax(np.array([lp for _, lp in top])))[::-1]
         h = -(p * np.log(p)).sum()
-        np.testing.assert_allclose(np.array(line[1:], float), [h, np.exp(h), p[0], p[0] - p[1], np.exp(h)], rtol=1e-9)
+        np.testing.assert_allclose(np.array(line[5:], float), [h, np.exp(h), p[0], p[0] - p[1], np.exp(h)], rtol=1e-9)
+        np.testing.assert_allclose(float(line[3]), dict(top)[token], rtol=1e-12)
+    first = int(reply is completions)  # its first token is the prompt's
+    expected = [[str(reply), str(first + k), str(k + 1)] for reply in range(len(repeated) // 2) for k in range(2)]
+    assert [[line[1], line[2], line[4]] for line in lines[1:]] == expected
 
 
 def test_the_mark_of_utf_8_is_skipped(cli):
@@ -237,7 +242,7 @@ def test_a_token_without_alternatives_has_no_distribution(cli, form):
         assert message.startswith("reply.json:1:") and message.endswith(f": token 1: {UNKNOWN}{OPTIONS}")
         assert f": token 3: {UNKNOWN}" in cli.error(*command, "pair.json", "--format-in", "logprobs")
     lines = lines_of(cli.output("describe", "pair.json", "--format-in", "logprobs", "--missing", "nan"))
-    assert lines[3] == ['" cat"', *["nan"] * 5] and "nan" not in lines[1] + lines[2]
+    assert lines[3][0] == '" cat"' and lines[3][5:] == ["nan"] * 5 and "nan" not in lines[1] + lines[2]
     left = cli.output("describe", "pair.json", "--format-in", "logprobs", "--missing", "skip")
     cli.write("two.json", json.dumps(lists(TOKENS)))
     assert left == cli.output("describe", "two.json", "--format-in", "logprobs")
@@ -249,8 +254,8 @@ def test_a_token_without_alternatives_has_no_distribution(cli, form):
 def test_a_certain_token_needs_no_alternatives(cli):
     for logprob in (0, 0.0, -1e-7, 1e-6):
         cli.write("reply.json", json.dumps({"token": "a", "top_logprobs": [{"token": "a", "logprob": logprob}]}))
-        line = lines_of(cli.output("describe", "reply.json", "--format-in", "logprobs"))[1]
-        assert line[:2] == ["a", "0"]
+        line = lines_of(cli.output("describe", "reply.json", "--format-in", "logprobs", "--measures", "entropy"))[1]
+        assert line == ["a", "0", "0", str(float(logprob)).removesuffix(".0"), "1", "0"]
     # -9999 stands for -inf, which JSON lacks.
     top = [{"token": "a", "logprob": 0}, {"token": "b", "logprob": -9999.0}]
     cli.write("reply.json", json.dumps({"token": "a", "logprob": 0, "top_logprobs": top}))
@@ -272,7 +277,7 @@ def test_candidates_with_little_of_the_probability(cli):
         "isentropic: of 1 of 3 tokens the candidates have less than 0.9 of the probability; the measures are of the candidates "
         "alone (--measures mass is their probability)\n"
     )
-    masses = [float(line[1]) for line in lines_of(done.stdout.decode())[1:]]
+    masses = [float(line[5]) for line in lines_of(done.stdout.decode())[1:]]
     np.testing.assert_allclose(masses, [np.exp([lp for _, lp in top]).sum() for _, top in few], rtol=1e-12)
     assert cli("describe", "reply.json", "--format-in", "logprobs", "--quiet").stderr == b""
     cli.write("p.csv", "a,b\n0.5,0.25\n")

@@ -187,7 +187,7 @@ def test_reply_of_a_server(cli, reply):
     done = cli.output("describe", "reply.json", "--format-in", "logprobs", "--measures", "entropy")
     rows = [line.split(",") for line in done.splitlines()[1:]]
     assert [row[0] for row in rows] == ["Hi", "!"]
-    for (_, entropy), logprobs in zip(rows, [[-0.2, -1.8], [-0.5, -1.1]], strict=True):
+    for (*_, entropy), logprobs in zip(rows, [[-0.2, -1.8], [-0.5, -1.1]], strict=True):
         p = np.exp(logprobs) / np.exp(logprobs).sum()
         assert float(entropy) == pytest.approx(-(p * np.log(p)).sum(), rel=1e-12)
     message = cli.error("softmax", "reply.json")

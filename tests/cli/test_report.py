@@ -350,6 +350,50 @@ def test_axe_of_calibration(browser, cli):
         page.close()
 
 
+def test_the_text_of_replies(browser, cli):
+    """Each token's candidates by mouse and by keyboard; the text is there without a script."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    top = [("Hi", -0.2), ("Yo", -2.0), ("</script><b>", -4.0)]
+
+    def token(text, own):
+        return {"token": text, "logprob": own, "top_logprobs": [{"token": t, "logprob": lp} for t, lp in top]}
+
+    texts = [("Hi", -0.2), ("</script><b>", -4.0), ("\n@DATA@ &amp;", -9.5), (" \u00e9", -9.5)] * 10
+    choices = [{"index": i, "logprobs": {"content": [token(*one) for one in texts[i:]]}} for i in range(2)]
+    cli.write("r.json", json.dumps({"choices": choices}))
+    done = cli("describe", "r.json", "--format-in", "logprobs", "-o", "r.html")
+    assert (done.returncode, done.stderr) == (0, b"")
+    for width, scheme in (390, "dark"), (1280, "light"):
+        page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
+        problems = []
+        page.on("pageerror", lambda error, problems=problems: problems.append(str(error)))
+        page.goto(f"file://{cli.directory}/r.html")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        tokens = page.locator(".text").first.locator("b")
+        assert tokens.count() == 40
+        assert tokens.nth(1).inner_text() == "</script><b>"
+        assert tokens.nth(0).get_attribute("title").splitlines() == [
+            "logprob -0.2, rank 1",
+            "0.8187 Hi",
+            "0.1353 Yo",
+            "0.0183 </script><b>",
+        ]
+        surprise = [float(tokens.nth(i).evaluate("one => one.style.getPropertyValue('--s')")) for i in range(3)]
+        assert surprise == pytest.approx([0.2 / 6, 4 / 6, 1], abs=1e-3)
+        page.locator(".text").nth(1).focus()
+        assert "reply 1, position 0" in page.locator("#panel").inner_text()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        assert "reply 1, position 2: logprob -9.500, rank not known" in page.locator("#panel").inner_text()
+        assert page.locator("#panel .drawn").inner_text().startswith("\u00b7\u00e9")
+        page.keyboard.press("End")
+        assert page.locator(".text").nth(1).get_attribute("aria-activedescendant") == page.locator("b").last.get_attribute("id")
+        tokens.nth(0).hover()
+        assert page.locator("#panel .drawn").inner_text().split() == ["Hi", "0.8187", "-0.200"]
+        assert [(found["id"], found["nodes"]) for found in axe.Axe().run(page).response["violations"]] == [] and problems == []
+        page.close()
+
+
 def test_single_rows_and_scores(browser, cli):
     for scores in "1\n", "1,2\n", "-inf,-inf\n":
         cli.write("x.csv", scores)
