@@ -22,6 +22,10 @@ std::string resolved(const std::string& path) {
 // The name of the unfinished output, or nothing: a signal handler can read it at any time.
 std::atomic<const char*> unfinished{nullptr};
 
+// The end of a temporary name, and its characters behind the letters.
+constexpr std::string_view kTemporary = ".isentropic-XXXXXX.tmp";
+constexpr int kBehindLetters = 4;
+
 }  // namespace
 
 SystemFailure::SystemFailure(std::string name, int error)
@@ -155,16 +159,21 @@ Output::Output(const std::string& path) : name_(is_standard(path) ? "standard ou
   path_ = resolved(path);
   const std::size_t slash = path_.rfind('/');
   const std::size_t name_at = slash == path_.npos ? 0 : slash + 1;
-  const std::string beside = path_.substr(0, name_at) + "." + path_.substr(name_at, 100) + ".XXXXXX";
+  const std::string beside = path_.substr(0, name_at) + path_.substr(name_at, 100) + std::string(kTemporary);
   temporary_.assign(beside.c_str(), beside.c_str() + beside.size() + 1);
-  // The name is chosen in place before the file exists, so that the signal handler knows it in time.
-  unfinished = temporary_.data();
-  file_ = Descriptor(sys::create_temporary(temporary_.data()), true);
-  if (file_.number() < 0) {
+  int number = sys::create_nameless(name_at == 0 ? "." : path_.substr(0, name_at));
+  named_ = number < 0;
+  if (named_) {
+    // The name is chosen in place before the file exists, so that the signal handler knows it in time.
+    unfinished = temporary_.data();
+    number = sys::create_temporary(temporary_.data(), kBehindLetters);
+  }
+  if (number < 0) {
     unfinished = nullptr;
     temporary_.clear();
     system_failure(path);
   }
+  file_ = Descriptor(number, true);
   // So far only the owner can read it. In the end it gets the mode of the old file, or that of a new one.
   mode_ = status ? status->mode : sys::mode_of_new_files();
 }
@@ -172,7 +181,7 @@ Output::Output(const std::string& path) : name_(is_standard(path) ? "standard ou
 Output::Output(std::string* memory) : memory_(memory), hold_(true) {}
 
 Output::~Output() {
-  if (temporary_.empty()) return;
+  if (temporary_.empty() || !named_) return;
   sys::remove(temporary_.data());
   unfinished = nullptr;
 }
@@ -230,6 +239,18 @@ void Output::finish() {
   if (!temporary_.empty() && !sys::set_mode(file_.number(), mode_)) system_failure(name_);
   // Without this, a crash of the machine may leave an empty file under the new name.
   if (!temporary_.empty() && !sys::flush(file_.number())) system_failure(name_);
+  if (!temporary_.empty() && !named_) {
+    if (sys::name_it(file_.number(), path_.c_str())) {
+      temporary_.clear();
+    } else if (errno != EEXIST) {
+      system_failure(name_);
+    } else {
+      // Only a file with a name can replace another.
+      named_ = true;
+      unfinished = temporary_.data();
+      if (!sys::name_it_temporarily(file_.number(), temporary_.data(), kBehindLetters)) system_failure(name_);
+    }
+  }
   if (!file_.close()) system_failure(name_);
   if (temporary_.empty()) return;
   if (!sys::replace(temporary_.data(), path_)) system_failure(name_);

@@ -111,8 +111,9 @@ class Input {
   std::size_t read_file(char* to, std::size_t count, std::size_t enough);
 };
 
-// A file that is written under a temporary name and renamed at the end, so that it is either the old one or complete. Standard
-// output, devices and pipes are written directly. A name that ends in .gz or .zst is packed. Throws BadInput.
+// A file that is written without a name, or under a temporary one where the system has no such files, and gets its name at the
+// end, so that it is either the old one or complete. Standard output, devices and pipes are written directly. A name that ends
+// in .gz or .zst is packed. Throws BadInput.
 class Output {
  public:
   explicit Output(const std::string& path);
@@ -139,7 +140,8 @@ class Output {
 
   std::string name_;
   std::string path_;             // its place, or nothing if it is written directly
-  std::vector<char> temporary_;  // its temporary name, ending with 0
+  std::vector<char> temporary_;  // its temporary name, ending with 0, until it has its own
+  bool named_ = false;           // whether it has the temporary name already
   Descriptor file_;
   unsigned mode_ = 0;
   std::string* memory_ = nullptr;

@@ -26,9 +26,17 @@ bool may_write(const std::string& path);
 int open_to_read(const std::string& path);
 int open_to_write(const std::string& path);
 
-// Makes a new file that only its owner can read. The last letters of the name, XXXXXX, are chosen in place before the file
-// exists.
-int create_temporary(char* name);
+// Makes a new file that only its owner can read. The letters XXXXXX before the last `behind` characters of the name are chosen
+// in place before the file exists.
+int create_temporary(char* name, int behind);
+
+// Makes a new file without a name in a folder, if the system and the folder's file system have such files; otherwise -1. It
+// vanishes with the process, however that ends.
+int create_nameless(const std::string& folder);
+
+// Gives such a file a name that no file has, or fails with EEXIST; or one whose letters XXXXXX are chosen.
+bool name_it(int descriptor, const char* name);
+bool name_it_temporarily(int descriptor, char* name, int behind);
 
 bool close(int descriptor);
 std::ptrdiff_t read(int descriptor, char* to, std::size_t count);

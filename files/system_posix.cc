@@ -20,6 +20,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <random>
 #include <string_view>
 
 #ifdef __APPLE__
@@ -68,7 +70,34 @@ int open_to_read(const std::string& path) { return ::open(path.c_str(), O_RDONLY
 
 int open_to_write(const std::string& path) { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC); }
 
-int create_temporary(char* name) { return ::mkstemp(name); }
+int create_temporary(char* name, int behind) { return ::mkstemps(name, behind); }
+
+int create_nameless([[maybe_unused]] const std::string& folder) {
+#ifdef O_TMPFILE
+  // It gets its name by way of /proc.
+  if (::access("/proc/self/fd", X_OK) != 0) return -1;
+  return ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+#else
+  return -1;
+#endif
+}
+
+bool name_it(int descriptor, const char* name) {
+  const std::string file = "/proc/self/fd/" + std::to_string(descriptor);
+  return ::linkat(AT_FDCWD, file.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
+}
+
+bool name_it_temporarily(int descriptor, char* name, int behind) {
+  static constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  char* const letters = name + std::strlen(name) - behind - 6;
+  std::random_device random;
+  for (int tries = 0; tries < 100; ++tries) {
+    for (int i = 0; i < 6; ++i) letters[i] = kLetters[random() % kLetters.size()];
+    if (name_it(descriptor, name)) return true;
+    if (errno != EEXIST) return false;
+  }
+  return false;
+}
 
 bool close(int descriptor) { return ::close(descriptor) == 0; }
 

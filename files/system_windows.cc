@@ -76,9 +76,9 @@ int open_to_read(const std::string& path) {
 
 int open_to_write(const std::string& path) { return ::_wopen(to_path(path).c_str(), _O_WRONLY | _O_BINARY | _O_NOINHERIT); }
 
-int create_temporary(char* name) {
+int create_temporary(char* name, int behind) {
   static constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-  char* const letters = name + std::strlen(name) - 6;
+  char* const letters = name + std::strlen(name) - behind - 6;
   std::random_device random;
   for (int tries = 0; tries < 100; ++tries) {
     for (int i = 0; i < 6; ++i) letters[i] = kLetters[random() % 36];
@@ -88,6 +88,12 @@ int create_temporary(char* name) {
   }
   return -1;
 }
+
+int create_nameless(const std::string& /*folder*/) { return -1; }
+
+bool name_it(int /*descriptor*/, const char* /*name*/) { return false; }
+
+bool name_it_temporarily(int /*descriptor*/, char* /*name*/, int /*behind*/) { return false; }
 
 bool close(int descriptor) { return ::_close(descriptor) == 0; }
 

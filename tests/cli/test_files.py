@@ -1,6 +1,9 @@
 """Where scores come from and results go: names, pipes, devices, and nothing left behind after a failure."""
 
+import contextlib
 import os
+import pathlib
+import re
 import resource
 import signal
 import stat
@@ -85,29 +88,123 @@ def test_file_too_large_leaves_nothing(cli):
     assert (done.returncode, done.stderr) == (1, b"isentropic: standard output: File too large\n")
 
 
-def start_writing(cli, *command):
+# Files without names are not on every system: with this the program finds none.
+NO_NAMELESS_FILES = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#define OPEN(name)                                                       \\
+  int name(const char* path, int flags, ...) {                           \\
+    va_list rest;                                                        \\
+    va_start(rest, flags);                                               \\
+    const mode_t mode = va_arg(rest, mode_t);                            \\
+    va_end(rest);                                                        \\
+    if ((flags & O_TMPFILE) == O_TMPFILE) return errno = EOPNOTSUPP, -1; \\
+    int (*next)(const char*, int, ...) = dlsym(RTLD_NEXT, #name);        \\
+    return next(path, flags, mode);                                      \\
+  }
+OPEN(open)
+OPEN(open64)
+"""
+
+
+@pytest.fixture(params=["nameless", "named"])
+def environment(request, cli, tmp_path_factory):
+    """The environment of a program that writes files without names, or that can not."""
+    if request.param == "nameless" or cli.sanitized:  # the sanitizer must be loaded first
+        return {}
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "open.c").write_text(NO_NAMELESS_FILES)
+    command = ["cc", "-shared", "-fPIC", "-w", "-o", folder / "open.so", folder / "open.c", "-ldl"]
+    subprocess.run(command, check=True)
+    return {"LD_PRELOAD": str(folder / "open.so")}
+
+
+def is_writing(cli, process):
+    """Whether the process has a file of the directory open, also one without a name."""
+    folder = f"/proc/{process.pid}/fd"
+    targets = []
+    for number in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            targets.append(os.readlink(f"{folder}/{number}"))
+    return any(target.startswith(f"{cli.directory}/") and not target.endswith(".npy") for target in targets)
+
+
+def start_writing(cli, *command, environment=None):
     """The program, in the midst of writing p.csv: it waits for more rows."""
     process = subprocess.Popen(
-        [*command, cli.program, "softmax", "-o", "p.csv"], cwd=cli.directory, stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        [*command, cli.program, "softmax", "-o", "p.csv"],
+        cwd=cli.directory,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **(environment or {})},
     )
     process.stdin.write(X.encode() * 100)
     process.stdin.flush()
-    while not os.listdir(cli.directory):
+    while not is_writing(cli, process):
         assert process.poll() is None
         time.sleep(0.001)
     return process
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-def test_signals_leave_nothing(cli, number):
-    process = start_writing(cli)
-    [temporary] = os.listdir(cli.directory)
-    assert temporary.startswith(".p.csv.")
+def test_signals_leave_nothing(cli, number, environment):
+    process = start_writing(cli, environment=environment)
+    if environment:
+        [temporary] = os.listdir(cli.directory)
+        assert re.fullmatch(r"p\.csv\.isentropic-[a-zA-Z0-9]{6}\.tmp", temporary)
     resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, 0))  # what SIGQUIT would leave
     process.send_signal(number)
     assert process.communicate(timeout=60)[1] == b""
     assert process.returncode == -number
     assert os.listdir(cli.directory) == []
+
+
+def test_a_kill_leaves_nothing(cli):
+    """No program can clean up behind SIGKILL: its file must have no name. Where it has one, that says what it is."""
+    if not hasattr(os, "O_TMPFILE"):
+        pytest.skip("this system has no files without names")
+    for old in False, True:
+        if old:
+            cli.write("p.csv", X)
+        process = start_writing(cli)
+        process.kill()
+        process.communicate(timeout=60)
+        assert os.listdir(cli.directory) == (["p.csv"] if old else [])
+    assert (cli.directory / "p.csv").read_text() == X
+
+
+def test_what_a_kill_leaves_elsewhere_can_be_swept(cli, environment):
+    process = start_writing(cli, environment=environment)
+    process.kill()
+    process.communicate(timeout=60)
+    assert len(os.listdir(cli.directory)) == bool(environment)
+    sweep = "find . -name '*.isentropic-??????.tmp' -mmin +60 -delete"
+    assert sweep in (pathlib.Path(__file__).parents[2] / "docs/howto/files.md").read_text()
+    for path in cli.directory.iterdir():
+        os.utime(path, (1, 1))
+    subprocess.run(sweep, shell=True, cwd=cli.directory, check=True)
+    assert os.listdir(cli.directory) == []
+
+
+def test_files_with_and_without_names_are_put_in_place(cli, environment):
+    """New, instead of an old one with its mode, by way of a link, and none if the folder may not be written."""
+    cli.write("x.csv", X)
+    for _ in range(2):
+        cli.output("softmax", "x.csv", "-o", "p.csv", environment=environment)
+        assert (cli.directory / "p.csv").read_text() == P
+        os.chmod(cli.directory / "p.csv", 0o604)
+    cli.output("softmax", "x.csv", "-o", "p.csv", environment=environment)
+    assert stat.S_IMODE(os.stat(cli.directory / "p.csv").st_mode) == 0o604
+    os.symlink("p.csv", cli.directory / "link.csv")
+    cli.output("sparsemax", "-o", "link.csv", stdin=b"9,0\n", environment=environment)
+    assert os.path.islink(cli.directory / "link.csv") and (cli.directory / "p.csv").read_text() == "1,0\n"
+    assert sorted(os.listdir(cli.directory)) == ["link.csv", "p.csv", "x.csv"]
+    name = "n" * 250 + ".csv"  # as long as names may be
+    cli.output("softmax", "x.csv", "-o", name, environment=environment)
+    assert (cli.directory / name).read_text() == P
 
 
 @pytest.mark.parametrize("error", ["2>&-", "2>/dev/full"])
@@ -155,7 +252,7 @@ def test_signals_keep_the_old_file(cli):
     os.symlink("old.csv", cli.directory / "p.csv")
     cli.save("x.npy", np.random.default_rng(6).normal(size=(5000, 1000)))
     process = subprocess.Popen([cli.program, "softmax", "x.npy", "-o", "p.csv"], cwd=cli.directory)
-    while len(os.listdir(cli.directory)) == 3:
+    while not is_writing(cli, process):
         assert process.poll() is None
         time.sleep(0.001)
     process.terminate()
