@@ -288,7 +288,7 @@ void add_describe(CLI::App& app, Program& program) {
       "does not say logprob or rank, as for a token that is none of the listed candidates, the cell is empty.\n"
       "-o page.html writes the text as a page, each token coloured by its surprise, -logprob, with its candidates.\n"
       "Example: isentropic describe reply.json --format-in logprobs\n"
-      "Example: isentropic describe replies.jsonl --format-in logprobs --by reply\n"
+      "Example: isentropic describe reply.json --format-in logprobs --by reply\n"
       "Example: isentropic describe scores.csv --input scores --measures entropy,margin,renyi_entropy=2 --keep id\n{}",
       kEverywhere));
   command.callback([options, &program] { program.action = [options, &files = program.files] { run(*options, files); }; });

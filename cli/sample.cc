@@ -1,4 +1,5 @@
 // isentropic sample: draws indices from each row after a chain of steps, or writes the distribution after the chain.
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <new>
@@ -7,6 +8,7 @@
 #include "commands.h"
 #include "operation.h"
 #include "rows.h"
+#include "texts.h"
 
 namespace {
 
@@ -18,7 +20,28 @@ struct SampleOptions {
   std::vector<Step> steps;
   std::size_t seed = 0, count = 1, stream = 0, position = 0;
   bool probs = false;
+  std::string tokens;
 };
+
+// What a chain of steps asks of the command line.
+void check_tokens(const SampleOptions& options) {
+  const auto reads = [](const Step& step) { return isentropic::reads_text(isentropic::description_of(step)); };
+  const auto reader = std::ranges::find_if(options.steps, reads);
+  if (reader != options.steps.end() && options.tokens.empty()) {
+    bad_input("sample: the step {} reads the text so far: --tokens names a file or a column with its tokens",
+              isentropic::description_of(*reader).name);
+  }
+  if (reader == options.steps.end() && !options.tokens.empty()) {
+    bad_input("sample: --tokens: no step reads the text so far; penalties and dry do");
+  }
+}
+
+// The texts of a table's rows for the steps that read them; `tokens` keeps them.
+isentropic::Texts texts_of(TextsSoFar& texts, const Files& files, const Table& table, std::vector<std::int64_t>& tokens) {
+  if (!texts.given() || table.rows == 0) return {};
+  tokens = texts.of(files, table);
+  return {.tokens = {tokens.data(), table.rows, tokens.size() / table.rows}};
+}
 
 // The parts of text between separators.
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -89,7 +112,7 @@ std::vector<Step> to_steps(const std::string& text) {
 }
 
 // A column of indices for each draw. Row r of the file has the stream `stream` + r, however the file is split.
-Table drawn(const isentropic::Sampler& sampler, const SampleOptions& options, Table table) {
+Table drawn(const isentropic::Sampler& sampler, const SampleOptions& options, const isentropic::Texts& texts, Table table) {
   std::vector<std::int64_t> indices;
   if (table.rows > 0 && options.count > indices.max_size() / table.rows) throw std::bad_alloc();
   indices.resize(table.rows * options.count);
@@ -97,7 +120,7 @@ Table drawn(const isentropic::Sampler& sampler, const SampleOptions& options, Ta
   std::visit(
       [&]<class T>(std::vector<T>& values) {
         const isentropic::MatrixView<const T> x = view(values, table.rows, table.cols);
-        sampler.sample(x, view(indices, table.rows, options.count), noise);
+        sampler.sample(x, view(indices, table.rows, options.count), noise, texts);
       },
       table.values);
   table.values = std::vector<double>(indices.begin(), indices.end());
@@ -135,14 +158,26 @@ void add_sample(CLI::App& app, Program& program) {
       ->option_text("NUMBER");
   add_number(command, "--stream", options->stream, "Row r, counted from 0, uses random stream r + NUMBER (default 0)");
   add_number(command, "--position", options->position, "Position of the first draw in its random stream (default 0)");
+  command
+      .add_option_function<std::string>(
+          "--tokens",
+          [options](const std::string& text) {
+            if (text.empty()) bad_input("sample: --tokens must be the name of a file or of a column, got ''");
+            options->tokens = text;
+          },
+          "The text so far of each row, for penalties and dry: a column of FILE with the numbers of its tokens, as in \"3 17 "
+          "5\", "
+          "a file with a line of them for each row (.txt, .csv, .jsonl), or an array (.npy) that is filled up with -1")
+      ->option_text("FILE|COLUMN");
   add_flag(command, "--probs", options->probs, "Write the distribution instead of drawing from it");
   add_input_options(command, program.files);
   add_more_files(command, program.files);
   add_output_option(command, program.files);
-  command.footer(
-      fmt::format("The output has indices counted from 0, and -1 for a row with NaN or without a score above -inf.\n"
-                  "Example: isentropic sample scores.csv --steps temperature=0.8,top_p=0.95 --seed 1\n{}",
-                  kEverywhere));
+  command.footer(fmt::format(
+      "The output has indices counted from 0, and -1 for a row with NaN or without a score above -inf.\n"
+      "Example: isentropic sample scores.csv --steps temperature=0.8,top_p=0.95 --seed 1\n"
+      "Example: isentropic sample scores.csv --steps penalties=1.1:0:0:64,min_p=0.05 --tokens texts.txt --seed 1\n{}",
+      kEverywhere));
   command.callback([options, seed, &program] {
     if (seed->count() == 0 && !options->probs) throw CLI::RequiredError("--seed");
     program.action = [options, &files = program.files] {
@@ -151,11 +186,19 @@ void add_sample(CLI::App& app, Program& program) {
                   options->position);
       }
       const isentropic::Sampler sampler(options->steps, options->seed);
-      stream_rows(files, [&](Table table) {
-        table.result = "sample";
-        if (!options->probs) return drawn(sampler, *options, std::move(table));
-        return in_place(std::move(table), [&](auto x, auto p) { sampler.probs(x, p); });
-      });
+      check_tokens(*options);
+      TextsSoFar texts;
+      if (!options->tokens.empty()) texts.open(files, options->tokens);
+      stream_rows(
+          files,
+          [&](Table table) {
+            table.result = "sample";
+            std::vector<std::int64_t> tokens;
+            const isentropic::Texts so_far = texts_of(texts, files, table, tokens);
+            if (!options->probs) return drawn(sampler, *options, so_far, std::move(table));
+            return in_place(std::move(table), [&](auto x, auto p) { sampler.probs(x, p, so_far); });
+          },
+          [&](std::size_t rows) { texts.check_end(files, rows); });
     };
   });
 }

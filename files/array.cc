@@ -207,7 +207,9 @@ void refuse_columns(const ReadOptions& options, std::string_view name, std::stri
   if (!options.label.empty()) bad_input("{}: {} has no label column", name, what);
   if (options.header) bad_input("{}: {} has no header", name, what);
   if (options.delimiter != 0) bad_input("{}: --delimiter is not for {}", name, what);
-  const std::string_view option = !options.columns.empty() ? "columns" : !options.exclude.empty() ? "exclude" : "keep";
+  const std::string_view option = !options.columns.empty()   ? "columns"
+                                  : !options.exclude.empty() ? "exclude"
+                                                             : options.keep_option;
   if (options.columns.empty() && options.exclude.empty() && options.keep.empty()) return;
   bad_input("{}: --{} is for columns of .csv and .tsv; {} has none with names", name, option, what);
 }

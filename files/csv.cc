@@ -275,7 +275,7 @@ class CsvReader {
     std::vector<bool> chosen, excluded(width), kept(width);
     if (!options_.columns.empty()) chosen = columns_of(options_.columns, "columns", names);
     if (!options_.exclude.empty()) excluded = columns_of(options_.exclude, "exclude", names);
-    if (!options_.keep.empty()) kept = columns_of(options_.keep, "keep", names);
+    if (!options_.keep.empty()) kept = columns_of(options_.keep, options_.keep_option, names);
     for (std::size_t c = 0; c < width; ++c) {
       if (kept[c]) roles_[c] = Role::keep;
       if (excluded[c] || (!chosen.empty() && !chosen[c] && !kept[c])) roles_[c] = Role::none;

@@ -31,6 +31,7 @@ struct ReadOptions {
   std::optional<bool> header = {};  // whether the first line holds names; nothing: the reader finds it
   std::string columns = {}, exclude = {};  // columns with scores, columns without; empty: the reader finds them
   std::string keep = {};                   // columns whose text is kept beside the rows
+  std::string_view keep_option = "keep";   // the option that names them
   // The rows to read, from the first up to the second (not included), counted from 0. Skipped rows are not counted.
   std::size_t first_row = 0, end_row = kAllRows;
   char delimiter = 0;  // between cells; 0: the format decides. With a semicolon numbers may have decimal commas

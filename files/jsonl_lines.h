@@ -118,6 +118,9 @@ class Lines {
     if (layout.form == Form::array && !options_.label.empty()) wrong("an array has no field that could be a label");
     ReadOptions others = options_;
     others.label.clear();
+    if (layout.form == Form::keyed && std::find(layout.kept.begin(), layout.kept.end(), options_.keep) != layout.kept.end()) {
+      others.keep.clear();  // as all fields beside the array are
+    }
     if (layout.form != Form::named) refuse_columns(others, name_, "an array");
     next(line, layout);
     layout.width = layout.form == Form::named ? values.size() : shape_.back();
@@ -310,6 +313,10 @@ class Lines {
       if (type == json::json_type::array && std::find(arrays.begin(), arrays.end(), name) != arrays.end()) {
         wrong("{} is there twice", in_quotes(name));
       }
+      if (type == json::json_type::array && name == options_.keep) {
+        plains.push_back(name);
+        continue;
+      }
       if (type == json::json_type::array) arrays.push_back(name);
       if (type == json::json_type::object && inner.empty()) {
         inner = array_in(value.get_object(), name);
@@ -383,7 +390,7 @@ class Lines {
     if (!options_.columns.empty()) taken = chosen_of(options_.columns, "columns", names, name_);
     if (!options_.exclude.empty()) left_out = chosen_of(options_.exclude, "exclude", names, name_);
     std::vector<bool> kept_beside(names.size());
-    if (!options_.keep.empty()) kept_beside = chosen_of(options_.keep, "keep", names, name_);
+    if (!options_.keep.empty()) kept_beside = chosen_of(options_.keep, options_.keep_option, names, name_);
     std::vector<Written> of_header;
     for (std::size_t c = 0; c < names.size(); ++c) {
       if (!kept_beside[c] && taken[c] && !left_out[c]) of_header.push_back(written[c]);
@@ -478,6 +485,9 @@ class Lines {
       column.cells.back() = token_of(value);
     } else if (type == json::json_type::boolean) {
       column.cells.back() = value.get_bool() ? "true" : "false";
+    } else if (type == json::json_type::array && name == options_.keep) {
+      json::array array = value.get_array();
+      column.cells.back() = std::string(std::string_view(simdjson::to_json_string(array)));
     }
     return true;
   }

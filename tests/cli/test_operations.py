@@ -250,6 +250,7 @@ def test_examples_of_the_help(cli):
     cli.write("b.csv", "0.25,0.75\n")
     cli.write("ages.csv", "1,2,3,5\n")
     cli.write("table.csv", "0.25,0.25\n0.5,0\n")
+    cli.write("texts.txt", "0 2 0\n\n1\n3\n")
     cli.write("counts.csv", "2,0,3\n1,1,1\n")
     cli.write("count_table.csv", "2,0,3\n1,1,1\n")
     cli.write("cost.csv", "".join(",".join(f"{abs(i - j)}.0" for j in range(4)) + "\n" for i in range(4)))

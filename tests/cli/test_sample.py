@@ -1,5 +1,6 @@
 """`isentropic sample`: draws, kept columns and errors."""
 
+import json
 import pathlib
 
 import numpy as np
@@ -126,3 +127,104 @@ def test_seed_is_required(cli):
 def test_more_draws_than_memory(cli):
     cli.write("x.csv", "1,2\n" * 4)
     assert "memory" in cli.error("sample", "x.csv", "--seed", 1, "--count", 2**62 + 1, status=1)
+
+
+TEXTS = [[3, 1, 3], [], [0, 1, 2, 0, 1], [39]]
+TEXT_CHAIN = [("penalties", {"repetition": 1.3, "presence": 0.5, "frequency": 0.25, "last": -1}), ("dry", {"breakers": [7, 9]})]
+TEXT_STEPS = "penalties=1.3:0.5:0.25:-1,dry=:::7+9:"
+
+
+def padded(texts):
+    return np.array([text + [-1] * (5 - len(text)) for text in texts])
+
+
+def given_texts(cli, form):
+    """The option and the file of scores, with the texts in it or beside it."""
+    x = X[:4]
+    lines = {
+        "txt": "\n".join(" ".join(map(str, text)) for text in TEXTS) + "\n",
+        "csv": "\n".join(",".join(map(str, text)) for text in TEXTS),
+        "jsonl": "\n".join(map(str, TEXTS)) + "\n",
+    }
+    if form in lines:
+        cli.save("x.npy", x)
+        return "x.npy", cli.write(f"texts.{form}", lines[form])
+    if form == "npy":
+        cli.save("x.npy", x)
+        return "x.npy", cli.save("texts.npy", padded(TEXTS))
+    rows = [[" ".join(map(str, text)), *map(repr, row)] for text, row in zip(TEXTS, x.tolist(), strict=True)]
+    if form == "column":
+        header = ",".join(["context", *(f"s{i}" for i in range(40))])
+        return cli.write("x.csv", "\n".join([header, *(",".join(row) for row in rows)]) + "\n"), "context"
+    objects = [{"context": text, "scores": row} for text, row in zip(TEXTS, x.tolist(), strict=True)]
+    return cli.write("x.jsonl", "".join(f"{o}\n".replace("'", '"') for o in objects)), "context"
+
+
+@pytest.mark.parametrize("form", ["txt", "csv", "jsonl", "npy", "column", "field"])
+def test_texts(cli, form):
+    file, texts = given_texts(cli, form)
+    sampler = isentropic.Sampler(TEXT_CHAIN, seed=3)
+    options = [file, "--steps", TEXT_STEPS, "--tokens", texts, "--seed", 3, "--threads", 2]
+    cli.output("sample", *options, "-o", "d.npy")
+    np.testing.assert_array_equal(cli.load("d.npy"), sampler.sample(X[:4], tokens=padded(TEXTS)))
+    cli.output("sample", *options, "--probs", "-o", "p.npy")
+    np.testing.assert_array_equal(cli.load("p.npy"), sampler.probs(X[:4], tokens=padded(TEXTS)))
+    cli.output("sample", *options, "--rows", "2:4", "--probs", "-o", "p.npy")
+    np.testing.assert_array_equal(cli.load("p.npy"), sampler.probs(X[2:4], tokens=padded(TEXTS[2:])))
+    assert not np.array_equal(cli.load("p.npy"), isentropic.softmax(X[2:4]))
+
+
+def test_a_long_file_of_texts(cli):
+    """Rows in parts have their own texts."""
+    rng = np.random.default_rng(8)
+    x, texts = rng.normal(size=(20_000, 12)), rng.integers(-1, 12, size=(20_000, 4))
+    cli.save("x.npy", x)
+    cli.write("t.txt", "".join(" ".join(map(str, text)) + "\n" for text in texts.tolist()))
+    steps = "penalties=:1:0:-1,top_k=3"
+    cli.output("sample", "x.npy", "--steps", steps, "--tokens", "t.txt", "--seed", 1, "-o", "d.npy")
+    sampler = isentropic.Sampler([("penalties", {"presence": 1, "last": -1}), ("top_k", 3)], seed=1)
+    np.testing.assert_array_equal(cli.load("d.npy"), sampler.sample(x, tokens=texts))
+
+
+WHOLE = "--tokens takes whole numbers, a line or cell of them for each row"
+
+
+@pytest.mark.parametrize(
+    ("steps", "tokens", "message"),
+    [
+        ("dry=::::", None, "sample: the step dry reads the text so far: --tokens names a file or a column with its tokens"),
+        ("top_k=2", "t.txt", "sample: --tokens: no step reads the text so far; penalties and dry do"),
+        ("dry=::::", "", "sample: --tokens must be the name of a file or of a column, got ''"),
+        ("dry=::::", "no.txt", "no.txt: No such file or directory"),
+        ("dry=::::", "t.txt", "t.txt: it has 2 texts, fewer than x.csv has rows"),
+        ("dry=::::", "long.txt", "long.txt: it has 4 texts, and x.csv has 3 rows"),
+        ("dry=::::", "word.txt", "word.txt:2: 'b' is no number of a token; " + WHOLE),
+        ("dry=::::", "large.txt", "large.txt: text 1: there is no token 2: the rows have 2 scores, of the tokens from 0 on"),
+        ("dry=::::", "half.npy", "half.npy: 0.5 is no number of a token at entry 0 in row 1"),
+        ("dry=::::", "nothing", "x.csv: --tokens: there is no column called 'nothing'"),
+        ("dry=::::", "text", "x.csv:3: 'two' is no number of a token; " + WHOLE),
+    ],
+)
+def test_refused_texts(cli, steps, tokens, message):
+    cli.write("x.csv", f"text,a,b\n1,0.5,1.5\n{'two' if tokens == 'text' else 1},0.5,1.5\n1,0.5,2.5\n")
+    given = ["--exclude", "text"] if tokens != "text" and tokens != "nothing" else []
+    cli.write("t.txt", "1\n0\n")
+    cli.write("long.txt", "1\n0\n\n1\n")
+    cli.write("word.txt", "1\nb\n1\n")
+    cli.write("large.txt", "1\n2\n0\n")
+    cli.save("half.npy", np.array([[0], [0.5], [1]]))
+    given += [] if tokens is None else ["--tokens", tokens]
+    assert cli.error("sample", "x.csv", "--steps", steps, "--seed", 1, *given, "-o", "out.csv") == message
+
+
+def test_arrays_have_no_columns_of_texts(cli):
+    cli.save("x.npy", X)
+    message = cli.error("sample", "x.npy", "--steps", TEXT_STEPS, "--seed", 1, "--tokens", "context")
+    assert message.startswith("sample: --tokens context: x.npy has no columns; --tokens names a file, such as tokens.txt")
+
+
+@pytest.mark.parametrize("name", ["topnsigma", "top_nsigma", "top-n-sigma", "top_n_sigm"])
+def test_a_misspelt_step(cli, name):
+    message = cli.error("sample", cli.write("x.csv", "1,2\n"), "--seed", 1, "--steps", f"{name}=1")
+    steps = [one["name"] for one in json.loads(cli.output("list", "--json")) if one["family"] == "step"]
+    assert message == f"sample: --steps must be one of {', '.join(steps)}, got '{name}': did you mean top_n_sigma?"
