@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "isentropic/isentropic.h"
+#include "src/half.h"
 #include "tests/support/targets.h"
 
 namespace isentropic {
@@ -75,6 +76,37 @@ TYPED_TEST(Half, RoundsToTheNearest) {
   EXPECT_EQ(static_cast<float>(TypeParam(-kInfinity)), -kInfinity);
   EXPECT_TRUE(std::isnan(static_cast<float>(TypeParam(std::numeric_limits<float>::quiet_NaN()))));
   EXPECT_EQ(TypeParam(-0.0f).bits, 0x8000);
+}
+
+// Arrays are converted by instructions where there are any: the same bits for every number, at every place of a vector.
+TYPED_TEST(Half, ArraysAreConvertedAsNumbers) {
+  support::for_each_target([](const std::string& target) {
+    std::vector<TypeParam> halves;
+    std::vector<float> floats;
+    for (unsigned bits = 0; bits < 65536; ++bits) {
+      halves.push_back(from_bits<TypeParam>(bits));
+      const auto one = static_cast<float>(halves.back());
+      floats.insert(floats.end(), {one, std::nextafter(one, kInfinity), std::nextafter(one, -kInfinity)});
+    }
+    for (std::uint32_t bits = 0; bits < 0xff800000; bits += 65521) floats.push_back(std::bit_cast<float>(bits));
+    std::vector<float> wide(halves.size() - 1);
+    widen(halves.data() + 1, wide.size(), wide.data());
+    for (std::size_t i = 0; i < wide.size(); ++i) {
+      const auto want = static_cast<float>(halves[i + 1]);
+      ASSERT_TRUE(std::bit_cast<std::uint32_t>(wide[i]) == std::bit_cast<std::uint32_t>(want) ||
+                  (std::isnan(wide[i]) && std::isnan(want)))
+          << target << " " << i;
+    }
+    std::vector<TypeParam> narrowed(floats.size());
+    narrow(floats.data(), floats.size(), narrowed.data());
+    for (std::size_t i = 0; i < floats.size(); ++i) {
+      if (std::isnan(floats[i])) {
+        ASSERT_TRUE(std::isnan(static_cast<float>(narrowed[i])));
+      } else {
+        ASSERT_EQ(narrowed[i].bits, TypeParam(floats[i]).bits) << target << " " << floats[i];
+      }
+    }
+  });
 }
 
 template <class H>
