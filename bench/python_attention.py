@@ -2,6 +2,7 @@
 compared first; peak memory of each in a process of its own; and where linear attention overtakes.
 
 python bench/python_attention.py            the tables (needs torch)
+python bench/python_attention.py masks      masks that hide many keys, and sinks
 python bench/python_attention.py crossover  times over lengths; scripts/figures draws them from bench/RESULTS.md
 """
 
@@ -102,6 +103,42 @@ def memory():
         print(f"| {n} keys | {' | '.join(values)} | {result:.1f} | {scores:.0f} |", flush=True)
 
 
+def masks():
+    """Forward and gradient, with masks of bools, a window, sinks and caps."""
+    print("| ms, forward and gradient | torch | softmax | entmax 1.5 | sparsemax, peaked |\n|---|---|---|---|---|")
+    for n in (1024, 4096):
+        (q, k, v), i = problem(n), np.arange(n)
+        before = i <= i[:, None]
+        cases = {
+            "all keys": {},
+            "all keys, sinks and a cap": {"sinks": np.zeros(HEADS), "softcap": 30.0},
+            "causal, by a mask": {"mask": before},
+            "window of 256, by a mask": {"mask": before & (i > i[:, None] - 256)},
+        }
+        for case, given in cases.items():
+            calls, grad = {}, torch.ones(1, HEADS, n, WIDTH)
+            if "sinks" not in given:
+                mask = torch.from_numpy(given["mask"]) if given else None
+                moving = [x.clone().requires_grad_() for x in (q, k, v)]
+                out = sdpa(*moving, attn_mask=mask)
+                calls["torch"] = lambda mask=mask, q=q, k=k, v=v: sdpa(q, k, v, attn_mask=mask)
+                calls["torch, gradient"] = lambda out=out, moving=moving, grad=grad: torch.autograd.grad(
+                    out, moving, grad, retain_graph=True
+                )
+            for name, map, factor in (("softmax", "softmax", 1), ("entmax 1.5", "entmax", 1), ("peaked", "sparsemax", 8)):
+                arrays = [(factor * q).numpy(), k.numpy(), v.numpy()]
+                calls[name] = lambda arrays=arrays, map=map, given=given: isentropic.attention(*arrays, map=map, **given)
+                calls[f"{name}, gradient"] = lambda arrays=arrays, map=map, given=given, grad=grad: isentropic.attention_vjp(
+                    *arrays, grad.numpy(), map=map, **given
+                )
+            times = median_times(calls, 5)
+            cells = [
+                f"{times[name] * 1e3:.0f}, {times[name + ', gradient'] * 1e3:.0f}" if name in times else ""
+                for name in ("torch", "softmax", "entmax 1.5", "peaked")
+            ]
+            print(f"| {n}, {case} | " + " | ".join(cells) + " |", flush=True)
+
+
 def crossover():
     lengths = [512, 1024, 1448, 2048, 2896, 4096, 5792, 8192, 11585]
     print("| us a query | " + " | ".join(map(str, lengths)) + " |\n|---|" + "---|" * len(lengths))
@@ -124,8 +161,8 @@ def crossover():
 def main():
     torch.set_num_threads(1)
     isentropic.set_num_threads(1)
-    if sys.argv[1:] == ["crossover"]:
-        return crossover()
+    if sys.argv[1:] in (["crossover"], ["masks"]):
+        return crossover() if sys.argv[1] == "crossover" else masks()
     print(f"torch {torch.__version__}, {HEADS} heads of {WIDTH}, {isentropic.simd_target()}")
     for causal in (False, True):
         check(1024, causal)

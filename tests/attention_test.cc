@@ -497,6 +497,52 @@ TYPED_TEST(AttentionTest, KeysThatAMaskHides) {
   });
 }
 
+// Blocks of keys in which no query of a tile has mass are left out of products. The last query sees all keys and has mass
+// everywhere, or, if the map is dense, its neighbours' masks alone leave blocks out: without it the others have the same bits.
+TYPED_TEST(AttentionTest, BlocksWithoutMass) {
+  using T = TypeParam;
+  constexpr std::size_t m = 6, n = 700, d = 8, dv = 5;
+  bool visible[m * n];
+  for (std::size_t i = 0; i < m * n; ++i)
+    visible[i] = i / n == m - 1 || (i % n >= 90 * (i / n) + 130 && i % n < 90 * (i / n) + 190);
+  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+    for (const bool masked : {false, true}) {
+      Problem<T> problem(1, 1, 1, m, n, d, dv, 9);
+      problem.options.map = typical<Op>();
+      problem.options.softcap = 50;
+      for (std::size_t r = 0; r < m; ++r) {
+        for (std::size_t c = 0; c < d; ++c) problem.q.at(0, 0, r, c) *= r == m - 1 ? T(0) : T(10);
+      }
+      if (masked) problem.mask.visible = {visible, 0, 0, static_cast<std::ptrdiff_t>(n), 1};
+      problem.add_sinks(9);
+      Heads<T> g = normal<T>(1, 1, m, dv, 10);
+      for (std::size_t c = 0; c < dv; ++c) g.at(0, 0, m - 1, c) = 0;
+      const auto results = [&](std::size_t queries) {
+        const auto some = [&](HeadsView<const T> all) {
+          all.rows = queries;
+          return all;
+        };
+        std::vector<Heads<T>> all = {{1, 1, queries, dv}, {1, 1, queries, d}, {1, 1, n, d}, {1, 1, n, dv}};
+        const auto sinks = std::span(problem.sinks).first(queries);
+        const Heads<T>& q = problem.q;
+        const Heads<T>& grad = g;
+        attention(problem.options, some(q.view()), problem.k.view(), problem.v.view(), all[0].view(), problem.mask, {}, {},
+                  sinks);
+        attention_vjp(problem.options, some(q.view()), problem.k.view(), problem.v.view(), some(grad.view()), all[1].view(),
+                      all[2].view(), all[3].view(), problem.mask, {}, {}, {}, sinks);
+        return all;
+      };
+      const auto want = results(m);
+      auto got = results(m - 1);
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        got[k].for_each([&](auto, auto, auto r, auto c) {
+          EXPECT_EQ(got[k].at(0, 0, r, c), want[k].at(0, 0, r, c)) << Op::kDescription.name << " " << k << " row " << r;
+        });
+      }
+    }
+  });
+}
+
 TYPED_TEST(AttentionTest, QueriesThatSeeNothing) {
   using T = TypeParam;
   Problem<T> problem(1, 1, 1, 3, 4, 2, 2, 1);

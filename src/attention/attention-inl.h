@@ -7,6 +7,8 @@
 #define ISENTROPIC_ATTENTION_ATTENTION_INL_H_
 #endif
 
+#include <utility>
+
 #include "src/attention/kernels.h"
 #include "src/attention/product-inl.h"
 #include "src/rows/entropy-inl.h"
@@ -21,20 +23,68 @@ namespace HWY_NAMESPACE {
 template <class T>
 inline constexpr T kHidden = -kInfinity<T>;
 
-// The number of the first n keys that the masks leave.
+// The number of the first n keys that the masks leave; sets the blocks in which some are.
 template <class T>
-HWY_INLINE size_t CountSeen(const AttentionMask<T>& mask, size_t b, size_t h, size_t query, size_t n) {
-  const bool* visible = mask.visible.data == nullptr ? nullptr : mask.visible.row(b, h, query);
-  const T* additive = mask.additive.data == nullptr ? nullptr : mask.additive.row(b, h, query);
-  if (visible == nullptr && additive == nullptr) return n;
+HWY_INLINE size_t CountSeen(const AttentionMask<T>& mask, size_t b, size_t h, size_t query, size_t n, bool* blocks) {
+  const bool* const visible = mask.visible.data == nullptr ? nullptr : mask.visible.row(b, h, query);
+  const T* const additive = mask.additive.data == nullptr ? nullptr : mask.additive.row(b, h, query);
+  const ptrdiff_t visible_step = mask.visible.col_stride, additive_step = mask.additive.col_stride;
+  if (visible == nullptr && additive == nullptr) {
+    std::fill_n(blocks, hwy::DivCeil(n, kTermsAtOnce), true);
+    return n;
+  }
   size_t count = 0;
-  for (size_t j = 0; j < n; ++j) {
-    const bool seen = (visible == nullptr || *visible) && (additive == nullptr || *additive != kHidden<T>);
+  for (size_t begin = 0; begin < n; begin += kTermsAtOnce, ++blocks) {
+    const size_t end = HWY_MIN(n, begin + kTermsAtOnce);
+    static_assert(kTermsAtOnce <= 255);
+    uint8_t seen = 0;  // a narrow sum takes many keys at once
+    if (additive == nullptr && visible_step == 1) {
+      for (size_t j = begin; j < end; ++j) seen = static_cast<uint8_t>(seen + visible[j]);
+    } else if (visible == nullptr && additive_step == 1) {
+      for (size_t j = begin; j < end; ++j) seen = static_cast<uint8_t>(seen + (additive[j] != kHidden<T>));
+    } else {
+      for (size_t j = begin; j < end; ++j) {
+        const auto at = static_cast<ptrdiff_t>(j);
+        const bool hidden = (visible != nullptr && !visible[at * visible_step]) ||
+                            (additive != nullptr && additive[at * additive_step] == kHidden<T>);
+        seen = static_cast<uint8_t>(seen + !hidden);
+      }
+    }
     count += seen;
-    if (visible != nullptr) visible += mask.visible.col_stride;
-    if (additive != nullptr) additive += mask.additive.col_stride;
+    *blocks = *blocks || seen > 0;
   }
   return count;
+}
+
+// Calls visit(begin, end) for the runs of keys whose blocks are set, of the first n. What is left out of a sum are whole blocks
+// of terms that are 0, so no bit depends on it.
+template <class Visit>
+HWY_INLINE void ForEachRun(const bool* blocks, size_t n, const Visit& visit) {
+  for (size_t j = 0; j < n;) {
+    const size_t begin = j;
+    while (j < n && blocks[j / kTermsAtOnce]) j += kTermsAtOnce;
+    if (j > begin) visit(begin, HWY_MIN(j, n));
+    while (j < n && !blocks[j / kTermsAtOnce]) j += kTermsAtOnce;
+  }
+}
+
+// Takes back the blocks in which a sparse map has left no mass: there its gradient is 0. (That of perturb_max is small.)
+template <class T>
+HWY_INLINE void KeepBlocksWithMass(const AttentionCall<T>& call, const Tile<T>& tile) {
+  if (!laws_of(call.options.map).sparse || std::holds_alternative<PerturbMax>(call.options.map)) return;
+  const RowTag<T> d;
+  for (size_t begin = 0; begin < tile.cols; begin += kTermsAtOnce) {
+    bool& block = tile.blocks[begin / kTermsAtOnce];
+    const size_t n = HWY_MIN(kTermsAtOnce, tile.cols - begin);
+    bool some = false;
+    for (size_t r = 0; r < tile.count && block && !some; ++r) {
+      const T* const p = tile.p + r * tile.stride + begin;
+      auto bits = hn::Zero(d);
+      QuickForEachVector(d, n, [&](size_t j, size_t lanes) HWY_ATTR { bits = hn::Or(bits, LoadUpTo(d, p + j, lanes, T(0))); });
+      some = !hn::AllTrue(d, hn::Eq(bits, hn::Zero(d)));  // a NaN is some
+    }
+    block = some;
+  }
 }
 
 // Applies masks to the scores of one query. A hidden score becomes -inf, whatever it was.
@@ -61,13 +111,15 @@ HWY_INLINE void MaskRow(const AttentionMask<T>& mask, size_t b, size_t h, size_t
   }
 }
 
-// Sets tile.seen and tile.scale for each query, and multiplies the queries by their scale. A query that sees nothing becomes 0.
+// Sets tile.blocks, and tile.seen and tile.scale for each query, and multiplies the queries by their scale. A query that sees
+// nothing becomes 0.
 template <class T>
 HWY_INLINE void ScaleQueries(const AttentionCall<T>& call, const Tile<T>& tile) {
   const size_t d = call.q.cols;
+  std::fill_n(tile.blocks, hwy::DivCeil(tile.cols, kTermsAtOnce), false);
   for (size_t r = 0; r < tile.count; ++r) {
     const size_t query = tile.first + r;
-    tile.seen[r] = CountSeen(call.mask, tile.batch, tile.head, query, call.keys_before(query + 1));
+    tile.seen[r] = CountSeen(call.mask, tile.batch, tile.head, query, call.keys_before(query + 1), tile.blocks);
     tile.scale[r] = call.scale_of(tile.seen[r], call.query(tile.batch, tile.head, query));
     const T scale = static_cast<T>(tile.scale[r]);
     const T* const from = call.q.row(tile.batch, tile.head, query);
@@ -102,8 +154,10 @@ template <class T>
 HWY_INLINE void MapTile(const AttentionCall<T>& call, const Tile<T>& tile) {
   const size_t d = call.q.cols, stride = tile.stride, n = tile.cols + call.further();
   ScaleQueries(call, tile);
-  ProductWithPanels(Factor<T>{tile.q, static_cast<ptrdiff_t>(d), 1}, tile.count, tile.keys, d, tile.cols, tile.s,
-                    static_cast<ptrdiff_t>(stride));
+  ForEachRun(tile.blocks, tile.cols, [&](size_t begin, size_t end) HWY_ATTR {  // masks set the other scores
+    ProductWithPanels(Factor<T>{tile.q, static_cast<ptrdiff_t>(d), 1}, tile.count, tile.keys + begin * d, d, end - begin,
+                      tile.s + begin, static_cast<ptrdiff_t>(stride));
+  });
   for (size_t r = 0; r < tile.count; ++r) {
     const size_t before = call.keys_before(tile.first + r + 1);
     T* const s = tile.s + r * stride;
@@ -119,14 +173,22 @@ HWY_INLINE void MapTile(const AttentionCall<T>& call, const Tile<T>& tile) {
   for (size_t r = 0; r < tile.count; ++r) {
     if (tile.seen[r] == 0) FillRow(RowTag<T>(), T(0), n, tile.p + r * stride);
   }
+  KeepBlocksWithMass(call, tile);
 }
 
 // Rows of out = weights x, where x may hold anything for keys that are not seen. A row that is not finite is calculated again
 // without what its weights hide, in the same order: what a query does not see changes no bit.
 template <class T>
-HWY_INLINE void WeightedSums(const T* weights, size_t stride, size_t count, size_t n, const T* x, ptrdiff_t x_row, size_t cols,
-                             T* out, ptrdiff_t out_row) {
-  Product(false, Factor<T>{weights, static_cast<ptrdiff_t>(stride), 1}, count, x, x_row, n, out, out_row, cols);
+HWY_INLINE void WeightedSums(const Tile<T>& tile, const T* weights, const T* x, ptrdiff_t x_row, size_t cols, T* out,
+                             ptrdiff_t out_row) {
+  const size_t stride = tile.stride, count = tile.count, n = tile.cols;
+  const auto add = [&](bool further, size_t begin, size_t end) HWY_ATTR {
+    Product(further, Factor<T>{weights + begin, static_cast<ptrdiff_t>(stride), 1}, count,
+            x + static_cast<ptrdiff_t>(begin) * x_row, x_row, end - begin, out, out_row, cols);
+  };
+  bool some = false;
+  ForEachRun(tile.blocks, n, [&](size_t begin, size_t end) HWY_ATTR { add(std::exchange(some, true), begin, end); });
+  if (!some) add(false, 0, 0);
   for (size_t r = 0; r < count; ++r) {
     T* const to = out + static_cast<ptrdiff_t>(r) * out_row;
     if (AreFinite(to, 0, 1, cols)) continue;
@@ -154,8 +216,8 @@ template <class T>
 HWY_FLATTEN void AttentionTile(const AttentionCall<T>& call, const Tile<T>& tile) {
   MapTile(call, tile);
   const size_t b = tile.batch, h = tile.head;
-  WeightedSums(tile.p, tile.stride, tile.count, tile.cols, call.v.row(b, h / call.group, 0), call.v.row_stride, call.v.cols,
-               call.out.row(b, h, tile.first), call.out.row_stride);
+  WeightedSums(tile, tile.p, call.v.row(b, h / call.group, 0), call.v.row_stride, call.v.cols, call.out.row(b, h, tile.first),
+               call.out.row_stride);
   for (size_t r = 0; r < tile.count; ++r) {
     const T* const p = tile.p + r * tile.stride;
     if (call.details.weights.data != nullptr) {
@@ -201,7 +263,16 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
     const T* const g = vjp.g.row(b, h, tile.first + r);
     for (size_t c = 0; c < dv; ++c) tile.out[r * dv + c] = tile.seen[r] == 0 ? T(0) : g[c];
   }
-  ProductWithPanels(Factor<T>{tile.out, static_cast<ptrdiff_t>(dv), 1}, tile.count, tile.values, dv, tile.cols, tile.g, step);
+  for (size_t r = 0; r < tile.count; ++r) {
+    for (size_t j = 0; j < tile.cols; j += kTermsAtOnce) {
+      if (!tile.blocks[j / kTermsAtOnce])
+        FillRow(RowTag<T>(), T(0), HWY_MIN(kTermsAtOnce, tile.cols - j), tile.g + r * stride + j);
+    }
+  }
+  ForEachRun(tile.blocks, tile.cols, [&](size_t begin, size_t end) HWY_ATTR {
+    ProductWithPanels(Factor<T>{tile.out, static_cast<ptrdiff_t>(dv), 1}, tile.count, tile.values + begin * dv, dv, end - begin,
+                      tile.g + begin, step);
+  });
   for (size_t r = 0; r < tile.count && n > tile.cols; ++r) tile.g[r * stride + tile.cols] = 0;  // the value of a sink
   if (!vjp.g_entropy.empty()) AddEntropySlopes(tile, n, vjp.g_entropy.data() + first);
   const MatrixView<T> ds(tile.g, tile.count, n, stride);
@@ -225,7 +296,7 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
   }
 
   T* const dq = vjp.dq.row(b, h, tile.first);
-  WeightedSums(tile.g, stride, tile.count, tile.cols, call.k.row(b, kv, 0), call.k.row_stride, d, dq, vjp.dq.row_stride);
+  WeightedSums(tile, tile.g, call.k.row(b, kv, 0), call.k.row_stride, d, dq, vjp.dq.row_stride);
   for (size_t r = 0; r < tile.count; ++r) {
     T* const row = vjp.dq.row(b, h, tile.first + r);
     if (!vjp.dnumbers.empty() || !vjp.dkappas.empty()) {
@@ -240,10 +311,13 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
   }
   const auto hides = [&](const T* x, size_t cols)
                          HWY_ATTR { return !AreFinite(x, static_cast<ptrdiff_t>(cols), tile.count, cols); };
-  AddProduct(hides(tile.q, d), Factor<T>{tile.g, 1, step}, tile.cols, tile.q, static_cast<ptrdiff_t>(d), tile.count,
-             vjp.dk.row(b, kv, 0), vjp.dk.row_stride, d);
-  AddProduct(hides(tile.out, dv), Factor<T>{tile.p, 1, step}, tile.cols, tile.out, static_cast<ptrdiff_t>(dv), tile.count,
-             vjp.dv.row(b, kv, 0), vjp.dv.row_stride, dv);
+  const bool hides_q = hides(tile.q, d), hides_g = hides(tile.out, dv);
+  ForEachRun(tile.blocks, tile.cols, [&](size_t begin, size_t end) HWY_ATTR {
+    AddProduct(hides_q, Factor<T>{tile.g + begin, 1, step}, end - begin, tile.q, static_cast<ptrdiff_t>(d), tile.count,
+               vjp.dk.row(b, kv, begin), vjp.dk.row_stride, d);
+    AddProduct(hides_g, Factor<T>{tile.p + begin, 1, step}, end - begin, tile.out, static_cast<ptrdiff_t>(dv), tile.count,
+               vjp.dv.row(b, kv, begin), vjp.dv.row_stride, dv);
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -203,6 +203,7 @@ class Workplace {
     p_ = vjp || two_tiles ? arena.take<T>(scores) : s_;
     g_ = arena.take<T>(vjp ? scores : 0);
     slopes_ = vjp && call.options.softcap ? arena.take<T>(scores) : nullptr;
+    blocks_ = arena.take<bool>(panels / kPanelCols);  // more than enough
     seen_ = arena.take<std::size_t>(tile_rows);
     scale_ = arena.take<double>(tile_rows);
     const std::size_t of_map = call.map.memory(call.options.map, n + call.further());
@@ -211,10 +212,10 @@ class Workplace {
 
   // The tile of queries [first, first + count) of a head whose keys and values are packed.
   Tile<T> tile(const AttentionCall<T>& call, std::size_t b, std::size_t h, std::size_t first, std::size_t count) const {
-    return {b,       h,     first,   count,   call.keys_before(first + count),
-            stride_, keys_, values_, q_,      out_,
-            s_,      p_,    g_,      slopes_, seen_,
-            scale_,  map_,  {},      {}};
+    return {b,       h,      first,   count,   call.keys_before(first + count),
+            stride_, keys_,  values_, q_,      out_,
+            s_,      p_,     g_,      slopes_, blocks_,
+            seen_,   scale_, map_,    {},      {}};
   }
 
   T* keys() const { return keys_; }
@@ -223,6 +224,7 @@ class Workplace {
  private:
   std::size_t stride_;
   T *keys_, *values_, *q_, *out_, *s_, *p_, *g_, *slopes_;
+  bool* blocks_;
   std::size_t* seen_;
   double* scale_;
   Arena map_;

@@ -81,6 +81,7 @@ struct Tile {
   T *q, *out;              // count rows of d and of dv
   T *s, *p, *g;            // count rows of scores, of distributions (perhaps the same) and of gradients
   T* slopes;               // of softcap in each score, or null
+  bool* blocks;            // of kTermsAtOnce keys: whether a query of the tile may have mass there
   std::size_t* seen;
   double* scale;
   Arena memory;            // the map's
