@@ -26,8 +26,9 @@ void explore(const Serving& serving, const Files& files) {
   std::optional<std::string> page = explorer_page();
   if (!page) {
     throw std::runtime_error(
-        "explore: this program has no page to show, share/isentropic/explorer.html. In the sources, scripts/wasm makes it as "
-        "build/wasm/explorer.html; ISENTROPIC_EXPLORER=FILE names it");
+        "explore: this program was installed without its page, share/isentropic/explorer.html. In the sources, `scripts/wasm "
+        "&& "
+        "pip install .` makes the page and installs both; ISENTROPIC_EXPLORER=FILE names a page that is elsewhere");
   }
   if (!files.in.empty()) {
     std::size_t kept = 0;
@@ -57,10 +58,9 @@ void add_explore(CLI::App& app, Program& program) {
                   files::format_endings()));
   CLI::Option* const port =
       add_number(command, "--port", serving->port, "Serve the page at this port of 127.0.0.1 (default 0: any free port)");
-  CLI::Option* const no_browser = add_flag(command, "--no-browser", serving->no_browser, "Only print the address");
+  add_flag(command, "--no-browser", serving->no_browser, "Only print the address; -o never opens a browser");
   add_output_option(command, program.files, "Write the page to this file, which needs no server, instead of serving it")
-      ->excludes(port)
-      ->excludes(no_browser);
+      ->excludes(port);
   command.footer(
       "Only this machine can read the page, and the page loads nothing from elsewhere.\n"
       "Its address is printed and, if standard output is a terminal, opened in a browser.\n"

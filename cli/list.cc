@@ -1,9 +1,12 @@
 // The table of operations as text, as Markdown and as JSON.
+#include <algorithm>
+#include <cctype>
 #include <memory>
 
 #include "commands.h"
 #include "families.h"
 #include "files/file.h"
+#include "files/text.h"
 #include "options.h"
 #include "terminal.h"
 
@@ -32,15 +35,40 @@ std::string cell(std::string_view text) {
   return escaped;
 }
 
-// The list for a terminal.
-std::string list_text() {
+std::string lower(std::string_view text) {
+  std::string small(text);
+  std::ranges::transform(small, small.begin(), [](unsigned char c) { return std::tolower(c); });
+  return small;
+}
+
+// Whether what is said of an operation has a word, in any case; - and a blank are as _.
+bool has_word(const FamilyInfo& family, const OperationInfo& info, std::string_view word) {
+  const auto plain = [](std::string_view text) {
+    std::string found = lower(text);
+    std::ranges::replace(found, '-', ' ');
+    std::ranges::replace(found, '_', ' ');
+    return found;
+  };
+  const std::string wanted = plain(word);
+  const auto has = [&](std::string_view text) { return plain(text).find(wanted) != std::string::npos; };
+  if (has(info.name) || has(command_name(info)) || has(info.summary) || has(info.source) || has(family.title)) return true;
+  return std::ranges::any_of(info.params, [&](const ParamInfo& param) { return has(param.name) || has(param.meaning); });
+}
+
+// The list for a terminal: all operations, or those that have a word.
+std::string list_text(std::string_view word) {
   std::string text;
   const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
     fmt::format_to(std::back_inserter(text), line, std::forward<Args>(args)...);
   };
+  bool any = false;
   for (const FamilyInfo& family : isentropic::families()) {
+    const auto wanted = [&](const OperationInfo& info) { return word.empty() || has_word(family, info, word); };
+    if (std::ranges::none_of(family.operations, wanted)) continue;
+    any = true;
     add("{}: {}\n", family.title, family.meaning);
     for (const OperationInfo& info : family.operations) {
+      if (!wanted(info)) continue;
       add("\n  {}\n", command_name(info));
       add("      {}\n", info.summary);
       add("      {}\n", info.formula);
@@ -51,6 +79,7 @@ std::string list_text() {
     }
     add("\n");
   }
+  if (!any) bad_input("list: no operation has the word {}; isentropic list shows all", files::in_quotes(word));
   add("isentropic NAME --help shows how to run one.\n");
   return text;
 }
@@ -98,14 +127,24 @@ std::string list_markdown() {
 }  // namespace
 
 void add_list(CLI::App& app, Program& program) {
-  CLI::App& command = *app.add_subcommand("list", "Every operation with its parameters.");
+  CLI::App& command = *app.add_subcommand("list", "Every operation with its parameters, or those with a word.");
+  const auto word = std::make_shared<std::string>();
+  CLI::Option* const search = command
+                                  .add_option_function<std::string>(
+                                      "WORD",
+                                      [word](const std::string& text) {
+                                        if (text.empty()) bad_input("list: WORD must not be empty");
+                                        *word = text;
+                                      },
+                                      "Only operations of whose name, summary, source or parameters it is a part, in any case")
+                                  ->option_text(" ");
   const auto markdown = std::make_shared<bool>(false), json = std::make_shared<bool>(false);
-  add_flag(command, "--markdown", *markdown, "As docs/operations.md has it");
-  add_flag(command, "--json", *json, "All that is known of each, for programs")->excludes("--markdown");
-  command.footer("Example: isentropic list");
-  command.callback([markdown, json, &program] {
-    program.action = [markdown, json] {
-      files::write_output("", *json ? isentropic::operations_json() : *markdown ? list_markdown() : folded(list_text()));
+  add_flag(command, "--markdown", *markdown, "As docs/operations.md has it")->excludes(search);
+  add_flag(command, "--json", *json, "All that is known of each, for programs")->excludes("--markdown")->excludes(search);
+  command.footer("Example: isentropic list\nExample: isentropic list temperature");
+  command.callback([markdown, json, word, &program] {
+    program.action = [markdown, json, word] {
+      files::write_output("", *json ? isentropic::operations_json() : *markdown ? list_markdown() : folded(list_text(*word)));
     };
   });
 }

@@ -160,6 +160,37 @@ void add_input_options(CLI::App& command, Files& files, std::string_view holds) 
       ->option_text("CHARACTER");
   command
       .add_option_function<std::string>(
+          "--thousands",
+          [&reading](const std::string& text) {
+            static constexpr std::pair<std::string_view, char> kNames[] = {{"comma", ','}, {"point", '.'}, {"space", ' '}};
+            reading.thousands = text.size() == 1 ? text[0] : '\0';
+            for (const auto& [name, character] : kNames) {
+              if (text == name) reading.thousands = character;
+            }
+            if (std::string_view(",. '_").find(reading.thousands) == std::string_view::npos || reading.thousands == '\0') {
+              bad_input("--thousands must be one of , . ' _ and space, got '{}'", text);
+            }
+          },
+          "Character between groups of three digits in a .csv or .tsv, as in 1,234.5: , . ' _ or space; without it such "
+          "numbers "
+          "are errors")
+      ->option_text("CHARACTER");
+  command
+      .add_option_function<std::string>(
+          "--na",
+          [&reading](const std::string& text) {
+            reading.na.clear();
+            for (std::size_t at = 0; at <= text.size();) {
+              const std::string word = text.substr(at, text.find(',', at) - at);
+              if (word.empty()) bad_input("--na must be words with commas between them, got '{}'", text);
+              reading.na.push_back(word);
+              at += word.size() + 1;
+            }
+          },
+          "Words or numbers that also mean a missing value, as in -,?,-999 (empty cells, NA, N/A, #N/A, NULL, None always do)")
+      ->option_text("WORD,...");
+  command
+      .add_option_function<std::string>(
           "--rows",
           [&reading](const std::string& text) {
             const std::size_t colon = text.find(':');

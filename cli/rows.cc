@@ -132,6 +132,8 @@ Table read_other(const Files& files, const std::string& path, Holds holds, std::
     reading.header = given.header;
     reading.delimiter = given.delimiter;
     reading.missing = given.missing;
+    reading.na = given.na;
+    reading.thousands = given.thousands;
   }
   if (alike && same) {
     reading.advised.columns = reading.shared = true;

@@ -207,6 +207,8 @@ void refuse_columns(const ReadOptions& options, std::string_view name, std::stri
   if (!options.label.empty()) bad_input("{}: {} has no label column", name, what);
   if (options.header) bad_input("{}: {} has no header", name, what);
   if (options.delimiter != 0) bad_input("{}: --delimiter is not for {}", name, what);
+  if (options.thousands != 0) bad_input("{}: --thousands is not for {}", name, what);
+  if (!options.na.empty()) bad_input("{}: --na is not for {}", name, what);
   const std::string_view option = !options.columns.empty()   ? "columns"
                                   : !options.exclude.empty() ? "exclude"
                                                              : options.keep_option;

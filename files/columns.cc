@@ -227,8 +227,7 @@ Written written_as(std::string_view text, double number) {
   return number == std::floor(number) ? Written::dotted : Written::fraction;
 }
 
-Doubt doubt_by_names(const std::vector<std::string>& names, const std::vector<Written>& first,
-                     std::optional<std::size_t> begins, bool rows_only) {
+Doubt doubt_by_names(const std::vector<std::string>& names, const std::vector<Written>& first, bool rows_only) {
   std::vector<Words> words;
   for (const std::string& name : names) words.push_back(words_of(name));
   // y is a label, but not beside x or n.
@@ -240,10 +239,10 @@ Doubt doubt_by_names(const std::vector<std::string>& names, const std::vector<Wr
   Doubt doubt;
   if (!rows_only) doubt = doubt_beside(names, words, first);
   for (std::size_t c = 0; c < names.size(); ++c) {
-    const bool whole = is_whole(first[c]) && !series[c], at_begin = begins == c;
-    bool found = (at_begin || !begins) && surely_names_rows(words[c]);
-    found |= names[c].empty() && !begins;  // pandas calls its index so; in a .csv it is the corner
-    found |= whole && (at_begin || !begins || !rows_only) && perhaps_names_rows(words[c]);
+    const bool whole = is_whole(first[c]) && !series[c];
+    bool found = surely_names_rows(words[c]);
+    found |= names[c].empty();  // pandas calls its index so; in a .csv it is the corner, whose column has labels
+    found |= whole && perhaps_names_rows(words[c]);
     const bool letter = words[c].size() == 1 && words[c][0].size() == 1;
     if (!rows_only) {
       found |= surely_names_labels(words[c]) || (whole && perhaps_names_labels(words[c]) && !(letter && letters > 1)) ||

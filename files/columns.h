@@ -34,11 +34,9 @@ struct Doubt {
 
 // The columns of whose numbers the names say that they are labels, such as Class and y_true, or name rows, such as id, Index,
 // PassengerId and "Unnamed: 0", and those that stand beside numbered columns, such as logit_0 and logit_1. `first`: how the
-// numbers of the first row are written; words with another meaning, such as gold, say it only of whole numbers. `begins`: that
-// column is the file's first, where id says it of any numbers; without it, id says it anywhere. `rows_only`: the numbers may be
-// classes, so only names of rows count.
-Doubt doubt_by_names(const std::vector<std::string>& names, const std::vector<Written>& first,
-                     std::optional<std::size_t> begins, bool rows_only);
+// numbers of the first row are written; words with another meaning, such as gold, say it only of whole numbers. `rows_only`:
+// the numbers may be classes, so only names of rows count.
+Doubt doubt_by_names(const std::vector<std::string>& names, const std::vector<Written>& first, bool rows_only);
 
 // Looks at the first rows for columns of whole numbers beside columns with fractions.
 class WholeColumns {

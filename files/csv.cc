@@ -34,10 +34,14 @@ class CsvReader {
   CsvReader(std::shared_ptr<Input> input, char separator, const ReadOptions& options)
       : name_(input->name()),
         text_(
-            input, separator == '\t' ? " \r" : " \t\r",
-            [separator](std::string_view text) { return first_row(text, separator); }, options),
+            input, separator == '\t' ? " \r" : " \t\r", [this](std::string_view text) { return first_row(text, separator_); },
+            options),
         separator_(separator),
         options_(options) {
+    text_.names_separator = [this](char named) {
+      named_separator_ = true;
+      if (options_.delimiter == 0) separator_ = named;
+    };
     if (!options.key.empty()) bad_input("{}: only .npz, .jsonl and .safetensors files have a key", name_);
   }
 
@@ -101,9 +105,41 @@ class CsvReader {
 
   [[noreturn]] void not_a_number(const Cell& cell, std::size_t column, std::string_view hint = "") const {
     if (is_missing(cell.text()) && hint.empty() && options_.advised.missing) hint = kOnMissing;
+    const std::string advice = hint.empty() ? advice_for(cell, column) : "";
+    if (hint.empty()) hint = advice;
     if (cell.text().empty()) bad_input("{}:{}:{}: empty cell{}", name_, cell.line, column + 1, hint);
     bad_input("{}:{}:{}: {} is not a number{}{}", name_, cell.line, column + 1, in_quotes(cell.text()), typeset(cell.text()),
               hint);
+  }
+
+  // Whether people write the word where a number is missing.
+  static bool may_be_missing(std::string_view text) {
+    constexpr std::string_view kWords[] = {"-",    "--",   ".",       "..",      "?",     "n.a.",  "N.A.",
+                                           "n.d.", "N.D.", "missing", "nodata",  "na",    "Na",    "None",
+                                           "none", "nil",  "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?"};
+    return std::ranges::find(kWords, text) != std::end(kWords);
+  }
+
+  // What helps where a cell is no number.
+  std::string advice_for(const Cell& cell, std::size_t column) const {
+    const std::string_view text = cell.text();
+    if (options_.advised.delimiter && options_.thousands == 0) {
+      for (const auto& [between, name] :
+           {std::pair(',', ","), std::pair('.', "."), std::pair(' ', "space"), std::pair('_', "_"), std::pair('\'', "\\'")}) {
+        double number = 0;
+        const std::optional<std::string> plain = without_groups(text, between);
+        if (plain && number_of(*plain, number) == Reading::number) return fmt::format(" (--thousands {} reads it)", name);
+      }
+    }
+    if (options_.advised.missing && may_be_missing(text)) {
+      return fmt::format(" (if it is a missing value: --na '{}' --missing nan)", text);
+    }
+    const bool first = found_label_ && cell.line == first_label_line_;
+    if (first && *label_column_ != column && options_.advised.columns && !resembles_number(text)) {
+      return fmt::format("; column {0} has the labels: --exclude {1} leaves column {1} out, --labels {1} takes it instead",
+                         *label_column_ + 1, column + 1);
+    }
+    return "";
   }
 
   // Refuses a line that is longer than the header or the first row.
@@ -112,8 +148,17 @@ class CsvReader {
               width, comment_ ? "; it begins with #, but comments are not skipped" : "");
   }
 
-  // A cell as a number. With semicolons between cells a comma is a decimal point.
+  bool is_missing(std::string_view text) const { return files::is_missing(text, options_.na); }
+
+  // A cell as a number. With semicolons between cells a comma is a decimal point, unless it is between groups of digits.
   Reading number_of(std::string_view text, double& number) const {
+    if (!options_.na.empty() && is_missing(text)) return Reading::not_number;
+    if (options_.thousands != 0) {
+      const std::optional<std::string> plain = without_groups(text, options_.thousands);
+      if (!plain && text.find(options_.thousands) != text.npos) return Reading::not_number;
+      if (plain && *plain != text) return number_of(*plain, number);
+      if (options_.thousands == ',') return read_number(text, number);
+    }
     if (separator_ == ';' && text.find(',') != text.npos && text.find('.') == text.npos) {
       std::string pointed(text);
       pointed[pointed.find(',')] = '.';
@@ -172,12 +217,20 @@ class CsvReader {
     return chosen;
   }
 
+  // "1,234.5" is in quotes only for its comma.
+  void unquote_groups(std::vector<Cell>& cells) const {
+    for (Cell& cell : cells) {
+      if (options_.thousands != 0 && cell.quoted && without_groups(cell.text(), options_.thousands)) cell.quoted = false;
+    }
+  }
+
   // Finds names and labels in the first row or two, and removes a header from the piece.
   void begin(Piece& piece) {
     std::vector<Cell> first, second;
     Lines lines(piece.text, piece.line, separator_, name_);
     lines.next(first);
     for (Cell& cell : first) cell.keep();
+    unquote_groups(first);
     const std::size_t header_size = lines.at(), second_line = lines.line();
 
     Piece more;
@@ -191,6 +244,7 @@ class CsvReader {
     }
     const bool has_second = piece.table.rows > 1;
     if (has_second) Lines(std::string_view(piece.text).substr(header_size), second_line, separator_, name_).next(second);
+    unquote_groups(second);
     check_separator(std::string_view(piece.text).substr(0, header_size), second);
     check_line_end(std::string_view(piece.text).substr(0, header_size), piece.line);
 
@@ -249,7 +303,7 @@ class CsvReader {
 
   // With the wrong separator a whole line would be one word, and a word would be taken for a label.
   void check_separator(std::string_view first_line, const std::vector<Cell>& second) const {
-    if (options_.delimiter != 0) return;
+    if (options_.delimiter != 0 || named_separator_) return;
     // A name may have a semicolon: then the next line has none.
     const std::size_t separators = count_outside_quotes(first_line, separator_);
     const bool agree = separators > 0 && second.size() == separators + 1 && std::ranges::none_of(second, [](const Cell& cell) {
@@ -308,7 +362,8 @@ class CsvReader {
     }
     if (!numbers) bad_input("{}: no column of scores is left", name_);
     const auto is_plain = [](Role role) { return role == Role::number || role == Role::label; };
-    plain_ = separator_ != ';' && std::all_of(roles_.begin(), roles_.end(), is_plain);
+    plain_ = separator_ != ';' && options_.na.empty() && options_.thousands == 0 &&
+             std::all_of(roles_.begin(), roles_.end(), is_plain);
     if (!chosen.empty() || width == 1) return;
     if (!names.empty() && has_data && first_data.size() == width) check_names(names, first_data);
     if (options_.advised.columns && options_.scores) whole_columns_.emplace();
@@ -360,10 +415,10 @@ class CsvReader {
     const std::vector<std::size_t> scores = score_columns();
     std::vector<std::string> called;
     for (const std::size_t c : scores) called.push_back(names[c]);
+    if (std::ranges::find(called, "") != called.end()) return;  // which is refused
     std::vector<double> values;
     // A file of targets may be of classes.
-    refuse(doubt_by_names(called, written(first_data, values), scores[0] == 0 ? 0 : called.size(), !options_.advised.columns),
-           names);
+    refuse(doubt_by_names(called, written(first_data, values), !options_.advised.columns), names);
   }
 
   void look_at_whole_columns(Piece& piece) {
@@ -482,7 +537,7 @@ class CsvReader {
         const bool spaced = width == 1 && text.find(' ') != text.npos && options_.advised.delimiter;
         std::string hint = spaced ? "--delimiter space separates cells at blanks" : "";
         if (options_.advised.header) hint += spaced ? "; if it is a name: --header" : "if it is a name: --header";
-        not_a_number(first[c], c, hint.empty() ? "" : fmt::format(" ({})", hint));
+        not_a_number(first[c], c, advice_for(first[c], c) + (hint.empty() ? "" : fmt::format(" ({})", hint)));
       }
       return true;
     }
@@ -555,7 +610,8 @@ class CsvReader {
     if (cell.text().empty() || (is_missing(cell.text()) && chosen.empty())) not_a_number(cell, c);
     // In a file of one line a label cannot be told from a typing error, unless it stands where labels usually do.
     if ((resembles_number(cell.text()) && chosen.empty()) || (!has_second && c != 0)) {
-      not_a_number(cell, c, options_.advised.columns ? fmt::format(" (if it is a label: --labels {})", c + 1) : "");
+      const std::string helps = advice_for(cell, c);
+      not_a_number(cell, c, options_.advised.columns ? fmt::format("{} (if it is a label: --labels {})", helps, c + 1) : helps);
     }
     return c;
   }
@@ -599,8 +655,10 @@ class CsvReader {
         case Role::label:
           // A typing error in the first row or a header with numbers must not turn a column of scores into labels.
           if (found_label_ && !cell.quoted && is_number(cell.text())) {
-            const std::string advice =
+            std::string advice =
                 options_.advised.columns ? fmt::format(" (if these are labels: --labels {}{})", c + 1, label_hint_) : "";
+            if (options_.advised.missing && may_be_missing(first_label_))
+              advice += fmt::format(" (if it is missing: --na '{}')", first_label_);
             bad_input("{}:{}:{}: {} is not a number, but line {} has one there{}", name_, first_label_line_, c + 1,
                       in_quotes(first_label_), cell.line, advice);
           }
@@ -632,6 +690,7 @@ class CsvReader {
   char separator_;
   ReadOptions options_;
   bool begun_ = false;
+  bool named_separator_ = false;               // by a first line sep=;
   bool plain_ = false;                         // nothing but numbers and labels
   bool comment_ = false;                       // the first line begins with #
   bool no_corner_ = false;                     // the header has no cell above the labels, which are the reader's guess

@@ -36,6 +36,8 @@ struct ReadOptions {
   std::size_t first_row = 0, end_row = kAllRows;
   char delimiter = 0;  // between cells; 0: the format decides. With a semicolon numbers may have decimal commas
   Missing missing = Missing::error;
+  std::vector<std::string> na = {};  // words, or numbers, that mean a missing value beside the usual ones
+  char thousands = 0;                // between groups of three digits, or 0
 
   // For a file beside the one that the options were given for.
   bool scores = true;            // it holds scores or distributions, not points, masses or costs, which may well be whole

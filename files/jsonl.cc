@@ -31,6 +31,7 @@ class JsonlReader {
   JsonlReader(std::shared_ptr<Input> input, const ReadOptions& options)
       : text_(std::move(input), " \t\r", first_line, options, true), options_(options) {
     if (options.header || options.delimiter != 0) refuse_columns(options, text_.name(), "a .jsonl file");
+    if (options.thousands != 0) bad_input("{}: --thousands is for .csv and .tsv; numbers of JSON have no groups", text_.name());
   }
 
   bool take(Piece& piece, std::size_t numbers) {

@@ -118,6 +118,7 @@ class Lines {
     if (layout.form == Form::array && !options_.label.empty()) wrong("an array has no field that could be a label");
     ReadOptions others = options_;
     others.label.clear();
+    others.na.clear();
     if (layout.form == Form::keyed && std::find(layout.kept.begin(), layout.kept.end(), options_.keep) != layout.kept.end()) {
       others.keep.clear();  // as all fields beside the array are
     }
@@ -397,7 +398,7 @@ class Lines {
       (kept_beside[c] ? layout.kept : taken[c] && !left_out[c] ? layout.header : layout.ignored).push_back(names[c]);
     }
     if (options_.columns.empty()) {
-      refuse(doubt_by_names(layout.header, of_header, std::nullopt, !options_.advised.columns), layout.header);
+      refuse(doubt_by_names(layout.header, of_header, !options_.advised.columns), layout.header);
     }
     for (const std::string& word : words) {
       if (std::find(layout.header.begin(), layout.header.end(), word) == layout.header.end()) continue;
@@ -580,11 +581,23 @@ class Lines {
     return read_number(text, number) == Reading::number && !std::isfinite(number);
   }
 
+  // A value that is missing, as `text` says.
+  double without_number(std::size_t cell, std::string_view text) {
+    if (options_.missing == Missing::error) {
+      wrong_cell(cell, "{} is not a number{}", text, options_.advised.missing ? kOnMissing : "");
+    }
+    nulls_.push_back(values.size() - begin_);
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+
   double number_of(json::value value, std::size_t cell) {
     double number = 0;
     switch (value.type()) {
       case json::json_type::number: {
         std::string_view token = value.raw_json_token();
+        if (!options_.na.empty() && is_missing(token.substr(0, token.find_last_not_of(" \t\r\n") + 1), options_.na)) {
+          return without_number(cell, in_quotes(token));
+        }
         // simdjson reads 01 as 1, and refuses a number that is too large and a word that is no number.
         const bool is_sure = !has_many_digits(token) && !has_leading_zero(token);
         if (is_sure && value.get_double().get(number) == simdjson::SUCCESS) return number;
@@ -596,13 +609,10 @@ class Lines {
       }
       case json::json_type::null:
         if (!value.is_null()) wrong_cell(cell, "this is not a number");
-        if (options_.missing == Missing::error) {
-          wrong_cell(cell, "null is not a number{}", options_.advised.missing ? kOnMissing : "");
-        }
-        nulls_.push_back(values.size() - begin_);
-        return std::numeric_limits<double>::quiet_NaN();
+        return without_number(cell, "null");
       case json::json_type::string: {
         const std::string_view text = value.get_string();
+        if (is_missing(text, options_.na)) return without_number(cell, in_quotes(text));
         if (!read_special(text, number)) wrong_cell(cell, "{} is not a number", in_quotes(text));
         return number;
       }

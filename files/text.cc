@@ -81,6 +81,18 @@ void RowText::check_magic(std::string_view start) const {
 }
 
 // The next lines of about `size` bytes, or one line if that is longer; none at the end.
+void RowText::take_separator(std::string& text) {
+  constexpr std::string_view kName = "sep=";
+  const std::size_t end = std::min(text.find_first_of("\r\n"), text.size());
+  if (end != kName.size() + 1) return;
+  for (std::size_t i = 0; i < kName.size(); ++i) {
+    if (std::tolower(static_cast<unsigned char>(text[i])) != kName[i]) return;
+  }
+  names_separator(text[kName.size()]);
+  text.erase(0, std::min(text.find('\n', end), text.size() - 1) + 1);
+  ++line_;
+}
+
 bool RowText::read_lines(std::string& text, std::size_t size) {
   text.swap(rest_);
   rest_.clear();
@@ -100,14 +112,16 @@ bool RowText::read_lines(std::string& text, std::size_t size) {
     // If another program writes rows while we read, they are taken as soon as they are there.
     std::size_t got = input_->read(text.data() + before, wanted, 1);
     // Checks the first bytes for another format or UTF-8's mark, as many bytes as that has.
-    const bool unusual =
-        first && got > 0 && (text[0] == 'P' || text[0] == '\x1F' || static_cast<unsigned char>(text[0]) >= 0x80);
+    const bool unusual = first && got > 0 &&
+                         (text[0] == 'P' || text[0] == '\x1F' || ((text[0] | 0x20) == 's' && text.find('\n') >= got) ||
+                          static_cast<unsigned char>(text[0]) >= 0x80);
     if (unusual && got < kLongestMagic) got += input_->read(text.data() + got, kLongestMagic - got);
     text.resize(before + got);
     ended_ = input_->at_end();
     if (first) check_magic(text);
     if (text.find('\0', before) != text.npos) bad_input("{}: this is not text", name());
     if (first && text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+    if (first && names_separator) take_separator(text);
     end = text.rfind('\n') + 1;
   }
   if (!ended_) {
@@ -143,11 +157,35 @@ Reading read_number(std::string_view text, double& number) {
   return Reading::number;
 }
 
-bool is_missing(std::string_view text) {
+bool is_missing(std::string_view text, const std::vector<std::string>& words) {
+  if (std::find(words.begin(), words.end(), text) != words.end()) return true;
   for (const std::string_view word : {"", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None"}) {
     if (text == word) return true;
   }
   return false;
+}
+
+std::optional<std::string> without_groups(std::string_view text, char between) {
+  constexpr std::string_view kSpaces[] = {"\xC2\xA0", "\xE2\x80\xAF"};
+  std::string plain(text);
+  for (const std::string_view space : kSpaces) {
+    for (std::size_t at = 0; between == ' ' && (at = plain.find(space)) != plain.npos;) plain.replace(at, space.size(), 1, ' ');
+  }
+  const auto digits = [&](std::size_t at) {
+    std::size_t count = 0;
+    while (at + count < plain.size() && std::isdigit(static_cast<unsigned char>(plain[at + count])) != 0) ++count;
+    return count;
+  };
+  std::size_t at = plain.starts_with('-') || plain.starts_with('+') ? 1 : 0;
+  const std::size_t first = digits(at);
+  at += first;
+  if (first < 1 || first > 3 || at == plain.size() || plain[at] != between) return std::nullopt;
+  while (at < plain.size() && plain[at] == between) {
+    if (digits(at + 1) != 3) return std::nullopt;
+    plain.erase(at, 1);
+    at += 3;
+  }
+  return plain.find(between, at) == plain.npos ? std::optional(plain) : std::nullopt;
 }
 
 namespace {

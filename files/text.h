@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "file.h"
 #include "format.h"
@@ -40,11 +41,15 @@ class RowText {
 
   const std::string& name() const { return input_->name(); }
 
+  // Called with the character of a first line such as sep=; which Excel reads and writes. The line is then left out.
+  std::function<void(char separator)> names_separator;
+
   // Whether it is known that no rows are left.
   bool ended() const { return ended_ && rest_.find_first_not_of(" \t\r\n") == rest_.npos; }
 
  private:
   bool read_lines(std::string& text, std::size_t size);
+  void take_separator(std::string& text);
   void check_magic(std::string_view start) const;
 
   std::shared_ptr<Input> input_;
@@ -69,8 +74,12 @@ enum class Reading { number, not_number, too_large };
 // Decimal or exponential; nan, inf and infinity in any case, with a sign.
 Reading read_number(std::string_view text, double& number);
 
-// Whether a cell says that there is no value: it is empty, NA, N/A, #N/A, NULL, None or null.
-bool is_missing(std::string_view text);
+// Whether a cell says that there is no value: it is empty, NA, N/A, #N/A, NULL, None or null, or one of `words`.
+bool is_missing(std::string_view text, const std::vector<std::string>& words = {});
+
+// The number with a character between each three of its whole digits, without these; nothing if it has no such groups. A space
+// is also a no-break space, narrow or not.
+std::optional<std::string> without_groups(std::string_view text, char between);
 
 // Whether people may mean a number by a word that read_number refuses: 1,000 or 10% or 0x1p3 or 1d5 or (5) or --5, also with a
 // typeset sign or space. No such word is taken for a label.

@@ -102,7 +102,7 @@ nb::tuple doubtful_columns(const std::vector<std::string>& names, const std::vec
     if (&row == &rows.front()) first = written;
     if (!columns.done()) columns.add(written, row);
   }
-  files::Doubt doubt = files::doubt_by_names(names, first, std::nullopt, false);
+  files::Doubt doubt = files::doubt_by_names(names, first, false);
   if (doubt.columns.empty()) doubt = columns.doubt(true);
   return nb::make_tuple(doubt.columns, doubt.reason);
 }
@@ -231,14 +231,17 @@ void bind_files(nb::module_& m) {
   m.def(
       "read_file",
       [](const std::string& path, const std::string& format, const std::string& key, const std::string& labels,
-         std::optional<bool> header, const std::string& columns, const std::string& exclude, char delimiter, int missing) {
+         std::optional<bool> header, const std::string& columns, const std::string& exclude, char delimiter, int missing,
+         std::vector<std::string> na, char thousands) {
         files::ReadOptions options = {.key = key, .label = labels, .header = header, .columns = columns, .exclude = exclude};
         options.delimiter = delimiter;
         options.missing = static_cast<files::Missing>(missing);
+        options.na = std::move(na);
+        options.thousands = thousands;
         return read_file(path, format, options);
       },
       nb::arg("path"), nb::arg("format"), nb::arg("key"), nb::arg("labels"), nb::arg("header").none(), nb::arg("columns"),
-      nb::arg("exclude"), nb::arg("delimiter"), nb::arg("missing"));
+      nb::arg("exclude"), nb::arg("delimiter"), nb::arg("missing"), nb::arg("na"), nb::arg("thousands"));
   m.def("write_file", &write_file, nb::arg("path"), nb::arg("format"), nb::arg("bytes"), nb::arg("type"), nb::arg("shape"),
         nb::arg("rows"), nb::arg("cols"), nb::arg("header"), nb::arg("labels").none(), nb::arg("key"));
   m.def("doubtful_columns", &doubtful_columns, nb::arg("names"), nb::arg("whole"), nb::arg("rows"));

@@ -127,7 +127,7 @@ def test_delimiters(cli):
         lines = cli.output("softmax", "x.csv", "--delimiter", ";").splitlines()
         np.testing.assert_allclose(parsed("\n".join(lines[1:])), P)
     cli.write("x.csv", "a;b\n1,5;2\n1.000,5;2\n")
-    assert cli.error("softmax", "x.csv", "--delimiter", ";") == "x.csv:3:1: '1.000,5' is not a number"
+    assert cli.error("softmax", "x.csv", "--delimiter", ";") == "x.csv:3:1: '1.000,5' is not a number (--thousands . reads it)"
     cli.write("x.txt", table([], separator="|"))
     np.testing.assert_allclose(parsed(cli.output("softmax", "x.txt", "--format-in", "csv", "--delimiter", "|")), P)
     cli.write("x.csv", table([], separator="\t"))

@@ -104,7 +104,7 @@ def test_more_rows_than_a_page_takes(cli, explorer):
         ("a,b\n", [], "scores.csv: there are no scores to explore"),
         ("1,2\n", ["--port", "65536"], "explore: --port must be at most 65535, got 65536"),
         ("1,2\n", ["--port", "web"], "--port must be a whole number of at least 0, got 'web'"),
-        ("1,2\n", ["--no-browser", "-o", "page.html"], None),
+        ("1,2\n", ["--port", "8000", "-o", "page.html"], None),
     ],
 )
 def test_refused_before_it_serves(cli, explorer, content, arguments, message):
@@ -113,13 +113,22 @@ def test_refused_before_it_serves(cli, explorer, content, arguments, message):
     assert found == message or message is None
 
 
+def test_a_page_in_a_file_opens_no_browser(cli, explorer):
+    cli.write("scores.csv", "1,2\n")
+    for options in ([], ["--no-browser"]):
+        assert cli.output("explore", "scores.csv", "-o", "page.html", *options, environment=explorer) == ""
+        assert (cli.directory / "page.html").read_text()
+        (cli.directory / "page.html").unlink()
+
+
 def test_without_a_page(cli, tmp_path_factory):
     """Only the program, as after copying it."""
     alone = tmp_path_factory.mktemp("installed") / "bin/isentropic"
     alone.parent.mkdir()
     shutil.copy(cli.program, alone)
     cli.program = str(alone)
-    assert "share/isentropic/explorer.html" in cli.error("explore", status=1)
+    message = cli.error("explore", status=1)
+    assert "share/isentropic/explorer.html" in message and "`scripts/wasm && pip install .` makes the page" in message
     assert cli.error("explore", "no.csv") == "no.csv: No such file or directory"
     page = alone.parent.parent / "share/isentropic/explorer.html"
     page.parent.mkdir(parents=True)

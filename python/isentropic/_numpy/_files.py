@@ -45,6 +45,8 @@ def read(
     exclude=None,
     delimiter=None,
     missing="error",
+    na=(),
+    thousands=None,
     format=None,
     names=False,
 ):
@@ -62,6 +64,9 @@ def read(
         from 1: "a,c-f", ["a", "c"], [1, 2]. All but the labels are scores otherwise.
     delimiter (str or None): The character between cells, such as "\t" or " ". With ";" numbers may have decimal commas.
     missing ("error", "nan" or "skip"): What an empty cell, NA or null is: an error, NaN, or a reason to leave out its row.
+    na (str, or sequence of str): Words or numbers that also mean a missing value, such as "-" or "-999".
+    thousands (str or None): The character between groups of three digits, as in 1,234.5: one of , . ' _ and a blank. Without it
+        such numbers are errors.
     format (str or None): The format of the file, if its name does not say it: "csv", "npy" and so on.
     names (bool): Return names beside the numbers.
     Returns (ndarray, or Table(array, columns, labels) with `names`): float64, float32 and float16 as the file has them, text
@@ -72,7 +77,7 @@ def read(
     """
     path = _path("read", path)
     form = _format("read", path, format)
-    given = {"header": header, "delimiter": delimiter}
+    given = {"header": header, "delimiter": delimiter, "thousands": thousands, "na": na or None}
     if missing not in MISSING:
         raise ValueError(f"read: missing must be one of {', '.join(MISSING)}, got {missing!r}")
     options = (
@@ -82,6 +87,8 @@ def read(
         _columns("read", "exclude", exclude),
         _delimiter("read", delimiter),
         MISSING.index(missing),
+        _words("read", "na", na),
+        _thousands("read", thousands),
     )
     if form in ARROW:
         for argument, value in given.items():
@@ -185,6 +192,24 @@ def _delimiter(function, delimiter):
     return delimiter
 
 
+def _words(function, argument, words):
+    words = [words] if isinstance(words, str) else list(words)
+    for word in words:
+        if not isinstance(word, str):
+            raise TypeError(f"{function}: {argument} must be words, got {type(word).__name__}")
+        if not word:
+            raise ValueError(f"{function}: {argument} must be words that are not empty, got {word!r}")
+    return words
+
+
+def _thousands(function, thousands):
+    if thousands is None:
+        return "\0"
+    if thousands not in (",", ".", "'", "_", " "):
+        raise ValueError(f"{function}: thousands must be one of , . ' _ and a blank, got {thousands!r}")
+    return thousands
+
+
 def _format(function, path, format):
     stem, ending = os.path.splitext(path)
     packed = ending.lower() in PACKED
@@ -222,10 +247,14 @@ _ARGUMENTS = (
     ("--delimiter tab", r"delimiter='\\t'"),
     ("--delimiter space", "delimiter=' '"),
     ("--delimiter ('.')", r"delimiter=\1"),
+    ("--thousands space", "thousands=' '"),
+    (r"--thousands \\'", 'thousands="\'"'),
+    ("--thousands (.) ", r"thousands='\1' "),
+    ("--na ('[^']*')", r"na=\1"),
     ("--missing (nan|skip)", r"missing='\1'"),
     ("--no-header", "header=False"),
     ("--header", "header=True"),
-    ("--(labels|exclude|columns|delimiter|missing)", r"\1"),
+    ("--(labels|exclude|columns|delimiter|missing|na|thousands)", r"\1"),
 )
 
 
