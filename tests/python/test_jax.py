@@ -8,6 +8,7 @@ import pytest
 
 jax = pytest.importorskip("jax", reason="jax is not installed")
 import jax.numpy as jnp  # noqa: E402
+from jax.extend.core import jaxprs_in_params  # noqa: E402
 
 import isentropic  # noqa: E402
 import isentropic.jax as ej  # noqa: E402
@@ -653,6 +654,41 @@ def test_keys_seen():
         for given in (mask, np.where(mask, 0.5, -np.inf)):
             found = jax.jit(lambda mask: ej.keys_seen(3, 5, causal=causal, mask=mask))(given)  # noqa: B023
             np.testing.assert_array_equal(found, isentropic.keys_seen(3, 5, causal=causal, mask=given))
+
+
+def largest(jaxpr):
+    """The number of entries of the largest array in a program and its parts."""
+    found = [int(np.prod(one.aval.shape)) for equation in jaxpr.eqns for one in equation.outvars]
+    parts = [part for equation in jaxpr.eqns for part in jaxprs_in_params(equation.params)]
+    return max([*found, *(largest(part) for part in parts)], default=0)
+
+
+@pytest.mark.parametrize("options", ATTENTION, ids=str)
+def test_attention_without_all_scores(options, monkeypatch):
+    """Some queries at a time: the same results and gradients."""
+    q, k, v, g = scores(2, 4, 25, 4), scores(2, 2, 26, 4, seed=1), scores(2, 2, 26, 3, seed=2), scores(2, 4, 25, 3, seed=5)
+    seen = np.random.default_rng(3).random((2, 4, 25, 26)) < 0.7
+    seen[0, 1, 2] = False
+    masks = {"bool": seen, "float": np.where(seen, scores(25, 26, seed=4), -np.inf)}
+    given = {**options, **({"mask": masks[options["mask"]]} if "mask" in options else {})}
+    if np.ndim(given.get("sinks")) > 1:
+        given["sinks"] = scores(4, 25, 1, seed=9)
+    moving = {"q": q, "k": k, "v": v} | {key: given.pop(key) for key in ("sinks", "kappa") if np.ndim(given.get(key, 0)) > 0}
+
+    def loss(x):
+        further = {key: one for key, one in x.items() if key not in "qkv"}
+        out, entropy = ej.attention(x["q"], x["k"], x["v"], return_entropy=True, **given, **further)
+        return (out * g).sum() + (entropy * g[..., 0]).sum(), (out, entropy)
+
+    def run():
+        return jax.jit(jax.value_and_grad(lambda x: loss(x), has_aux=True))(moving)
+
+    want = run()
+    monkeypatch.setattr("isentropic.jax._attention.SCORES", 8 * 26 * 7)
+    for one, other in zip(jax.tree.leaves(run()), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-11)
+    given.pop("mask", None)  # which is itself as large
+    assert largest(jax.make_jaxpr(jax.grad(lambda x: loss(x)[0]))(moving).jaxpr) < 8 * 25 * 26
 
 
 @pytest.mark.parametrize("map", ["softmax", "entmax", "sparsemax"])

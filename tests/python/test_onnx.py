@@ -325,6 +325,14 @@ def test_attention_with_its_entropy(tmp_path, name):
         np.testing.assert_allclose(got, want.numpy(), atol=2e-6)
 
 
+def test_attention_with_sinks_and_a_learned_scale(tmp_path):
+    given = {"sinks": torch.nn.Parameter(torch.tensor([0.5, -1.0, 0.0])), "softcap": 2.0, "causal": True}
+    module = et.Attention(map="entmax", scale="log_n", heads=3, **given)
+    q, k, v = (torch.randn(2, 3, 9, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
+    found = file_of(module, (q, k, v), tmp_path / "a.onnx")(q, k, v)
+    np.testing.assert_allclose(found[0], module(q, k, v).detach().numpy(), atol=2e-6)
+
+
 def file_of(function, example, path, dims=None):
     """The function's file, as a function of torch's tensors."""
     isentropic.onnx.export(function, example, path, dynamic_shapes=dims)

@@ -6,11 +6,13 @@ import math
 from isentropic.formulas.rows import INF
 
 
-def seen_keys(rows, m, n, causal, mask, device=None):
-    """Which of n keys each of m queries sees; a mask of numbers hides those that are -inf."""
+def seen_keys(rows, m, n, causal, mask, device=None, queries=None):
+    """Which of n keys each of m queries sees, or some of them by their numbers; a mask of numbers hides those that are -inf."""
     xp = rows.xp
-    seen = xp.ones((m, n), dtype=xp.bool, device=device)
-    if causal:
+    seen = xp.ones((m if queries is None else queries.shape[0], n), dtype=xp.bool, device=device)
+    if causal and queries is not None:
+        seen = xp.arange(n) <= queries[:, None] + (n - m)
+    elif causal:
         seen = xp.tril(seen, k=n - m)
     return seen if mask is None else seen & (mask if mask.dtype == xp.bool else mask != -INF)
 

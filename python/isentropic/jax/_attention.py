@@ -1,6 +1,7 @@
 """Attention with any map, composed of products and the map."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +49,35 @@ def _scaled(function, q, scale, shape):
     return (q * scale).astype(q.dtype), 1.0
 
 
+SCORES = 1 << 24  # in memory at once; 64 MiB of float32
+
+
+def _in_blocks(attend, shape, arrays):
+    """attend(numbers of queries, arrays) for some queries at a time; their scores are calculated again for the gradient.
+
+    Arrays, by name, with an axis of queries before the last one are cut along it; attend gives arrays (..., queries, columns).
+    """
+    m = shape.queries
+    at_once = max(SCORES // max(math.prod(shape.lead) * shape.keys, 1), 1)
+    if at_once >= m:
+        return attend(jnp.arange(m), arrays)
+    count = -(-m // at_once)
+    queries = jnp.minimum(jnp.arange(count * at_once), m - 1)  # the last one fills the last block
+    cut = {name: x for name, x in arrays.items() if getattr(x, "ndim", 0) > 1 and x.shape[-2] == m}
+
+    def blocks(x):
+        x = jnp.take(x, queries, -2)
+        return jnp.moveaxis(x.reshape(*x.shape[:-2], count, at_once, x.shape[-1]), -3, 0)
+
+    def whole(x):
+        x = jnp.moveaxis(x, 0, -3)
+        return x.reshape(*x.shape[:-3], count * at_once, x.shape[-1])[..., :m, :]
+
+    block = jax.checkpoint(lambda given: attend(given[0], arrays | given[1]))
+    found = jax.lax.map(block, (queries.reshape(count, at_once), {name: blocks(x) for name, x in cut.items()}))
+    return [whole(x) for x in found]
+
+
 def _checked(function, **arguments):
     """Refuses what the function of NumPy arrays refuses."""
     nothing = np.empty((0, 1))
@@ -73,7 +103,8 @@ def attention(
     return_entropy=False,
     **parameters,
 ):
-    """Values weighted by any map of the scores, as isentropic.attention; composed of products and the map.
+    """Values weighted by any map of the scores, as isentropic.attention; composed of products and the map, for some queries at
+    a time unless weights are asked for.
 
     scale: "sqrt", "entropy_invariant", "log_n", a number or an array; mask: True where a key is seen, or numbers that are added
     to the scores; kappa: a number or an array that broadcasts to (..., m, 1); sinks: of shape (h,), or one that broadcasts to
@@ -94,17 +125,28 @@ def attention(
     if sinks is not None:
         sinks = jnp.asarray(sinks)
         sinks = sinks.reshape(sinks_shape("attention", sinks, shape))
-    name, values = map_and_params("attention", map, parameters)
+    name, params = map_and_params("attention", map, parameters)
     if mask is not None:
         mask = jnp.asarray(mask)
         mask_shape("attention", mask, jnp.issubdtype(mask.dtype, jnp.floating) or mask.dtype == bool, shape)
-    seen = formulas.seen_keys(ROWS, shape.queries, shape.keys, causal, mask)
     d = q.shape[-1] or 1  # without columns all scores are 0, whatever the scale is
     scale, number = (scale, 1.0) if isinstance(scale, str) else ("number", scale)
-    q = q * formulas.scale_of(ROWS, seen, q, d, scale, number, train_length, kappa)
-    of_map = functools.partial(make_map(MAPS[name]), **values)
-    further = {"softcap": softcap, "sinks": sinks, "weights": return_weights, "entropy": return_entropy}
-    found = formulas.attended(ROWS, q, k, v, seen, mask, of_map, **further)
+
+    def attend(queries, own):
+        q, mask, sinks, kappa, values = (
+            *(own[key] for key in ("q", "mask", "sinks", "kappa")),
+            {key: own[key] for key in params},
+        )
+        seen = formulas.seen_keys(ROWS, shape.queries, shape.keys, causal, mask, queries=queries)
+        q = q * formulas.scale_of(ROWS, seen, q, d, scale, number, train_length, kappa)
+        of_map = functools.partial(make_map(MAPS[name]), **values)
+        further = {"softcap": softcap, "sinks": sinks, "weights": return_weights, "entropy": return_entropy}
+        found = formulas.attended(ROWS, q, k, v, seen, mask, of_map, **further)
+        return [*found[:-1], found[-1][..., None]] if return_entropy else found
+
+    arrays = {"q": q, "mask": mask, "sinks": sinks, "kappa": kappa, **params}
+    found = attend(jnp.arange(shape.queries), arrays) if return_weights else _in_blocks(attend, shape, arrays)
+    found = [*found[:-1], found[-1][..., 0]] if return_entropy else found
     found = [x.astype(dtype) for x in found]
     return tuple(found) if len(found) > 1 else found[0]
 
