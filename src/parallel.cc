@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "isentropic/threads.h"
@@ -61,6 +62,9 @@ std::size_t default_threads() {
 #endif
 }
 
+// 0: none.
+thread_local std::size_t limit_of_thread = 0;
+
 // Whether this thread works on a piece of some caller's rows.
 thread_local bool has_piece = false;
 struct HasPiece {
@@ -76,7 +80,8 @@ void share_out(std::size_t rows, std::size_t cost_per_row, Work work_on, bool gr
   // The operands can have any value: the product must not overflow, and the divisor must not be 0.
   const std::size_t rows_per_thread = std::max<std::size_t>(1, kLeastWork / std::max<std::size_t>(1, cost_per_row));
   // oneTBB allows at most four threads for each processor, and prints a warning for more.
-  const std::size_t most = std::min(get_num_threads(), 4 * default_threads());
+  const std::size_t allowed = limit_of_thread == 0 ? get_num_threads() : std::min(get_num_threads(), limit_of_thread);
+  const std::size_t most = std::min(allowed, 4 * default_threads());
   const std::size_t threads = std::min(most, rows / rows_per_thread);
   if (threads <= 1 || forked) return work_on(0, rows);
   const bool nested = has_piece;
@@ -113,7 +118,7 @@ void share_out(std::size_t rows, std::size_t cost_per_row, Work work_on, bool gr
   };
   // The caller's own arena has as many threads as processors, and they are awake if they worked recently. Any other number
   // needs a new arena, which must find its threads first.
-  if (nested || get_num_threads() == default_threads()) return run();
+  if (nested || allowed == default_threads()) return run();
   std::unique_ptr<tbb::global_control> more_than_processors;
   if (threads > default_threads()) {
     // The smallest of all limits holds. So simultaneous calls set the same limit; otherwise one would ask for more threads than
@@ -133,6 +138,13 @@ std::size_t get_num_threads() {
   const std::size_t n = requested_threads;
   return n == 0 ? default_threads() : n;
 }
+
+std::size_t limit_threads(std::size_t n) { return std::exchange(limit_of_thread, n); }
+
+ThreadLimit::ThreadLimit(std::size_t n) : before_(limit_of_thread) {
+  if (n != 0) limit_of_thread = before_ == 0 ? n : std::min(n, before_);
+}
+ThreadLimit::~ThreadLimit() { limit_of_thread = before_; }
 
 void parallel_rows(std::size_t rows, std::size_t cost_per_row, Work work) { share_out(rows, cost_per_row, work, false); }
 

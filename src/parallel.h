@@ -23,6 +23,9 @@ class Work {
   void (*call_)(const void*, std::size_t begin, std::size_t end);
 };
 
+// The limit of this thread's calls, 0 for none; returns the one before. See ThreadLimit.
+std::size_t limit_threads(std::size_t n);
+
 // Calls work(begin, end) for consecutive pieces of [0, rows), only on the calling thread if rows * cost_per_row is too little
 // for another one. cost_per_row counts touched elements. Results must not depend on where pieces begin, so that they do not
 // depend on the number of threads.

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 
 #include "isentropic/describe.h"
@@ -60,7 +59,7 @@ inline Op at_row(Op op, RowsOf<PerRow> per_row, std::size_t r) {
 
 // One number for each parameter of Op, in their order.
 template <class Op>
-using ParamValues = std::array<double, std::tuple_size_v<decltype(Op::kParams)>>;
+using ParamValues = std::array<double, count_of(Op::kParams)>;
 
 // The number of the parameter with this name.
 template <class Op>

@@ -6,7 +6,7 @@
 namespace isentropic {
 
 struct Toy {
-  static constexpr auto kParams = std::tuple{};
+  static constexpr auto kParams = Params{};
 };
 
 namespace HWY_NAMESPACE {

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -70,6 +71,37 @@ TEST(Threads, ResultsDoNotDependOnTheCallersArithmetic) {
   set_num_threads(0);
 }
 #endif
+
+TEST(Threads, ALimitIsOfTheThreadThatAsksForIt) {
+  set_num_threads(4);
+  const auto threads = [] {
+    std::mutex mutex;
+    std::set<std::thread::id> seen;
+    parallel_rows(10000, 1000000, [&](std::size_t, std::size_t) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const std::scoped_lock lock(mutex);
+      seen.insert(std::this_thread::get_id());
+    });
+    return seen;
+  };
+  {
+    const ThreadLimit one(1);
+    EXPECT_EQ(threads(), std::set{std::this_thread::get_id()});
+    const ThreadLimit more(3);  // within the outer one
+    EXPECT_EQ(threads().size(), 1u);
+    std::size_t elsewhere = 0;
+    std::thread([&] { elsewhere = threads().size(); }).join();
+    EXPECT_GT(elsewhere, 1u);
+  }
+  {
+    const ThreadLimit two(2), none(0);
+    const std::size_t count = threads().size();
+    EXPECT_GE(count, 1u);
+    EXPECT_LE(count, 2u);
+  }
+  EXPECT_GT(threads().size(), 1u);
+  set_num_threads(0);
+}
 
 TEST(Threads, SmallWorkStaysHere) {
   set_num_threads(4);

@@ -148,7 +148,7 @@ struct Attention {
       .jacobian = {.arrays = kAttentionGradient},
       .not_in = kAttentionNotIn,
   };
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<Attention, Map>{.name = "map", .meaning = "what turns a query's scores into weights", .member = &Attention::map},
       Param<Attention, Scale>{.name = "scale",
                               .meaning = "1/sqrt(d); by the number n of keys that the query sees: log n / (log(train_length) "
@@ -225,7 +225,7 @@ struct LinearAttention {
       .jacobian = {.arrays = kLinearAttentionGradient},
       .not_in = kAttentionNotIn,
   };
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<LinearAttention, std::optional<double>>{
           .name = "scale", .meaning = "factor of <q, k>; 1/sqrt(d) where it is not given", .member = &LinearAttention::scale},
       Param<LinearAttention, bool>{

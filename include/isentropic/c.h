@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /* Grows by one with every addition here; isentropic_interface_version() returns the library's number. */
-#define ISENTROPIC_C_VERSION 3
+#define ISENTROPIC_C_VERSION 4
 
 /* Results of functions. */
 enum {
@@ -60,6 +60,7 @@ typedef struct isentropic_array {
      measure, entry      p in, value out, dp out?
      divergence          p, q in, value out, dp, dq out?; q may have one row
      table               pxy in, value out, 1 x 1, dp out?
+     table_map           x in, y out: one table
      loss                x, target in, value out, dx out?; target: integers, one for each row, or rows x cols
      gamma_for_entropy   x in, gamma, reached, status out; reached is the entropy reached, status is 0 ok, 1 clamped_low,
                          2 clamped_high, 3 constant, 4 invalid
@@ -106,7 +107,7 @@ typedef struct isentropic_array {
 ISENTROPIC_C_API int isentropic_apply(const char* operation, const char* parameters, const isentropic_array* arrays,
                                       size_t count);
 
-/* The gradient of a map or a logarithm: x, y, grad in, dx out; d_NAME takes the gradient in a parameter that is an array.
+/* The gradient of a map, of rows or of a table, or of a logarithm: x, y, grad in, dx out; d_NAME takes the gradient in a parameter that is an array.
    For attention and linear_attention: q, k, v, grad in, dq, dk, dv out; for attention also mask, sinks, entropy_grad in?,
    dsinks out?. */
 ISENTROPIC_C_API int isentropic_apply_vjp(const char* operation, const char* parameters, const isentropic_array* arrays,
@@ -120,6 +121,10 @@ typedef struct isentropic_call isentropic_call;
 ISENTROPIC_C_API isentropic_call* isentropic_prepare(const char* operation, const char* parameters, int vjp);
 ISENTROPIC_C_API int isentropic_run(const isentropic_call* call, const isentropic_array* arrays, size_t count);
 ISENTROPIC_C_API void isentropic_release(isentropic_call* call);
+
+/* Calls of this thread use at most n threads from here on, and fewer where the process allows fewer; 0 is no limit. Returns the
+   limit before. Since version 4. */
+ISENTROPIC_C_API size_t isentropic_limit_threads(size_t n);
 
 /* The message of this thread's last failed call; valid until the thread's next call that fails. */
 ISENTROPIC_C_API const char* isentropic_last_error(void);

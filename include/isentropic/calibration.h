@@ -96,36 +96,36 @@ struct ExpectedCalibrationError {
       .arrays = kCalibrationErrorArrays,
       .not_in = kCalibrationErrorNotIn,
   };
-  static constexpr auto kParams = std::tuple{
-      Param<ExpectedCalibrationError, std::int64_t>{.name = "bins",
-                                                    .meaning = "number of bins",
-                                                    .member = &ExpectedCalibrationError::bins,
-                                                    .above = 0,
-                                                    .up_to = 1'000'000},
-      Param<ExpectedCalibrationError, Strategy>{.name = "strategy",
-                                                .meaning = "bins of equal width, or of equally many rows",
-                                                .member = &ExpectedCalibrationError::strategy,
-                                                .names = kStrategies},
-      Param<ExpectedCalibrationError, std::optional<double>>{
-          .name = "sum_tolerance",
-          .meaning = "how far a row's sum may be from 1; 1e-4 for float, 1e-6 for double",
-          .member = &ExpectedCalibrationError::sum_tolerance,
-          .at_least = 0},
-      Param<ExpectedCalibrationError, Norm>{.name = "norm",
-                                            .meaning = "of the distances of bins: their mean, the root of the mean "
-                                                       "square, or the largest",
-                                            .member = &ExpectedCalibrationError::norm,
-                                            .names = kNorms},
-      Param<ExpectedCalibrationError, bool>{.name = "classwise",
-                                            .meaning = "the mean over classes of the error of each one's probability",
-                                            .member = &ExpectedCalibrationError::classwise},
-      Param<ExpectedCalibrationError, bool>{
-          .name = "debiased",
-          .meaning = "without what a perfectly calibrated model has in the mean, because bins have few rows",
-          .member = &ExpectedCalibrationError::debiased},
-      Param<ExpectedCalibrationError, bool>{.name = "binary",
-                                            .meaning = "p has one column, the probability of class 1 of two",
-                                            .member = &ExpectedCalibrationError::binary}};
+  static constexpr auto kParams =
+      Params{Param<ExpectedCalibrationError, std::int64_t>{.name = "bins",
+                                                           .meaning = "number of bins",
+                                                           .member = &ExpectedCalibrationError::bins,
+                                                           .above = 0,
+                                                           .up_to = 1'000'000},
+             Param<ExpectedCalibrationError, Strategy>{.name = "strategy",
+                                                       .meaning = "bins of equal width, or of equally many rows",
+                                                       .member = &ExpectedCalibrationError::strategy,
+                                                       .names = kStrategies},
+             Param<ExpectedCalibrationError, std::optional<double>>{
+                 .name = "sum_tolerance",
+                 .meaning = "how far a row's sum may be from 1; 1e-4 for float, 1e-6 for double",
+                 .member = &ExpectedCalibrationError::sum_tolerance,
+                 .at_least = 0},
+             Param<ExpectedCalibrationError, Norm>{.name = "norm",
+                                                   .meaning = "of the distances of bins: their mean, the root of the mean "
+                                                              "square, or the largest",
+                                                   .member = &ExpectedCalibrationError::norm,
+                                                   .names = kNorms},
+             Param<ExpectedCalibrationError, bool>{.name = "classwise",
+                                                   .meaning = "the mean over classes of the error of each one's probability",
+                                                   .member = &ExpectedCalibrationError::classwise},
+             Param<ExpectedCalibrationError, bool>{
+                 .name = "debiased",
+                 .meaning = "without what a perfectly calibrated model has in the mean, because bins have few rows",
+                 .member = &ExpectedCalibrationError::debiased},
+             Param<ExpectedCalibrationError, bool>{.name = "binary",
+                                                   .meaning = "p has one column, the probability of class 1 of two",
+                                                   .member = &ExpectedCalibrationError::binary}};
   std::string_view check() const {
     if (debiased && norm == Norm::max) return "debiased must not go with norm max, whose bias is not known";
     return classwise && binary ? "classwise must not go with binary, which has one probability" : "";
@@ -188,12 +188,12 @@ struct EntropyInvariantScale {
       .not_in = kScaleNotIn,
   };
   static constexpr auto kParams =
-      std::tuple{Param<EntropyInvariantScale>{.name = "train_length",
-                                              .meaning = "the n at which the scale is 1/sqrt(d); not used where kappa is given",
-                                              .member = &EntropyInvariantScale::train_length,
-                                              .above = 1},
-                 Param<EntropyInvariantScale, std::optional<double>>{
-                     .name = "kappa", .meaning = "factor of log n / d", .member = &EntropyInvariantScale::kappa, .above = 0}};
+      Params{Param<EntropyInvariantScale>{.name = "train_length",
+                                          .meaning = "the n at which the scale is 1/sqrt(d); not used where kappa is given",
+                                          .member = &EntropyInvariantScale::train_length,
+                                          .above = 1},
+             Param<EntropyInvariantScale, std::optional<double>>{
+                 .name = "kappa", .meaning = "factor of log n / d", .member = &EntropyInvariantScale::kappa, .above = 0}};
 };
 
 // log n / (log(train_length) sqrt(d)), which is the usual 1/sqrt(d) at n = train_length; if kappa is given, kappa log n / d. It

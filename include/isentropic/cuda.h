@@ -131,11 +131,11 @@ struct TokenStatistics {
       .gradient = "of log p_target: (onehot - p)/T; of the entropy H: -p (log p + H)/T",
       .source = "see entropy",
   };
-  static constexpr auto kParams = std::tuple{Param<TokenStatistics>{.name = "temperature",
-                                                                    .meaning = "T, divides the scores",
-                                                                    .member = &TokenStatistics::temperature,
-                                                                    .above = 0,
-                                                                    .per_row = true}};
+  static constexpr auto kParams = Params{Param<TokenStatistics>{.name = "temperature",
+                                                                .meaning = "T, divides the scores",
+                                                                .member = &TokenStatistics::temperature,
+                                                                .above = 0,
+                                                                .per_row = true}};
 };
 
 // The type of the statistics of rows of T.

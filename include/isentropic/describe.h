@@ -13,7 +13,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -179,10 +178,128 @@ std::string allowed_values(const Param<Op, Value>& param) {
   }
 }
 
+// The parameters of an operation, in their order. A std::tuple would take each file that includes this a second to compile.
+template <class... P>
+struct Params;
+template <>
+struct Params<> {
+  template <class Use>
+  constexpr decltype(auto) with(Use&& use) const {
+    return use();
+  }
+};
+template <class A>
+struct Params<A> {
+  A a;
+  template <class Use>
+  constexpr decltype(auto) with(Use&& use) const {
+    return use(a);
+  }
+};
+template <class A, class B>
+struct Params<A, B> {
+  A a;
+  B b;
+  template <class Use>
+  constexpr decltype(auto) with(Use&& use) const {
+    return use(a, b);
+  }
+};
+template <class A, class B, class C>
+struct Params<A, B, C> {
+  A a;
+  B b;
+  C c;
+  template <class Use>
+  constexpr decltype(auto) with(Use&& use) const {
+    return use(a, b, c);
+  }
+};
+template <class A, class B, class C, class D>
+struct Params<A, B, C, D> {
+  A a;
+  B b;
+  C c;
+  D d;
+  template <class Use>
+  constexpr decltype(auto) with(Use&& use) const {
+    return use(a, b, c, d);
+  }
+};
+template <class A, class B, class C, class D, class E>
+struct Params<A, B, C, D, E> {
+  A a;
+  B b;
+  C c;
+  D d;
+  E e;
+  template <class Use>
+  constexpr decltype(auto) with(Use&& use) const {
+    return use(a, b, c, d, e);
+  }
+};
+template <class A, class B, class C, class D, class E, class F>
+struct Params<A, B, C, D, E, F> {
+  A a;
+  B b;
+  C c;
+  D d;
+  E e;
+  F f;
+  template <class Use>
+  constexpr decltype(auto) with(Use&& use) const {
+    return use(a, b, c, d, e, f);
+  }
+};
+template <class A, class B, class C, class D, class E, class F, class G>
+struct Params<A, B, C, D, E, F, G> {
+  A a;
+  B b;
+  C c;
+  D d;
+  E e;
+  F f;
+  G g;
+  template <class Use>
+  constexpr decltype(auto) with(Use&& use) const {
+    return use(a, b, c, d, e, f, g);
+  }
+};
+template <class A, class B, class C, class D, class E, class F, class G, class H>
+struct Params<A, B, C, D, E, F, G, H> {
+  A a;
+  B b;
+  C c;
+  D d;
+  E e;
+  F f;
+  G g;
+  H h;
+  template <class Use>
+  constexpr decltype(auto) with(Use&& use) const {
+    return use(a, b, c, d, e, f, g, h);
+  }
+};
+template <class... P>
+Params(P...) -> Params<P...>;
+
+template <class... P>
+constexpr std::size_t count_of(const Params<P...>& /*params*/) {
+  return sizeof...(P);
+}
+
+// Those of `a`, then those of `b`.
+template <class... A, class... B>
+constexpr auto operator+(const Params<A...>& a, const Params<B...>& b) {
+  return a.with([&](const auto&... first) {
+    return b.with([&](const auto&... second) { return Params{first..., second...}; });
+  });
+}
+
 // Calls f(param) for each parameter that Op declares.
 template <class Op, class F>
 constexpr void for_each_param(F&& f) {
-  std::apply([&](const auto&... param) { (f(param), ...); }, Op::kParams);
+  Op::kParams.with([&](const auto&... param) { (f(param), ...); });
 }
 
 // The numbers of `count` rows from `first` on, of PerRow or ParamGradient.

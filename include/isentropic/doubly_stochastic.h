@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <variant>
 
@@ -47,20 +46,20 @@ struct DoublyStochastic {
       .jacobian = {.arrays = kTableMapGradientArrays},
       .not_in = kTableMapNotIn,
   };
-  static constexpr auto kParams = std::tuple{
-      Param<DoublyStochastic>{
-          .name = "temperature", .meaning = "divides the scores", .member = &DoublyStochastic::temperature, .above = 0},
-      Param<DoublyStochastic, std::int64_t>{
-          .name = "iterations",
-          .meaning = "how often rows, then columns, are divided by their sums; 0: as often as the tolerance asks",
-          .member = &DoublyStochastic::iterations,
-          .at_least = 0,
-          .up_to = 1000000},
-      Param<DoublyStochastic, std::optional<double>>{
-          .name = "tolerance",
-          .meaning = "largest error of the logarithm of a row's sum; 1e-6 if it is not given",
-          .member = &DoublyStochastic::tolerance,
-          .above = 0}};
+  static constexpr auto kParams =
+      Params{Param<DoublyStochastic>{
+                 .name = "temperature", .meaning = "divides the scores", .member = &DoublyStochastic::temperature, .above = 0},
+             Param<DoublyStochastic, std::int64_t>{
+                 .name = "iterations",
+                 .meaning = "how often rows, then columns, are divided by their sums; 0: as often as the tolerance asks",
+                 .member = &DoublyStochastic::iterations,
+                 .at_least = 0,
+                 .up_to = 1000000},
+             Param<DoublyStochastic, std::optional<double>>{
+                 .name = "tolerance",
+                 .meaning = "largest error of the logarithm of a row's sum; 1e-6 if it is not given",
+                 .member = &DoublyStochastic::tolerance,
+                 .above = 0}};
   constexpr std::string_view check() const {
     return iterations > 0 && tolerance ? "tolerance must not be given beside iterations" : "";
   }

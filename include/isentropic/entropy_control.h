@@ -67,35 +67,35 @@ struct GammaForEntropy {
       .arrays = kGammaArrays,
       .command = "gamma",
   };
-  static constexpr auto kParams = std::tuple{
-      Param<GammaForEntropy, std::optional<double>>{.name = "entropy",
-                                                    .meaning = "in nats; if it cannot be reached, the nearest",
-                                                    .member = &GammaForEntropy::entropy,
-                                                    .at_least = 0,
-                                                    .typical = 1,
-                                                    .per_row = true},
-      Param<GammaForEntropy, std::optional<double>>{.name = "perplexity",
-                                                    .meaning = "exp(entropy)",
-                                                    .member = &GammaForEntropy::perplexity,
-                                                    .at_least = 1,
-                                                    .per_row = true},
-      Param<GammaForEntropy>{
-          .name = "min_gamma", .meaning = "least gamma allowed", .member = &GammaForEntropy::min_gamma, .at_least = 0},
-      Param<GammaForEntropy>{.name = "max_gamma",
-                             .meaning = "largest gamma allowed",
-                             .member = &GammaForEntropy::max_gamma,
-                             .above = 0,
-                             .up_to = std::numeric_limits<double>::infinity()},
-      Param<GammaForEntropy, std::int64_t>{.name = "max_iterations",
-                                           .meaning = "most evaluations of the entropy; few give a rough gamma",
-                                           .member = &GammaForEntropy::max_iterations,
-                                           .above = 0,
-                                           .up_to = 1000},
-      Param<GammaForEntropy, Input>{
-          .name = "input",
-          .meaning = "what x holds; probabilities q stand for scores log q, so that gamma is an exponent of q",
-          .member = &GammaForEntropy::input,
-          .names = kInputs}};
+  static constexpr auto kParams =
+      Params{Param<GammaForEntropy, std::optional<double>>{.name = "entropy",
+                                                           .meaning = "in nats; if it cannot be reached, the nearest",
+                                                           .member = &GammaForEntropy::entropy,
+                                                           .at_least = 0,
+                                                           .typical = 1,
+                                                           .per_row = true},
+             Param<GammaForEntropy, std::optional<double>>{.name = "perplexity",
+                                                           .meaning = "exp(entropy)",
+                                                           .member = &GammaForEntropy::perplexity,
+                                                           .at_least = 1,
+                                                           .per_row = true},
+             Param<GammaForEntropy>{
+                 .name = "min_gamma", .meaning = "least gamma allowed", .member = &GammaForEntropy::min_gamma, .at_least = 0},
+             Param<GammaForEntropy>{.name = "max_gamma",
+                                    .meaning = "largest gamma allowed",
+                                    .member = &GammaForEntropy::max_gamma,
+                                    .above = 0,
+                                    .up_to = std::numeric_limits<double>::infinity()},
+             Param<GammaForEntropy, std::int64_t>{.name = "max_iterations",
+                                                  .meaning = "most evaluations of the entropy; few give a rough gamma",
+                                                  .member = &GammaForEntropy::max_iterations,
+                                                  .above = 0,
+                                                  .up_to = 1000},
+             Param<GammaForEntropy, Input>{
+                 .name = "input",
+                 .meaning = "what x holds; probabilities q stand for scores log q, so that gamma is an exponent of q",
+                 .member = &GammaForEntropy::input,
+                 .names = kInputs}};
   constexpr std::string_view check() const {
     if (entropy.has_value() == perplexity.has_value()) return "exactly one of entropy and perplexity must be given";
     return min_gamma <= max_gamma ? "" : "min_gamma must be at most max_gamma";
@@ -139,14 +139,14 @@ struct PowerTransform {
       .not_in = kPowerNotIn,
   };
   static constexpr auto kParams =
-      std::tuple{Param<PowerTransform>{.name = "gamma",
-                                       .meaning = "exponent; 0 is uniform over p > 0, inf over its maxima",
-                                       .member = &PowerTransform::gamma,
-                                       .at_least = 0,
-                                       .up_to = std::numeric_limits<double>::infinity(),
-                                       .required = true,
-                                       .typical = 2,
-                                       .per_row = true}};
+      Params{Param<PowerTransform>{.name = "gamma",
+                                   .meaning = "exponent; 0 is uniform over p > 0, inf over its maxima",
+                                   .member = &PowerTransform::gamma,
+                                   .at_least = 0,
+                                   .up_to = std::numeric_limits<double>::infinity(),
+                                   .required = true,
+                                   .typical = 2,
+                                   .per_row = true}};
 };
 
 // q = p^gamma / sum p^gamma for each row. p need not sum to 1; a row with a negative entry, NaN, +inf or no mass gives NaN.
@@ -183,12 +183,12 @@ struct NormalizeDensity {
       .arrays = kDensityArrays,
       .not_in = kDensityNotIn,
   };
-  static constexpr auto kParams = std::tuple{Param<NormalizeDensity>{.name = "entropy",
-                                                                     .meaning = "in nats; of a density it may be negative",
-                                                                     .member = &NormalizeDensity::entropy,
-                                                                     .required = true,
-                                                                     .typical = 0,
-                                                                     .per_row = true}};
+  static constexpr auto kParams = Params{Param<NormalizeDensity>{.name = "entropy",
+                                                                 .meaning = "in nats; of a density it may be negative",
+                                                                 .member = &NormalizeDensity::entropy,
+                                                                 .required = true,
+                                                                 .typical = 0,
+                                                                 .per_row = true}};
 };
 
 // q = p^gamma / sum w p^gamma for each row, with the target entropy. p need not be normalised; a row with a negative entry,
@@ -222,7 +222,7 @@ struct NormalizeJoint {
       .arrays = kJointArrays,
       .not_in = kDensityNotIn,
   };
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<NormalizeJoint, std::optional<double>>{
           .name = "joint", .meaning = "H(X, Y) in nats", .member = &NormalizeJoint::joint, .at_least = 0, .typical = 1},
       Param<NormalizeJoint, std::optional<double>>{
@@ -261,7 +261,7 @@ struct MeanFieldEntropy {
       .arrays = kEstimateArrays,
       .not_in = kEstimateNotIn,
   };
-  static constexpr auto kParams = std::tuple{Param<MeanFieldEntropy>{
+  static constexpr auto kParams = Params{Param<MeanFieldEntropy>{
       .name = "gamma", .meaning = "scale of the scores, 1/T", .member = &MeanFieldEntropy::gamma, .at_least = 0}};
 };
 

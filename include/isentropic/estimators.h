@@ -22,7 +22,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <variant>
 
 #include "isentropic/describe.h"
@@ -62,16 +61,16 @@ struct EntropyOfCounts {
       .arrays = kCountArrays,
       .not_in = kEstimatorNotIn,
   };
-  static constexpr auto kParams = std::tuple{
-      Param<EntropyOfCounts, Estimator>{
-          .name = "estimator", .meaning = "the estimator", .member = &EntropyOfCounts::estimator, .names = kEstimators},
-      Param<EntropyOfCounts, std::optional<double>>{
-          .name = "classes",
-          .meaning = "number of classes there are, of james_stein and nsb; not given, the length of the row",
-          .member = &EntropyOfCounts::classes,
-          .at_least = 1,
-          .up_to = 0x1p53},
-      base_param(&EntropyOfCounts::base)};
+  static constexpr auto kParams =
+      Params{Param<EntropyOfCounts, Estimator>{
+                 .name = "estimator", .meaning = "the estimator", .member = &EntropyOfCounts::estimator, .names = kEstimators},
+             Param<EntropyOfCounts, std::optional<double>>{
+                 .name = "classes",
+                 .meaning = "number of classes there are, of james_stein and nsb; not given, the length of the row",
+                 .member = &EntropyOfCounts::classes,
+                 .at_least = 1,
+                 .up_to = 0x1p53},
+             base_param(&EntropyOfCounts::base)};
   std::string_view check() const {
     if (!classes) return {};
     if (estimator != Estimator::james_stein && estimator != Estimator::nsb) {
@@ -96,11 +95,11 @@ struct MutualInformationOfCounts {
       .not_in = kEstimatorNotIn,
   };
   static constexpr auto kParams =
-      std::tuple{Param<MutualInformationOfCounts, Estimator>{.name = "estimator",
-                                                             .meaning = "the estimator",
-                                                             .member = &MutualInformationOfCounts::estimator,
-                                                             .names = kEstimators},
-                 base_param(&MutualInformationOfCounts::base)};
+      Params{Param<MutualInformationOfCounts, Estimator>{.name = "estimator",
+                                                         .meaning = "the estimator",
+                                                         .member = &MutualInformationOfCounts::estimator,
+                                                         .names = kEstimators},
+             base_param(&MutualInformationOfCounts::base)};
 };
 
 using CountMeasure = std::variant<EntropyOfCounts>;

@@ -57,13 +57,13 @@ struct SoftmaxLoss {
       .source = "Bridle, NATO ASI F68, 1990; label smoothing: Szegedy et al., CVPR 2016",
       .arrays = kLossArrays,
   };
-  static constexpr auto kParams = std::tuple{
-      Param<SoftmaxLoss>{.name = "label_smoothing",
-                         .meaning = "share of the target that is spread evenly over all classes with a score above -inf",
-                         .member = &SoftmaxLoss::label_smoothing,
-                         .at_least = 0,
-                         .up_to = 1,
-                         .per_row = true}};
+  static constexpr auto kParams =
+      Params{Param<SoftmaxLoss>{.name = "label_smoothing",
+                                .meaning = "share of the target that is spread evenly over all classes with a score above -inf",
+                                .member = &SoftmaxLoss::label_smoothing,
+                                .at_least = 0,
+                                .up_to = 1,
+                                .per_row = true}};
 };
 
 struct SparsemaxLoss {
@@ -76,7 +76,7 @@ struct SparsemaxLoss {
       .source = "Martins, Astudillo, ICML 2016",
       .arrays = kLossArrays,
   };
-  static constexpr auto kParams = std::tuple{};
+  static constexpr auto kParams = Params{};
 };
 
 struct EntmaxLoss {
@@ -93,11 +93,11 @@ struct EntmaxLoss {
       .arrays = kLossArrays,
   };
   static constexpr auto kParams =
-      std::tuple{Param<EntmaxLoss>{.name = "alpha",
-                                   .meaning = "order of the entropy: 1 is softmax, 2 sparsemax, larger sparser",
-                                   .member = &EntmaxLoss::alpha,
-                                   .above = 0,
-                                   .per_row = true}};
+      Params{Param<EntmaxLoss>{.name = "alpha",
+                               .meaning = "order of the entropy: 1 is softmax, 2 sparsemax, larger sparser",
+                               .member = &EntmaxLoss::alpha,
+                               .above = 0,
+                               .per_row = true}};
 };
 
 // If the target is not among the kept classes, the value may be negative. It stays finite, and its gradient raises the target's
@@ -115,7 +115,7 @@ struct TopKSoftmaxLoss {
       .arrays = kLossArrays,
       .not_in = kNotSplit,
   };
-  static constexpr auto kParams = std::tuple{Param<TopKSoftmaxLoss, std::int64_t>{
+  static constexpr auto kParams = Params{Param<TopKSoftmaxLoss, std::int64_t>{
       .name = "k",
       .meaning = "number of scores that keep mass; a k above the number of scores keeps all",
       .member = &TopKSoftmaxLoss::k,
@@ -139,13 +139,13 @@ struct TopPSoftmaxLoss {
       .arrays = kLossArrays,
       .not_in = kNotSplit,
   };
-  static constexpr auto kParams = std::tuple{Param<TopPSoftmaxLoss>{.name = "p",
-                                                                    .meaning = "sum of probabilities to reach; 1 keeps all",
-                                                                    .member = &TopPSoftmaxLoss::p,
-                                                                    .above = 0,
-                                                                    .up_to = 1,
-                                                                    .required = true,
-                                                                    .typical = 0.9}};
+  static constexpr auto kParams = Params{Param<TopPSoftmaxLoss>{.name = "p",
+                                                                .meaning = "sum of probabilities to reach; 1 keeps all",
+                                                                .member = &TopPSoftmaxLoss::p,
+                                                                .above = 0,
+                                                                .up_to = 1,
+                                                                .required = true,
+                                                                .typical = 0.9}};
 };
 
 // Minus the accuracy of drawing from p. It is bounded: a target of -inf gives 0.
@@ -162,7 +162,7 @@ struct SmoothAccuracyLoss {
       .arrays = kLossArrays,
       .not_in = kNotSplit,
   };
-  static constexpr auto kParams = std::tuple{Param<SmoothAccuracyLoss, Map>{
+  static constexpr auto kParams = Params{Param<SmoothAccuracyLoss, Map>{
       .name = "map", .meaning = "the map whose probability of the target is the accuracy", .member = &SmoothAccuracyLoss::map}};
 };
 
@@ -194,22 +194,22 @@ struct MarginSoftmaxLoss {
       .not_in = kNotSplit,
   };
   static constexpr auto kParams =
-      std::tuple{Param<MarginSoftmaxLoss, Kind>{.name = "kind",
-                                                .meaning = "am lowers the cosine, arc adds to the angle, sphere multiplies it",
-                                                .member = &MarginSoftmaxLoss::kind,
-                                                .names = kKinds},
-                 Param<MarginSoftmaxLoss, std::optional<double>>{
-                     .name = "margin",
-                     .meaning = "m; not given: 0.35 of am, 0.5 of arc (radians, at most pi), 4 of sphere (an integer)",
-                     .member = &MarginSoftmaxLoss::margin,
-                     .at_least = 0,
-                     .per_row = true,
-                     .still_with = "sphere"},
-                 Param<MarginSoftmaxLoss>{.name = "scale",
-                                          .meaning = "multiplies the cosines",
-                                          .member = &MarginSoftmaxLoss::scale,
-                                          .above = 0,
-                                          .per_row = true}};
+      Params{Param<MarginSoftmaxLoss, Kind>{.name = "kind",
+                                            .meaning = "am lowers the cosine, arc adds to the angle, sphere multiplies it",
+                                            .member = &MarginSoftmaxLoss::kind,
+                                            .names = kKinds},
+             Param<MarginSoftmaxLoss, std::optional<double>>{
+                 .name = "margin",
+                 .meaning = "m; not given: 0.35 of am, 0.5 of arc (radians, at most pi), 4 of sphere (an integer)",
+                 .member = &MarginSoftmaxLoss::margin,
+                 .at_least = 0,
+                 .per_row = true,
+                 .still_with = "sphere"},
+             Param<MarginSoftmaxLoss>{.name = "scale",
+                                      .meaning = "multiplies the cosines",
+                                      .member = &MarginSoftmaxLoss::scale,
+                                      .above = 0,
+                                      .per_row = true}};
   constexpr std::string_view check() const {
     if (margin && kind == Kind::arc && *margin > std::numbers::pi) return "margin must be at most pi for kind arc";
     // Above 2^53 all numbers are whole.
@@ -232,7 +232,7 @@ struct MultilabelSoftmaxLoss {
       .arrays = kLossArrays,
       .not_in = kNotSplit,
   };
-  static constexpr auto kParams = std::tuple{};
+  static constexpr auto kParams = Params{};
 };
 
 // The gradient that the loss of any map would have, for maps whose loss is not known.
@@ -249,7 +249,7 @@ struct SurrogateLoss {
       .arrays = kLossArrays,
       .not_in = kNotSplit,
   };
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<SurrogateLoss, Map>{.name = "map", .meaning = "the map whose p makes the gradient", .member = &SurrogateLoss::map}};
 };
 
@@ -284,21 +284,21 @@ struct DistillationLoss {
       .not_in = kNotSplit,
   };
   static constexpr auto kParams =
-      std::tuple{Param<DistillationLoss>{.name = "temperature",
-                                         .meaning = "T, divides both scores",
-                                         .member = &DistillationLoss::temperature,
-                                         .above = 0,
-                                         .per_row = true},
-                 Param<DistillationLoss, TeacherDivergence>{.name = "divergence",
-                                                            .meaning = "D, how far the student is from the teacher",
-                                                            .member = &DistillationLoss::divergence,
-                                                            .names = kTeacherDivergences},
-                 Param<DistillationLoss, std::optional<double>>{
-                     .name = "beta",
-                     .meaning = "weight of the teacher in jsd, below 1; not given: 0.5; refused with other divergences",
-                     .member = &DistillationLoss::beta,
-                     .above = 0,
-                     .per_row = true}};
+      Params{Param<DistillationLoss>{.name = "temperature",
+                                     .meaning = "T, divides both scores",
+                                     .member = &DistillationLoss::temperature,
+                                     .above = 0,
+                                     .per_row = true},
+             Param<DistillationLoss, TeacherDivergence>{.name = "divergence",
+                                                        .meaning = "D, how far the student is from the teacher",
+                                                        .member = &DistillationLoss::divergence,
+                                                        .names = kTeacherDivergences},
+             Param<DistillationLoss, std::optional<double>>{
+                 .name = "beta",
+                 .meaning = "weight of the teacher in jsd, below 1; not given: 0.5; refused with other divergences",
+                 .member = &DistillationLoss::beta,
+                 .above = 0,
+                 .per_row = true}};
   constexpr std::string_view check() const { return check_beta(divergence, beta); }
 };
 
@@ -316,12 +316,12 @@ struct JsdLoss {
       .not_in = kNotSplit,
   };
   static constexpr auto kParams =
-      std::tuple{Param<JsdLoss>{.name = "beta",
-                                .meaning = "weight of the teacher, above 0 and below 1; towards both the loss goes to 0",
-                                .member = &JsdLoss::beta,
-                                .at_least = 0,
-                                .up_to = 1,
-                                .per_row = true}};
+      Params{Param<JsdLoss>{.name = "beta",
+                            .meaning = "weight of the teacher, above 0 and below 1; towards both the loss goes to 0",
+                            .member = &JsdLoss::beta,
+                            .at_least = 0,
+                            .up_to = 1,
+                            .per_row = true}};
   constexpr std::string_view check() const {
     if (beta <= 0) return "beta must be above 0, where the loss is 0 always; its limit is forward_kl of distillation_loss";
     return beta < 1 ? "" : "beta must be below 1, where the loss is 0 always; its limit is reverse_kl of distillation_loss";
@@ -365,27 +365,27 @@ struct SparseDistillationLoss {
       .not_in = kNotIn,
   };
   static constexpr auto kParams =
-      std::tuple{Param<SparseDistillationLoss>{.name = "temperature",
-                                               .meaning = "T, divides log_probs and scores; 1 with tail bin",
-                                               .member = &SparseDistillationLoss::temperature,
-                                               .above = 0,
-                                               .per_row = true,
-                                               .still_with = "bin"},
-                 Param<SparseDistillationLoss, TeacherDivergence>{.name = "divergence",
-                                                                  .meaning = "D, how far the student is from the teacher",
-                                                                  .member = &SparseDistillationLoss::divergence,
-                                                                  .names = kTeacherDivergences},
-                 Param<SparseDistillationLoss, std::optional<double>>{
-                     .name = "beta",
-                     .meaning = "weight of the teacher in jsd, below 1; not given: 0.5; refused with other divergences",
-                     .member = &SparseDistillationLoss::beta,
-                     .above = 0,
-                     .per_row = true},
-                 Param<SparseDistillationLoss, Tail>{
-                     .name = "tail",
-                     .meaning = "bin: all other classes are one class more; renormalize: only the listed classes count",
-                     .member = &SparseDistillationLoss::tail,
-                     .names = kTails}};
+      Params{Param<SparseDistillationLoss>{.name = "temperature",
+                                           .meaning = "T, divides log_probs and scores; 1 with tail bin",
+                                           .member = &SparseDistillationLoss::temperature,
+                                           .above = 0,
+                                           .per_row = true,
+                                           .still_with = "bin"},
+             Param<SparseDistillationLoss, TeacherDivergence>{.name = "divergence",
+                                                              .meaning = "D, how far the student is from the teacher",
+                                                              .member = &SparseDistillationLoss::divergence,
+                                                              .names = kTeacherDivergences},
+             Param<SparseDistillationLoss, std::optional<double>>{
+                 .name = "beta",
+                 .meaning = "weight of the teacher in jsd, below 1; not given: 0.5; refused with other divergences",
+                 .member = &SparseDistillationLoss::beta,
+                 .above = 0,
+                 .per_row = true},
+             Param<SparseDistillationLoss, Tail>{
+                 .name = "tail",
+                 .meaning = "bin: all other classes are one class more; renormalize: only the listed classes count",
+                 .member = &SparseDistillationLoss::tail,
+                 .names = kTails}};
   constexpr std::string_view check() const {
     if (tail == Tail::bin && temperature != 1) return "temperature must be 1 with tail bin, whose classes no power keeps";
     return check_beta(divergence, beta);

@@ -52,7 +52,7 @@ struct Softmax {
       .jacobian = {.arrays = kMapGradient, .symmetric = true, .of_result = true},
   };
   static constexpr Laws kLaws = {};
-  static constexpr auto kParams = std::tuple{Param<Softmax>{
+  static constexpr auto kParams = Params{Param<Softmax>{
       .name = "temperature", .meaning = "T, divides the scores", .member = &Softmax::temperature, .above = 0, .per_row = true}};
 };
 
@@ -69,11 +69,11 @@ struct Sparsemax {
       .jacobian = {.arrays = kMapGradient, .symmetric = true, .of_result = true},
   };
   static constexpr Laws kLaws = {.sparse = true, .absolute_error = 4};
-  static constexpr auto kParams = std::tuple{Param<Sparsemax>{.name = "temperature",
-                                                              .meaning = "T, divides the scores",
-                                                              .member = &Sparsemax::temperature,
-                                                              .above = 0,
-                                                              .per_row = true}};
+  static constexpr auto kParams = Params{Param<Sparsemax>{.name = "temperature",
+                                                          .meaning = "T, divides the scores",
+                                                          .member = &Sparsemax::temperature,
+                                                          .above = 0,
+                                                          .per_row = true}};
 };
 
 struct Entmax {
@@ -94,16 +94,16 @@ struct Entmax {
   };
   static constexpr Laws kLaws = {.sparse = true, .absolute_error = 8};
   static constexpr auto kParams =
-      std::tuple{Param<Entmax>{.name = "alpha",
-                               .meaning = "order of the entropy: 1 is softmax, 2 sparsemax, larger sparser",
-                               .member = &Entmax::alpha,
-                               .above = 0,
-                               .per_row = true},
-                 Param<Entmax>{.name = "temperature",
-                               .meaning = "T, divides the scores",
-                               .member = &Entmax::temperature,
-                               .above = 0,
-                               .per_row = true}};
+      Params{Param<Entmax>{.name = "alpha",
+                           .meaning = "order of the entropy: 1 is softmax, 2 sparsemax, larger sparser",
+                           .member = &Entmax::alpha,
+                           .above = 0,
+                           .per_row = true},
+             Param<Entmax>{.name = "temperature",
+                           .meaning = "T, divides the scores",
+                           .member = &Entmax::temperature,
+                           .above = 0,
+                           .per_row = true}};
 };
 
 struct TaylorSoftmax {
@@ -122,12 +122,12 @@ struct TaylorSoftmax {
       .not_in = kNotSplit,
   };
   static constexpr Laws kLaws = {.shift = false, .order = false};
-  static constexpr auto kParams = std::tuple{Param<TaylorSoftmax, std::int64_t>{.name = "order",
-                                                                                .meaning = "degree of the polynomial, even",
-                                                                                .member = &TaylorSoftmax::order,
-                                                                                .above = 0,
-                                                                                .up_to = 64,
-                                                                                .multiple_of = 2}};
+  static constexpr auto kParams = Params{Param<TaylorSoftmax, std::int64_t>{.name = "order",
+                                                                            .meaning = "degree of the polynomial, even",
+                                                                            .member = &TaylorSoftmax::order,
+                                                                            .above = 0,
+                                                                            .up_to = 64,
+                                                                            .multiple_of = 2}};
 };
 
 struct SigSoftmax {
@@ -143,7 +143,7 @@ struct SigSoftmax {
       .not_in = kNotSplit,
   };
   static constexpr Laws kLaws = {.shift = false};
-  static constexpr auto kParams = std::tuple{};
+  static constexpr auto kParams = Params{};
 };
 
 struct TopKSoftmax {
@@ -160,7 +160,7 @@ struct TopKSoftmax {
       .jacobian = {.arrays = kMapGradient, .symmetric = true, .of_result = true},
   };
   static constexpr Laws kLaws = {.ties_by_index = true, .sparse = true};
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<TopKSoftmax, std::int64_t>{.name = "k",
                                        .meaning = "number of scores that keep mass; a k above the number of scores keeps all",
                                        .member = &TopKSoftmax::k,
@@ -191,18 +191,18 @@ struct TopPSoftmax {
       .jacobian = {.arrays = kMapGradient, .symmetric = true, .of_result = true},
   };
   static constexpr Laws kLaws = {.ties_by_index = true, .sparse = true};
-  static constexpr auto kParams = std::tuple{Param<TopPSoftmax>{.name = "p",
-                                                                .meaning = "sum of probabilities to reach; 1 keeps all",
-                                                                .member = &TopPSoftmax::p,
-                                                                .above = 0,
-                                                                .up_to = 1,
-                                                                .required = true,
-                                                                .typical = 0.9},
-                                             Param<TopPSoftmax>{.name = "temperature",
-                                                                .meaning = "T, divides the scores",
-                                                                .member = &TopPSoftmax::temperature,
-                                                                .above = 0,
-                                                                .per_row = true}};
+  static constexpr auto kParams = Params{Param<TopPSoftmax>{.name = "p",
+                                                            .meaning = "sum of probabilities to reach; 1 keeps all",
+                                                            .member = &TopPSoftmax::p,
+                                                            .above = 0,
+                                                            .up_to = 1,
+                                                            .required = true,
+                                                            .typical = 0.9},
+                                         Param<TopPSoftmax>{.name = "temperature",
+                                                            .meaning = "T, divides the scores",
+                                                            .member = &TopPSoftmax::temperature,
+                                                            .above = 0,
+                                                            .per_row = true}};
 };
 
 struct MinPSoftmax {
@@ -219,19 +219,18 @@ struct MinPSoftmax {
       .jacobian = {.arrays = kMapGradient, .symmetric = true, .of_result = true},
   };
   static constexpr Laws kLaws = {.sparse = true};
-  static constexpr auto kParams =
-      std::tuple{Param<MinPSoftmax>{.name = "p",
-                                    .meaning = "least share of the largest probability that keeps mass",
-                                    .member = &MinPSoftmax::p,
-                                    .above = 0,
-                                    .up_to = 1,
-                                    .required = true,
-                                    .typical = 0.1},
-                 Param<MinPSoftmax>{.name = "temperature",
-                                    .meaning = "T, divides the scores",
-                                    .member = &MinPSoftmax::temperature,
-                                    .above = 0,
-                                    .per_row = true}};
+  static constexpr auto kParams = Params{Param<MinPSoftmax>{.name = "p",
+                                                            .meaning = "least share of the largest probability that keeps mass",
+                                                            .member = &MinPSoftmax::p,
+                                                            .above = 0,
+                                                            .up_to = 1,
+                                                            .required = true,
+                                                            .typical = 0.1},
+                                         Param<MinPSoftmax>{.name = "temperature",
+                                                            .meaning = "T, divides the scores",
+                                                            .member = &MinPSoftmax::temperature,
+                                                            .above = 0,
+                                                            .per_row = true}};
 };
 
 // perturb_max.h takes noise of any other kind.
@@ -256,7 +255,7 @@ struct PerturbMax {
       .not_in = kNotSplit,
   };
   static constexpr Laws kLaws = {.sparse = true, .float_error = 1e-6, .double_error = 1e-10};
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<PerturbMax, Noise>{.name = "noise",
                                .meaning = "distribution of the noise, in its standard form; uniform is on [0, 1]",
                                .member = &PerturbMax::noise,
@@ -280,7 +279,7 @@ struct EntropyNormalize {
       .jacobian = {.arrays = kMapGradient, .symmetric = true},
   };
   static constexpr Laws kLaws = {.entropy_target = true};
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<EntropyNormalize, std::optional<double>>{
           .name = "entropy",
           .meaning = "in nats; if it cannot be reached, the nearest: uniform over the largest scores, or over all",
@@ -317,7 +316,7 @@ struct EntropyClip {
       .jacobian = {.arrays = kMapGradient, .symmetric = true},
   };
   static constexpr Laws kLaws = {.entropy_target = true};
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<EntropyClip, std::optional<double>>{.name = "min_entropy",
                                                 .meaning = "in nats",
                                                 .member = &EntropyClip::min_entropy,
@@ -386,11 +385,11 @@ struct LogSoftmax {
       .arrays = kMapArrays,
       .jacobian = {.arrays = kMapGradient, .of_result = true},
   };
-  static constexpr auto kParams = std::tuple{Param<LogSoftmax>{.name = "temperature",
-                                                               .meaning = "T, divides the scores",
-                                                               .member = &LogSoftmax::temperature,
-                                                               .above = 0,
-                                                               .per_row = true}};
+  static constexpr auto kParams = Params{Param<LogSoftmax>{.name = "temperature",
+                                                           .meaning = "T, divides the scores",
+                                                           .member = &LogSoftmax::temperature,
+                                                           .above = 0,
+                                                           .per_row = true}};
 };
 
 struct LogSumExp {
@@ -405,11 +404,11 @@ struct LogSumExp {
       .arrays = kLogSumExpArrays,
       .jacobian = {.arrays = kLogSumExpGradient},
   };
-  static constexpr auto kParams = std::tuple{Param<LogSumExp>{.name = "temperature",
-                                                              .meaning = "T, divides the scores",
-                                                              .member = &LogSumExp::temperature,
-                                                              .above = 0,
-                                                              .per_row = true}};
+  static constexpr auto kParams = Params{Param<LogSumExp>{.name = "temperature",
+                                                          .meaning = "T, divides the scores",
+                                                          .member = &LogSumExp::temperature,
+                                                          .above = 0,
+                                                          .per_row = true}};
 };
 
 // y = log softmax(x / T). -inf scores give -inf, their gradient is 0 and their g is left out of the sum.

@@ -26,7 +26,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -56,7 +55,7 @@ constexpr auto normalize_param(bool Op::*normalize) {
 }
 template <class Op>
 constexpr auto measure_params(std::optional<double> Op::*base, Input Op::*input, bool Op::*normalize) {
-  return std::tuple{base_param(base), input_param(input), normalize_param(normalize)};
+  return Params{base_param(base), input_param(input), normalize_param(normalize)};
 }
 
 template <class Op>
@@ -69,12 +68,12 @@ constexpr auto smoothing_param(double Op::*smoothing) {
 template <class Op>
 constexpr auto divergence_params(std::optional<double> Op::*base, Input Op::*input, bool Op::*normalize,
                                  double Op::*smoothing) {
-  return std::tuple_cat(measure_params(base, input, normalize), std::tuple{smoothing_param(smoothing)});
+  return measure_params(base, input, normalize) + Params{smoothing_param(smoothing)};
 }
 // Of those without a logarithm, and so without a unit.
 template <class Op>
 constexpr auto divergence_params(Input Op::*input, bool Op::*normalize, double Op::*smoothing) {
-  return std::tuple{input_param(input), normalize_param(normalize), smoothing_param(smoothing)};
+  return Params{input_param(input), normalize_param(normalize), smoothing_param(smoothing)};
 }
 
 // Measures of one distribution.
@@ -135,16 +134,15 @@ struct RenyiEntropy {
       .arrays = kMeasureArrays,
       .not_in = kNotSplit,
   };
-  static constexpr auto kParams =
-      std::tuple_cat(std::tuple{Param<RenyiEntropy>{.name = "alpha",
-                                                    .meaning = "order; inf is allowed",
-                                                    .member = &RenyiEntropy::alpha,
-                                                    .at_least = 0,
-                                                    .up_to = std::numeric_limits<double>::infinity(),
-                                                    .required = true,
-                                                    .typical = 2,
-                                                    .per_row = true}},
-                     measure_params(&RenyiEntropy::base, &RenyiEntropy::input, &RenyiEntropy::normalize));
+  static constexpr auto kParams = Params{Param<RenyiEntropy>{.name = "alpha",
+                                                             .meaning = "order; inf is allowed",
+                                                             .member = &RenyiEntropy::alpha,
+                                                             .at_least = 0,
+                                                             .up_to = std::numeric_limits<double>::infinity(),
+                                                             .required = true,
+                                                             .typical = 2,
+                                                             .per_row = true}} +
+                                  measure_params(&RenyiEntropy::base, &RenyiEntropy::input, &RenyiEntropy::normalize);
 };
 
 struct TsallisEntropy {
@@ -166,16 +164,15 @@ struct TsallisEntropy {
       .arrays = kMeasureArrays,
       .not_in = kNotSplit,
   };
-  static constexpr auto kParams =
-      std::tuple_cat(std::tuple{Param<TsallisEntropy>{.name = "alpha",
-                                                      .meaning = "order; inf is allowed",
-                                                      .member = &TsallisEntropy::alpha,
-                                                      .at_least = 0,
-                                                      .up_to = std::numeric_limits<double>::infinity(),
-                                                      .required = true,
-                                                      .typical = 2,
-                                                      .per_row = true}},
-                     measure_params(&TsallisEntropy::base, &TsallisEntropy::input, &TsallisEntropy::normalize));
+  static constexpr auto kParams = Params{Param<TsallisEntropy>{.name = "alpha",
+                                                               .meaning = "order; inf is allowed",
+                                                               .member = &TsallisEntropy::alpha,
+                                                               .at_least = 0,
+                                                               .up_to = std::numeric_limits<double>::infinity(),
+                                                               .required = true,
+                                                               .typical = 2,
+                                                               .per_row = true}} +
+                                  measure_params(&TsallisEntropy::base, &TsallisEntropy::input, &TsallisEntropy::normalize);
 };
 
 struct Perplexity {
@@ -230,14 +227,14 @@ struct HillNumber {
       .arrays = kMeasureArrays,
       .not_in = kHostRows,
   };
-  static constexpr auto kParams = std::tuple{Param<HillNumber>{.name = "order",
-                                                               .meaning = "order; inf is allowed",
-                                                               .member = &HillNumber::order,
-                                                               .at_least = 0,
-                                                               .up_to = std::numeric_limits<double>::infinity(),
-                                                               .required = true,
-                                                               .typical = 2},
-                                             input_param(&HillNumber::input), normalize_param(&HillNumber::normalize)};
+  static constexpr auto kParams = Params{Param<HillNumber>{.name = "order",
+                                                           .meaning = "order; inf is allowed",
+                                                           .member = &HillNumber::order,
+                                                           .at_least = 0,
+                                                           .up_to = std::numeric_limits<double>::infinity(),
+                                                           .required = true,
+                                                           .typical = 2},
+                                         input_param(&HillNumber::input), normalize_param(&HillNumber::normalize)};
 };
 
 using Measure = std::variant<Entropy, RenyiEntropy, TsallisEntropy, Perplexity, Varentropy, HillNumber>;
@@ -410,17 +407,16 @@ struct RenyiDivergence {
       .arrays = kDivergenceArrays,
       .not_in = kHostRows,
   };
-  static constexpr auto kParams =
-      std::tuple_cat(std::tuple{Param<RenyiDivergence>{.name = "alpha",
-                                                       .meaning = "order; inf is allowed",
-                                                       .member = &RenyiDivergence::alpha,
-                                                       .at_least = 0,
-                                                       .up_to = std::numeric_limits<double>::infinity(),
-                                                       .required = true,
-                                                       .typical = 2,
-                                                       .per_row = true}},
-                     divergence_params(&RenyiDivergence::base, &RenyiDivergence::input, &RenyiDivergence::normalize,
-                                       &RenyiDivergence::smoothing));
+  static constexpr auto kParams = Params{Param<RenyiDivergence>{.name = "alpha",
+                                                                .meaning = "order; inf is allowed",
+                                                                .member = &RenyiDivergence::alpha,
+                                                                .at_least = 0,
+                                                                .up_to = std::numeric_limits<double>::infinity(),
+                                                                .required = true,
+                                                                .typical = 2,
+                                                                .per_row = true}} +
+                                  divergence_params(&RenyiDivergence::base, &RenyiDivergence::input,
+                                                    &RenyiDivergence::normalize, &RenyiDivergence::smoothing);
 };
 
 struct AlphaDivergence {
@@ -445,14 +441,14 @@ struct AlphaDivergence {
       .arrays = kDivergenceArrays,
       .not_in = kHostRows,
   };
-  static constexpr auto kParams = std::tuple_cat(std::tuple{Param<AlphaDivergence>{.name = "alpha",
-                                                                                   .meaning = "order, any finite number",
-                                                                                   .member = &AlphaDivergence::alpha,
-                                                                                   .required = true,
-                                                                                   .typical = 2,
-                                                                                   .per_row = true}},
-                                                 divergence_params(&AlphaDivergence::base, &AlphaDivergence::input,
-                                                                   &AlphaDivergence::normalize, &AlphaDivergence::smoothing));
+  static constexpr auto kParams = Params{Param<AlphaDivergence>{.name = "alpha",
+                                                                .meaning = "order, any finite number",
+                                                                .member = &AlphaDivergence::alpha,
+                                                                .required = true,
+                                                                .typical = 2,
+                                                                .per_row = true}} +
+                                  divergence_params(&AlphaDivergence::base, &AlphaDivergence::input,
+                                                    &AlphaDivergence::normalize, &AlphaDivergence::smoothing);
 };
 
 using Divergence = std::variant<CrossEntropy, KlDivergence, JsDivergence, JsDistance, TotalVariation, HellingerDistance,
@@ -495,10 +491,10 @@ struct ConditionalEntropy {
       .arrays = kTableArrays,
       .not_in = kRowsOnly,
   };
-  static constexpr auto kParams = std::tuple_cat(
-      std::tuple{Param<ConditionalEntropy, Given>{
-          .name = "given", .meaning = "the variable that is known", .member = &ConditionalEntropy::given, .names = kGiven}},
-      measure_params(&ConditionalEntropy::base, &ConditionalEntropy::input, &ConditionalEntropy::normalize));
+  static constexpr auto kParams =
+      Params{Param<ConditionalEntropy, Given>{
+          .name = "given", .meaning = "the variable that is known", .member = &ConditionalEntropy::given, .names = kGiven}} +
+      measure_params(&ConditionalEntropy::base, &ConditionalEntropy::input, &ConditionalEntropy::normalize);
 };
 
 struct MutualInformation {
@@ -539,11 +535,11 @@ struct NormalizedMutualInformation {
       .not_in = kRowsOnly,
   };
   static constexpr auto kParams =
-      std::tuple{Param<NormalizedMutualInformation, Average>{.name = "average",
-                                                             .meaning = "the mean of the entropies",
-                                                             .member = &NormalizedMutualInformation::average,
-                                                             .names = kAverages},
-                 input_param(&NormalizedMutualInformation::input), normalize_param(&NormalizedMutualInformation::normalize)};
+      Params{Param<NormalizedMutualInformation, Average>{.name = "average",
+                                                         .meaning = "the mean of the entropies",
+                                                         .member = &NormalizedMutualInformation::average,
+                                                         .names = kAverages},
+             input_param(&NormalizedMutualInformation::input), normalize_param(&NormalizedMutualInformation::normalize)};
 };
 
 struct VariationOfInformation {
@@ -599,7 +595,7 @@ struct BinaryEntropy {
       .arrays = kEntryArrays,
       .not_in = kRowsOnly,
   };
-  static constexpr auto kParams = std::tuple{base_param(&BinaryEntropy::base), input_param(&BinaryEntropy::input)};
+  static constexpr auto kParams = Params{base_param(&BinaryEntropy::base), input_param(&BinaryEntropy::input)};
 };
 
 using EntryMeasure = std::variant<SelfInformation, BinaryEntropy>;

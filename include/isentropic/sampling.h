@@ -88,12 +88,12 @@ struct Temperature {
       .arrays = kStepArrays,
       .not_in = kStepNotIn,
   };
-  static constexpr auto kParams = std::tuple{Param<Temperature>{.name = "temperature",
-                                                                .meaning = "T, divides the scores",
-                                                                .member = &Temperature::temperature,
-                                                                .above = 0,
-                                                                .required = true,
-                                                                .typical = 0.8}};
+  static constexpr auto kParams = Params{Param<Temperature>{.name = "temperature",
+                                                            .meaning = "T, divides the scores",
+                                                            .member = &Temperature::temperature,
+                                                            .above = 0,
+                                                            .required = true,
+                                                            .typical = 0.8}};
 };
 
 struct TopK {
@@ -109,12 +109,12 @@ struct TopK {
       .not_in = kStepNotIn,
   };
   static constexpr auto kParams =
-      std::tuple{Param<TopK, std::int64_t>{.name = "k",
-                                           .meaning = "number of tokens that stay; a k above their number keeps all",
-                                           .member = &TopK::k,
-                                           .above = 0,
-                                           .required = true,
-                                           .typical = 50}};
+      Params{Param<TopK, std::int64_t>{.name = "k",
+                                       .meaning = "number of tokens that stay; a k above their number keeps all",
+                                       .member = &TopK::k,
+                                       .above = 0,
+                                       .required = true,
+                                       .typical = 50}};
 };
 
 // If the mass of the largest is within 2^-20 (float) or 2^-40 (double) of p, rounding decides whether one more is kept.
@@ -130,13 +130,13 @@ struct TopP {
       .arrays = kStepArrays,
       .not_in = kStepNotIn,
   };
-  static constexpr auto kParams = std::tuple{Param<TopP>{.name = "p",
-                                                         .meaning = "sum of probabilities to reach; 1 keeps all",
-                                                         .member = &TopP::p,
-                                                         .above = 0,
-                                                         .up_to = 1,
-                                                         .required = true,
-                                                         .typical = 0.95}};
+  static constexpr auto kParams = Params{Param<TopP>{.name = "p",
+                                                     .meaning = "sum of probabilities to reach; 1 keeps all",
+                                                     .member = &TopP::p,
+                                                     .above = 0,
+                                                     .up_to = 1,
+                                                     .required = true,
+                                                     .typical = 0.95}};
 };
 
 struct MinP {
@@ -151,13 +151,13 @@ struct MinP {
       .arrays = kStepArrays,
       .not_in = kStepNotIn,
   };
-  static constexpr auto kParams = std::tuple{Param<MinP>{.name = "p",
-                                                         .meaning = "least share of the largest probability that stays",
-                                                         .member = &MinP::p,
-                                                         .above = 0,
-                                                         .up_to = 1,
-                                                         .required = true,
-                                                         .typical = 0.05}};
+  static constexpr auto kParams = Params{Param<MinP>{.name = "p",
+                                                     .meaning = "least share of the largest probability that stays",
+                                                     .member = &MinP::p,
+                                                     .above = 0,
+                                                     .up_to = 1,
+                                                     .required = true,
+                                                     .typical = 0.05}};
 };
 
 struct TypicalP {
@@ -172,13 +172,13 @@ struct TypicalP {
       .arrays = kStepArrays,
       .not_in = kStepNotIn,
   };
-  static constexpr auto kParams = std::tuple{Param<TypicalP>{.name = "p",
-                                                             .meaning = "sum of probabilities to reach; 1 keeps all",
-                                                             .member = &TypicalP::p,
-                                                             .above = 0,
-                                                             .up_to = 1,
-                                                             .required = true,
-                                                             .typical = 0.9}};
+  static constexpr auto kParams = Params{Param<TypicalP>{.name = "p",
+                                                         .meaning = "sum of probabilities to reach; 1 keeps all",
+                                                         .member = &TypicalP::p,
+                                                         .above = 0,
+                                                         .up_to = 1,
+                                                         .required = true,
+                                                         .typical = 0.9}};
 };
 
 struct Entropy {
@@ -194,7 +194,7 @@ struct Entropy {
       .arrays = kStepArrays,
       .not_in = kStepNotIn,
   };
-  static constexpr auto kParams = std::tuple{Param<Entropy>{
+  static constexpr auto kParams = Params{Param<Entropy>{
       .name = "entropy", .meaning = "in nats", .member = &Entropy::entropy, .at_least = 0, .required = true, .typical = 2}};
 };
 
@@ -211,15 +211,15 @@ struct EntropyClip {
       .arrays = kStepArrays,
       .not_in = kStepNotIn,
   };
-  static constexpr auto kParams = std::tuple{
-      Param<EntropyClip>{
-          .name = "min_entropy", .meaning = "in nats", .member = &EntropyClip::min_entropy, .at_least = 0, .typical = 1},
-      Param<EntropyClip>{.name = "max_entropy",
-                         .meaning = "in nats",
-                         .member = &EntropyClip::max_entropy,
-                         .at_least = 0,
-                         .up_to = std::numeric_limits<double>::infinity(),
-                         .typical = 3}};
+  static constexpr auto kParams =
+      Params{Param<EntropyClip>{
+                 .name = "min_entropy", .meaning = "in nats", .member = &EntropyClip::min_entropy, .at_least = 0, .typical = 1},
+             Param<EntropyClip>{.name = "max_entropy",
+                                .meaning = "in nats",
+                                .member = &EntropyClip::max_entropy,
+                                .at_least = 0,
+                                .up_to = std::numeric_limits<double>::infinity(),
+                                .typical = 3}};
   constexpr std::string_view check() const {
     return min_entropy <= max_entropy ? "" : "min_entropy must be at most max_entropy";
   }
@@ -237,13 +237,13 @@ struct Epsilon {
       .arrays = kStepArrays,
       .not_in = kStepNotSplit,
   };
-  static constexpr auto kParams = std::tuple{Param<Epsilon>{.name = "epsilon",
-                                                            .meaning = "least probability that stays",
-                                                            .member = &Epsilon::epsilon,
-                                                            .above = 0,
-                                                            .up_to = 1,
-                                                            .required = true,
-                                                            .typical = 3e-4}};
+  static constexpr auto kParams = Params{Param<Epsilon>{.name = "epsilon",
+                                                        .meaning = "least probability that stays",
+                                                        .member = &Epsilon::epsilon,
+                                                        .above = 0,
+                                                        .up_to = 1,
+                                                        .required = true,
+                                                        .typical = 3e-4}};
 };
 
 struct Eta {
@@ -259,13 +259,13 @@ struct Eta {
       .arrays = kStepArrays,
       .not_in = kStepNotSplit,
   };
-  static constexpr auto kParams = std::tuple{Param<Eta>{.name = "epsilon",
-                                                        .meaning = "the bound where the entropy is low",
-                                                        .member = &Eta::epsilon,
-                                                        .above = 0,
-                                                        .up_to = 1,
-                                                        .required = true,
-                                                        .typical = 3e-4}};
+  static constexpr auto kParams = Params{Param<Eta>{.name = "epsilon",
+                                                    .meaning = "the bound where the entropy is low",
+                                                    .member = &Eta::epsilon,
+                                                    .above = 0,
+                                                    .up_to = 1,
+                                                    .required = true,
+                                                    .typical = 3e-4}};
 };
 
 struct TopNSigma {
@@ -280,12 +280,12 @@ struct TopNSigma {
       .arrays = kStepArrays,
       .not_in = kStepNotSplit,
   };
-  static constexpr auto kParams = std::tuple{Param<TopNSigma>{.name = "n",
-                                                              .meaning = "number of standard deviations of the finite scores",
-                                                              .member = &TopNSigma::n,
-                                                              .above = 0,
-                                                              .required = true,
-                                                              .typical = 1}};
+  static constexpr auto kParams = Params{Param<TopNSigma>{.name = "n",
+                                                          .meaning = "number of standard deviations of the finite scores",
+                                                          .member = &TopNSigma::n,
+                                                          .above = 0,
+                                                          .required = true,
+                                                          .typical = 1}};
 };
 
 // The entropy of the j most probable, renormalised, rises with j.
@@ -301,13 +301,13 @@ struct TopH {
       .arrays = kStepArrays,
       .not_in = kStepNotSplit,
   };
-  static constexpr auto kParams = std::tuple{Param<TopH>{.name = "share",
-                                                         .meaning = "share of the entropy; 1 keeps all",
-                                                         .member = &TopH::share,
-                                                         .above = 0,
-                                                         .up_to = 1,
-                                                         .required = true,
-                                                         .typical = 0.4}};
+  static constexpr auto kParams = Params{Param<TopH>{.name = "share",
+                                                     .meaning = "share of the entropy; 1 keeps all",
+                                                     .member = &TopH::share,
+                                                     .above = 0,
+                                                     .up_to = 1,
+                                                     .required = true,
+                                                     .typical = 0.4}};
 };
 
 struct PLess {
@@ -320,7 +320,7 @@ struct PLess {
       .arrays = kStepArrays,
       .not_in = kStepNotSplit,
   };
-  static constexpr auto kParams = std::tuple{};
+  static constexpr auto kParams = Params{};
 };
 
 // Whether it acts is drawn by the noise of (seed, stream, position), apart from that of the token.
@@ -339,18 +339,18 @@ struct Xtc {
       .drawn = true,
       .not_in = kXtcNotIn,
   };
-  static constexpr auto kParams = std::tuple{Param<Xtc>{.name = "probability",
-                                                        .meaning = "that the step acts",
-                                                        .member = &Xtc::probability,
-                                                        .at_least = 0,
-                                                        .up_to = 1,
-                                                        .required = true,
-                                                        .typical = 0.5},
-                                             Param<Xtc>{.name = "threshold",
-                                                        .meaning = "probability that makes a token a top choice",
-                                                        .member = &Xtc::threshold,
-                                                        .above = 0,
-                                                        .up_to = 1}};
+  static constexpr auto kParams = Params{Param<Xtc>{.name = "probability",
+                                                    .meaning = "that the step acts",
+                                                    .member = &Xtc::probability,
+                                                    .at_least = 0,
+                                                    .up_to = 1,
+                                                    .required = true,
+                                                    .typical = 0.5},
+                                         Param<Xtc>{.name = "threshold",
+                                                    .meaning = "probability that makes a token a top choice",
+                                                    .member = &Xtc::threshold,
+                                                    .above = 0,
+                                                    .up_to = 1}};
 };
 
 struct Penalties {
@@ -370,7 +370,7 @@ struct Penalties {
       .arrays = kTextStepArrays,
       .not_in = kTextStepNotIn,
   };
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<Penalties>{.name = "repetition",
                        .meaning = "divides positive scores, multiplies others",
                        .member = &Penalties::repetition,
@@ -402,7 +402,7 @@ struct Dry {
       .arrays = kTextStepArrays,
       .not_in = kTextStepNotIn,
   };
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<Dry>{.name = "multiplier",
                  .meaning = "subtracted from a token that repeats allowed_length tokens",
                  .member = &Dry::multiplier,
@@ -436,13 +436,13 @@ struct Mirostat {
       .not_in = kStateStepNotIn,
   };
   static constexpr auto kParams =
-      std::tuple{Param<Mirostat>{.name = "surprise",
-                                 .meaning = "mean of -log q of the drawn tokens, in nats",
-                                 .member = &Mirostat::surprise,
-                                 .above = 0,
-                                 .required = true,
-                                 .typical = 3},
-                 Param<Mirostat>{.name = "rate", .meaning = "how fast the bound moves", .member = &Mirostat::rate, .above = 0}};
+      Params{Param<Mirostat>{.name = "surprise",
+                             .meaning = "mean of -log q of the drawn tokens, in nats",
+                             .member = &Mirostat::surprise,
+                             .above = 0,
+                             .required = true,
+                             .typical = 3},
+             Param<Mirostat>{.name = "rate", .meaning = "how fast the bound moves", .member = &Mirostat::rate, .above = 0}};
 };
 
 }  // namespace step
@@ -486,7 +486,7 @@ struct Sample {
       .arrays = kSampleArrays,
       .drawn = true,
   };
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<Sample>{.name = "temperature", .meaning = "T, divides the scores", .member = &Sample::temperature, .above = 0},
       Param<Sample, bool>{.name = "replace",
                           .meaning = "draw each index anew; otherwise a row's indices differ, as if drawn one after the other "
@@ -577,7 +577,7 @@ struct GumbelSoftmax {
       .drawn = true,
       .not_in = kRelaxedNotIn,
   };
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<GumbelSoftmax>{
           .name = "temperature", .meaning = "T, divides the noisy scores", .member = &GumbelSoftmax::temperature, .above = 0},
       Param<GumbelSoftmax, bool>{

@@ -117,11 +117,11 @@ struct Wasserstein1d {
       .arrays = kLineArrays,
       .not_in = kShownTransportNotIn,
   };
-  static constexpr auto kParams = std::tuple{Param<Wasserstein1d>{.name = "order",
-                                                                  .meaning = "the power of distances; inf is their maximum",
-                                                                  .member = &Wasserstein1d::order,
-                                                                  .at_least = 1,
-                                                                  .up_to = std::numeric_limits<double>::infinity()}};
+  static constexpr auto kParams = Params{Param<Wasserstein1d>{.name = "order",
+                                                              .meaning = "the power of distances; inf is their maximum",
+                                                              .member = &Wasserstein1d::order,
+                                                              .at_least = 1,
+                                                              .up_to = std::numeric_limits<double>::infinity()}};
 };
 
 // W_p = (int_0^1 |F_u^-1(t) - F_v^-1(t)|^p dt)^(1/p) for each row of samples, by merging their quantile functions: W_p, not its
@@ -160,17 +160,16 @@ struct WassersteinHistogram {
       .arrays = kHistogramArrays,
       .not_in = kShownTransportNotIn,
   };
-  static constexpr auto kParams =
-      std::tuple{Param<WassersteinHistogram>{.name = "order",
-                                             .meaning = "the power of distances; inf is their maximum",
-                                             .member = &WassersteinHistogram::order,
-                                             .at_least = 1,
-                                             .up_to = std::numeric_limits<double>::infinity()},
-                 Param<WassersteinHistogram, std::optional<double>>{
-                     .name = "sum_tolerance",
-                     .meaning = "how far a row's sum may be from 1; 1e-4 for float, 1e-6 for double",
-                     .member = &WassersteinHistogram::sum_tolerance,
-                     .at_least = 0}};
+  static constexpr auto kParams = Params{Param<WassersteinHistogram>{.name = "order",
+                                                                     .meaning = "the power of distances; inf is their maximum",
+                                                                     .member = &WassersteinHistogram::order,
+                                                                     .at_least = 1,
+                                                                     .up_to = std::numeric_limits<double>::infinity()},
+                                         Param<WassersteinHistogram, std::optional<double>>{
+                                             .name = "sum_tolerance",
+                                             .meaning = "how far a row's sum may be from 1; 1e-4 for float, 1e-6 for double",
+                                             .member = &WassersteinHistogram::sum_tolerance,
+                                             .at_least = 0}};
 };
 
 template <class T>
@@ -195,7 +194,7 @@ struct Wasserstein {
       .arrays = kPointsArrays,
       .not_in = kTransportNotIn,
   };
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<Wasserstein>{.name = "order", .meaning = "the power of distances", .member = &Wasserstein::order, .at_least = 1},
       Param<Wasserstein, Metric>{.name = "metric",
                                  .meaning = "the distance d: |x - y|, its square, 1 - <x, y> / (|x| |y|), or sum_k |x_k - y_k|",
@@ -228,7 +227,7 @@ struct SlicedWasserstein {
       .arrays = kSlicedArrays,
       .not_in = kTransportNotIn,
   };
-  static constexpr auto kParams = std::tuple{Param<SlicedWasserstein>{
+  static constexpr auto kParams = Params{Param<SlicedWasserstein>{
       .name = "order", .meaning = "the power of distances", .member = &SlicedWasserstein::order, .at_least = 1}};
 };
 
@@ -272,7 +271,7 @@ struct OptimalTransport {
       .command = "transport",
       .not_in = kShownTransportNotIn,
   };
-  static constexpr auto kParams = std::tuple{Param<OptimalTransport, std::optional<double>>{
+  static constexpr auto kParams = Params{Param<OptimalTransport, std::optional<double>>{
       .name = "mass_tolerance",
       .meaning = "how far the sums of a and b may differ, relative; 1e-4 for float, 1e-6 for double",
       .member = &OptimalTransport::mass_tolerance,
@@ -317,12 +316,12 @@ struct PartialTransport {
       .arrays = kPartialArrays,
       .not_in = kTransportNotIn,
   };
-  static constexpr auto kParams = std::tuple{Param<PartialTransport>{.name = "mass",
-                                                                     .meaning = "how much is moved",
-                                                                     .member = &PartialTransport::mass,
-                                                                     .at_least = 0,
-                                                                     .required = true,
-                                                                     .typical = 0.5}};
+  static constexpr auto kParams = Params{Param<PartialTransport>{.name = "mass",
+                                                                 .meaning = "how much is moved",
+                                                                 .member = &PartialTransport::mass,
+                                                                 .at_least = 0,
+                                                                 .required = true,
+                                                                 .typical = 0.5}};
 };
 
 struct PartialTransportResult {
@@ -361,7 +360,7 @@ struct Sinkhorn {
       .command = "transport --epsilon",
       .not_in = kTransportNotIn,
   };
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<Sinkhorn>{.name = "epsilon",
                       .meaning = "weight of the entropy, in units of the cost",
                       .member = &Sinkhorn::epsilon,
@@ -424,27 +423,27 @@ struct UnbalancedSinkhorn {
       .not_in = kTransportNotIn,
   };
   static constexpr auto kParams =
-      std::tuple{Param<UnbalancedSinkhorn>{.name = "epsilon",
-                                           .meaning = "weight of the entropy, in units of the cost",
-                                           .member = &UnbalancedSinkhorn::epsilon,
-                                           .above = 0,
-                                           .required = true,
-                                           .typical = 0.1},
-                 Param<UnbalancedSinkhorn>{
-                     .name = "penalty",
-                     .meaning = "weight of the marginals' error; the larger, the nearer the marginals are to a and b",
-                     .member = &UnbalancedSinkhorn::penalty,
-                     .above = 0,
-                     .required = true,
-                     .typical = 1},
-                 Param<UnbalancedSinkhorn>{.name = "tolerance",
-                                           .meaning = "it stops at a gap of at most this, relative to the sizes of the terms",
-                                           .member = &UnbalancedSinkhorn::tolerance,
-                                           .at_least = 0},
-                 Param<UnbalancedSinkhorn, std::int64_t>{.name = "max_iterations",
-                                                         .meaning = "passes over the matrix",
-                                                         .member = &UnbalancedSinkhorn::max_iterations,
-                                                         .above = 0}};
+      Params{Param<UnbalancedSinkhorn>{.name = "epsilon",
+                                       .meaning = "weight of the entropy, in units of the cost",
+                                       .member = &UnbalancedSinkhorn::epsilon,
+                                       .above = 0,
+                                       .required = true,
+                                       .typical = 0.1},
+             Param<UnbalancedSinkhorn>{
+                 .name = "penalty",
+                 .meaning = "weight of the marginals' error; the larger, the nearer the marginals are to a and b",
+                 .member = &UnbalancedSinkhorn::penalty,
+                 .above = 0,
+                 .required = true,
+                 .typical = 1},
+             Param<UnbalancedSinkhorn>{.name = "tolerance",
+                                       .meaning = "it stops at a gap of at most this, relative to the sizes of the terms",
+                                       .member = &UnbalancedSinkhorn::tolerance,
+                                       .at_least = 0},
+             Param<UnbalancedSinkhorn, std::int64_t>{.name = "max_iterations",
+                                                     .meaning = "passes over the matrix",
+                                                     .member = &UnbalancedSinkhorn::max_iterations,
+                                                     .above = 0}};
 };
 
 struct UnbalancedSinkhornResult {
@@ -481,21 +480,21 @@ struct SinkhornBarycenter {
       .arrays = kBarycenterArrays,
       .not_in = kTransportNotIn,
   };
-  static constexpr auto kParams = std::tuple{
-      Param<SinkhornBarycenter>{.name = "epsilon",
-                                .meaning = "weight of the entropy, which also blurs the result, in units of the cost",
-                                .member = &SinkhornBarycenter::epsilon,
-                                .above = 0,
-                                .required = true,
-                                .typical = 0.1},
-      Param<SinkhornBarycenter>{.name = "tolerance",
-                                .meaning = "it stops at a marginal error of at most this",
-                                .member = &SinkhornBarycenter::tolerance,
-                                .at_least = 0},
-      Param<SinkhornBarycenter, std::int64_t>{.name = "max_iterations",
-                                              .meaning = "passes over the matrices",
-                                              .member = &SinkhornBarycenter::max_iterations,
-                                              .above = 0}};
+  static constexpr auto kParams =
+      Params{Param<SinkhornBarycenter>{.name = "epsilon",
+                                       .meaning = "weight of the entropy, which also blurs the result, in units of the cost",
+                                       .member = &SinkhornBarycenter::epsilon,
+                                       .above = 0,
+                                       .required = true,
+                                       .typical = 0.1},
+             Param<SinkhornBarycenter>{.name = "tolerance",
+                                       .meaning = "it stops at a marginal error of at most this",
+                                       .member = &SinkhornBarycenter::tolerance,
+                                       .at_least = 0},
+             Param<SinkhornBarycenter, std::int64_t>{.name = "max_iterations",
+                                                     .meaning = "passes over the matrices",
+                                                     .member = &SinkhornBarycenter::max_iterations,
+                                                     .above = 0}};
 };
 
 struct SinkhornBarycenterResult {
@@ -534,22 +533,22 @@ struct SinkhornDivergence {
       .not_in = kTransportNotIn,
   };
   static constexpr auto kParams =
-      std::tuple{Param<SinkhornDivergence>{.name = "epsilon",
-                                           .meaning = "weight of the entropy, in units of distance to the power",
-                                           .member = &SinkhornDivergence::epsilon,
-                                           .above = 0,
-                                           .required = true,
-                                           .typical = 0.1},
-                 Param<SinkhornDivergence>{
-                     .name = "order", .meaning = "the power of distances", .member = &SinkhornDivergence::order, .at_least = 1},
-                 Param<SinkhornDivergence>{.name = "tolerance",
-                                           .meaning = "it stops if the errors of column sums add up to at most this",
-                                           .member = &SinkhornDivergence::tolerance,
-                                           .at_least = 0},
-                 Param<SinkhornDivergence, std::int64_t>{.name = "max_iterations",
-                                                         .meaning = "passes over each matrix",
-                                                         .member = &SinkhornDivergence::max_iterations,
-                                                         .above = 0}};
+      Params{Param<SinkhornDivergence>{.name = "epsilon",
+                                       .meaning = "weight of the entropy, in units of distance to the power",
+                                       .member = &SinkhornDivergence::epsilon,
+                                       .above = 0,
+                                       .required = true,
+                                       .typical = 0.1},
+             Param<SinkhornDivergence>{
+                 .name = "order", .meaning = "the power of distances", .member = &SinkhornDivergence::order, .at_least = 1},
+             Param<SinkhornDivergence>{.name = "tolerance",
+                                       .meaning = "it stops if the errors of column sums add up to at most this",
+                                       .member = &SinkhornDivergence::tolerance,
+                                       .at_least = 0},
+             Param<SinkhornDivergence, std::int64_t>{.name = "max_iterations",
+                                                     .meaning = "passes over each matrix",
+                                                     .member = &SinkhornDivergence::max_iterations,
+                                                     .above = 0}};
 };
 
 // It is 0 if x = y and a = b, and at least 0 for an order up to 2, where exp(-|x - y|^order / epsilon) is positive definite
@@ -578,7 +577,7 @@ struct UnbalancedSinkhornDivergence {
       .arrays = kPointsWithoutPlan,
       .not_in = kTransportNotIn,
   };
-  static constexpr auto kParams = std::tuple{
+  static constexpr auto kParams = Params{
       Param<UnbalancedSinkhornDivergence>{.name = "epsilon",
                                           .meaning = "weight of the entropy, in units of distance to the power",
                                           .member = &UnbalancedSinkhornDivergence::epsilon,

@@ -10,6 +10,7 @@
 
 #include "src/c/guard.h"
 #include "src/c/prepared.h"
+#include "src/parallel.h"
 #include "src/registry/json.h"
 
 namespace isentropic::inline ISENTROPIC_ABI::by_name {
@@ -76,6 +77,8 @@ int isentropic_run(const isentropic_call* call, const isentropic_array* arrays, 
 }
 
 void isentropic_release(isentropic_call* call) { delete call; }
+
+size_t isentropic_limit_threads(size_t n) { return isentropic::limit_threads(n); }
 
 const char* isentropic_last_error(void) { return isentropic::last_error().c_str(); }
 

@@ -25,7 +25,7 @@ struct Rows {
 // One address for each parameter of Op, or null.
 template <class Op, class T>
 struct ForParams {
-  static constexpr std::size_t kCount = std::tuple_size_v<decltype(Op::kParams)>;
+  static constexpr std::size_t kCount = count_of(Op::kParams);
   std::array<T*, kCount> of = {};
 };
 

@@ -13,13 +13,19 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+// Parameter i of its description.
+template <size_t i, class Op>
+constexpr auto ParamAt() {
+  return Op::kParams.with([](const auto&... all) { return std::get<i>(std::tuple(all...)); });
+}
+
 // Gives op the values of row r; returns false if one of them is out of range, which the host cannot check.
 template <size_t i, class Op>
 HWY_INLINE bool SetParam(Op& op, const double* values, size_t r) {
-  if constexpr (std::get<i>(Op::kParams).per_row) {
-    constexpr auto kMember = std::get<i>(Op::kParams).member;
-    constexpr double kAbove = std::get<i>(Op::kParams).above, kAtLeast = std::get<i>(Op::kParams).at_least;
-    constexpr double kUpTo = std::get<i>(Op::kParams).up_to;
+  constexpr auto kParam = ParamAt<i, Op>();
+  if constexpr (kParam.per_row) {
+    constexpr auto kMember = kParam.member;
+    constexpr double kAbove = kParam.above, kAtLeast = kParam.at_least, kUpTo = kParam.up_to;
     if (values == nullptr) return true;
     const double value = values[r];
     op.*kMember = value;
@@ -267,7 +273,7 @@ constexpr bool IsDivisor(double Op::*, Other) {
 template <class Op>
 constexpr size_t DivisorOf(double Op::*divisor) {
   size_t found = cuda::ForParams<Op, double>::kCount, i = 0;
-  std::apply([&](const auto&... param) { ((IsDivisor<Op>(divisor, param.member) ? found = i : 0, ++i), ...); }, Op::kParams);
+  for_each_param<Op>([&](const auto& param) { IsDivisor<Op>(divisor, param.member) ? found = i++ : i++; });
   return found;
 }
 

@@ -11,7 +11,7 @@ struct CustomPerturbMax {
   double scale;
 
   static constexpr Description kDescription = PerturbMax::kDescription;
-  static constexpr auto kParams = std::tuple{Param<CustomPerturbMax>{
+  static constexpr auto kParams = Params{Param<CustomPerturbMax>{
       .name = "scale", .meaning = "multiplies the noise", .member = &CustomPerturbMax::scale, .above = 0}};
 };
 

@@ -52,7 +52,7 @@ struct SharpSoftmax {
       .not_in = kNoKernelYet,
   };
   static constexpr Laws kLaws = {};
-  static constexpr auto kParams = std::tuple{Param<SharpSoftmax>{
+  static constexpr auto kParams = Params{Param<SharpSoftmax>{
       .name = "sharpness", .meaning = "s", .member = &SharpSoftmax::sharpness, .at_least = 0.1, .up_to = 2, .per_row = true}};
 };
 
@@ -102,7 +102,7 @@ struct TwiceSoftmaxLoss {
       .arrays = kLossArrays,
       .not_in = kNoLossKernelYet,
   };
-  static constexpr auto kParams = std::tuple{};
+  static constexpr auto kParams = Params{};
 };
 
 """
@@ -180,7 +180,7 @@ struct HalfMinP {
       .arrays = kStepArrays,
       .not_in = kNoStepKernelYet,
   };
-  static constexpr auto kParams = std::tuple{Param<HalfMinP>{
+  static constexpr auto kParams = Params{Param<HalfMinP>{
       .name = "p",
       .meaning = "twice the ratio",
       .member = &HalfMinP::p,
@@ -282,9 +282,9 @@ def add_parameter(tree):
         tree / "include/isentropic/maps.h",
         ("struct SigSoftmax {\n", "struct SigSoftmax {\n" + PARAMETER),
         (
-            "  static constexpr Laws kLaws = {.shift = false};\n  static constexpr auto kParams = std::tuple{};",
+            "  static constexpr Laws kLaws = {.shift = false};\n  static constexpr auto kParams = Params{};",
             "  static constexpr Laws kLaws = {.shift = false};\n"
-            f"  static constexpr auto kParams = std::tuple{{{PARAMETER_DESCRIPTION}}};",
+            f"  static constexpr auto kParams = Params{{{PARAMETER_DESCRIPTION}}};",
         ),
     )
     edit(

@@ -1,0 +1,82 @@
+// Calls without exceptions, for programs that are compiled without them (-fno-exceptions): the C interface's prepared calls
+// (isentropic/c.h) in C++. An operation is looked up and its parameters are parsed once; a run asks for no memory, and gives a
+// code and a message in place of an exception.
+//
+// It is no std::expected, which C++20 has not, and no callback, which would run while the library is at work. Not part of
+// isentropic.h, whose functions throw.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+#include <utility>
+
+#include "isentropic/c.h"
+#include "isentropic/half.h"
+#include "isentropic/matrix_view.h"
+
+namespace isentropic::inline ISENTROPIC_ABI {
+
+// How a call ended: ISENTROPIC_OK or one of the other codes of c.h, and what is wrong, valid until this thread's next failure.
+struct Outcome {
+  int code = ISENTROPIC_OK;
+  const char* message = "";
+
+  bool ok() const { return code == ISENTROPIC_OK; }
+  explicit operator bool() const { return ok(); }
+};
+
+// An array of a call, by its name there; what is read may be const.
+template <class T>
+isentropic_array named(const char* name, const MatrixView<T>& a) {
+  using Number = std::remove_const_t<T>;
+  constexpr std::int32_t kType = std::is_same_v<Number, float>          ? ISENTROPIC_FLOAT32
+                                 : std::is_same_v<Number, double>       ? ISENTROPIC_FLOAT64
+                                 : std::is_same_v<Number, float16>      ? ISENTROPIC_FLOAT16
+                                 : std::is_same_v<Number, bfloat16>     ? ISENTROPIC_BFLOAT16
+                                 : std::is_same_v<Number, std::int32_t> ? ISENTROPIC_INT32
+                                                                        : ISENTROPIC_INT64;
+  static_assert(kType != ISENTROPIC_INT64 || std::is_same_v<Number, std::int64_t>,
+                "numbers of a type that the library has not");
+  return {sizeof(isentropic_array),
+          name,
+          const_cast<Number*>(a.data),
+          a.rows,
+          a.cols,
+          static_cast<std::ptrdiff_t>(a.row_stride),
+          1,
+          kType,
+          0};
+}
+
+// A call of an operation, or of its gradient, with parameters as JSON: Prepared("entmax", R"({"alpha": 1.3})"). Any number of
+// threads may run it at once.
+class Prepared {
+ public:
+  enum class Runs { operation, gradient };
+
+  explicit Prepared(const char* operation, const char* parameters = nullptr, Runs runs = Runs::operation)
+      : call_(isentropic_prepare(operation, parameters, runs == Runs::gradient)) {}
+  Prepared(Prepared&& other) noexcept : call_(std::exchange(other.call_, nullptr)) {}
+  Prepared& operator=(Prepared&& other) noexcept {
+    std::swap(call_, other.call_);
+    return *this;
+  }
+  ~Prepared() { isentropic_release(call_); }
+
+  // Whether there is such a call; otherwise isentropic_last_error() says what is wrong, as does each run.
+  explicit operator bool() const { return call_ != nullptr; }
+
+  Outcome run(std::initializer_list<isentropic_array> arrays) const { return run(arrays.begin(), arrays.size()); }
+  Outcome run(const isentropic_array* arrays, std::size_t count) const {
+    if (call_ == nullptr) return {ISENTROPIC_INVALID_ARGUMENT, isentropic_last_error()};
+    const int code = isentropic_run(call_, arrays, count);
+    return {code, code == ISENTROPIC_OK ? "" : isentropic_last_error()};
+  }
+
+ private:
+  isentropic_call* call_;
+};
+
+}  // namespace isentropic::inline ISENTROPIC_ABI
