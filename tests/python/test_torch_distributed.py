@@ -1300,6 +1300,52 @@ def test_losses_with_a_split_head(ranks, size):
         assert not [one for one in answer if not all(one[2:])]
 
 
+def split_statistics(rank, size):
+    """linear_token_statistics with the classes of weight over the mesh, beside that of the whole weight."""
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    from isentropic.torch.distributed import _dtensor
+
+    mesh, results = DeviceMesh.from_group(_groups[size], "cpu"), []
+    random = torch.Generator().manual_seed(4)
+    hidden, weight, bias = (torch.randn(*shape, generator=random).double() for shape in ((3, 4, 6), (50, 6), (50,)))
+    target, g = torch.arange(12).reshape(3, 4) * 4, torch.randn(2, 3, 4, generator=random).double()
+    target[1, 2] = -100
+    for part in (1 << 23, 90):  # also some rows at a time
+        _dtensor._PART = part
+        for given in ({}, {"temperature": 0.7, "top": 3}, {"ignore_index": None, "top": 1}):
+            used = target.clamp(min=0) if "ignore_index" in given else target
+            split = [hidden.clone(), *(distribute_tensor(one, mesh, [Shard(0)]) for one in (weight, bias))]
+            values, slopes = [], []
+            for one in ([hidden.clone(), weight.clone(), bias.clone()], split):
+                one = [x.requires_grad_() for x in one]
+                found = et.linear_token_statistics(*one[:2], used, bias=one[2], **given)
+                values.append(found)
+                slopes.append(torch.autograd.grad((found.logprob * g[0] + found.entropy * g[1]).sum(), one))
+            found = [getattr(one, "full_tensor", lambda one=one: one)() for one in slopes[1]]
+            pairs = zip((*found, *values[1][:3]), (*slopes[0], *values[0][:3]), strict=True)
+            close = [torch.allclose(a, b, rtol=1e-9, atol=1e-11) for a, b in pairs]
+            same = not given.get("top") or torch.equal(values[0].top_indices, values[1].top_indices)
+            kept = all(tuple(one.placements) == (Shard(0),) for one in slopes[1][1:])
+            results.append((str(given), part, *close, same, kept, values[1].top_logprobs is None))
+    d = distribute_tensor(weight, mesh, [Shard(0)])
+    with pytest.raises(ValueError, match="linear_token_statistics: weight as a DTensor has no softcap"):
+        et.linear_token_statistics(hidden, d, target, softcap=3.0)
+    with pytest.raises(ValueError, match="linear_token_statistics: weight must be sharded by classes in one dimension"):
+        et.linear_token_statistics(hidden, distribute_tensor(weight, mesh, [Shard(1)]), target)
+    with pytest.raises(TypeError, match="linear_token_statistics: weight must be a DTensor that is sharded by classes if"):
+        et.linear_token_statistics(d, weight, target)
+    return results
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_token_statistics_with_a_split_head(ranks, size):
+    for answer in all_of(ranks("split_statistics", size)):
+        assert len(answer) == 6
+        assert not [one for one in answer if not all(one[2:])]
+
+
 def wrong(rank, size, kind):
     x = part_of(rows_of(torch.float32), rank, size)
     if kind == "rows" and rank == 1:

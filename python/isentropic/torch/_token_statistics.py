@@ -106,7 +106,9 @@ def linear_token_statistics(hidden, weight, target, *, bias=None, temperature=1.
     token_statistics of logits = hidden @ weight.T + bias, computed for some rows at a time, so that never all are stored.
 
     hidden: (..., features).
-    weight: (classes, features), of the same dtype.
+    weight: (classes, features), of the same dtype. As a DTensor that is sharded by classes, no rank has a whole row of logits;
+        then hidden and target are the same on all ranks, bias is whole or sharded like weight, temperature is a number, and
+        there is neither softcap nor top_logprobs.
     target (torch.Tensor of integers): The token of each row, of shape (...).
     bias (torch.Tensor or None): (classes,).
     temperature (float or tensor, above 0 and finite): T. A tensor broadcasts with (..., 1), and has a gradient.
@@ -123,7 +125,12 @@ def linear_token_statistics(hidden, weight, target, *, bias=None, temperature=1.
     >>> (-found.logprob.mean() - 0.01 * found.entropy.mean()).backward()
     """
     if is_dtensor(weight) or is_dtensor(hidden):
-        raise TypeError(f"{_LINEAR}: hidden and weight must be tensors of one rank, got a DTensor; pass weight.full_tensor()")
+        from isentropic.torch.distributed._dtensor import linear_token_statistics_of_dtensors
+
+        if softcap is not None:
+            raise ValueError(f"{_LINEAR}: weight as a DTensor has no softcap; pass weight.full_tensor()")
+        options = {"temperature": temperature, "top": top, "ignore_index": ignore_index}
+        return linear_token_statistics_of_dtensors(token_statistics, hidden, weight, target, bias, options)
     hidden, weight, bias = checked_linear(_LINEAR, hidden, weight, bias)
     lead, n = hidden.shape[:-1], len(weight)
     logits = hidden.new_empty(1).expand(*lead, n)  # only its shape

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from isentropic._descriptions import MAPS
 from isentropic.torch._arguments import checked_dim
+from isentropic.torch._spec import TokenStatistics
 from isentropic.torch.distributed import _functions
 
 
@@ -151,16 +152,16 @@ def rows_of_dtensors(name, tensors, dim, given, defaults, on_local):
 _PART = 1 << 23  # scores of a rank at a time
 
 
-def linear_loss_of_dtensors(hidden, weight, target, functions, bias, reduction, sample_weight, z_loss, params):
-    """linear_loss whose classes are split: weight, and bias, are sharded by classes, and every rank has hidden and target.
-
-    `functions` are the loss and logsumexp, of DTensors. A rank has the scores of its classes, for some rows at a time if they
-    are many; then backward computes them again. Gradients in hidden are summed over the ranks, the others stay with the
-    classes.
-    """
+def _of_split_head(name, hidden, weight, bias, target, of_scores):
+    """[of_scores(scores, target) for some rows at a time], and the target of each row. weight, and bias, are sharded by
+    classes, and every rank has hidden and target; scores are a DTensor, of which a rank has those of its classes. If there are
+    several such parts, backward computes the scores again. Gradients in hidden are summed over the ranks, the others stay with
+    the classes."""
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-    name, mesh = "linear_loss", weight.device_mesh
+    mesh = getattr(weight, "device_mesh", None)
+    if mesh is None:
+        raise TypeError(f"{name}: weight must be a DTensor that is sharded by classes if hidden is one, got a tensor")
     sharded = [i for i, one in enumerate(weight.placements) if one.is_shard(0)]
     if len(sharded) != 1 or any(not one.is_replicate() for i, one in enumerate(weight.placements) if i not in sharded):
         raise ValueError(f"{name}: weight must be sharded by classes in one dimension of the mesh, got {weight.placements}")
@@ -182,17 +183,38 @@ def linear_loss_of_dtensors(hidden, weight, target, functions, bias, reduction, 
 
     def of_rows(hidden, part, bias, target):
         scores = torch.nn.functional.linear(hidden, part, bias)
-        scores = _as_dtensor(scores, mesh, placements, (len(hidden), weight.shape[0]))
-        value = functions[0](scores, target, **params).to_local()
-        return value if z_loss == 0 else torch.stack([value, functions[1](scores).to_local()])
+        return of_scores(_as_dtensor(scores, mesh, placements, (len(hidden), weight.shape[0])), target)
 
-    classes = not target.is_floating_point()
-    if classes:
-        params = {"ignore_index": -100, **params}
     rows, own = hidden.reshape(-1, hidden.shape[-1]), target.reshape(math.prod(lead), *target.shape[len(lead) :])
     step = max(1, _PART * mesh.size(sharded[0]) // max(1, weight.shape[0]))  # on all ranks alike
     run = of_rows if len(rows) <= step else functools.partial(checkpoint, of_rows, use_reentrant=False)
-    found = [run(rows[i : i + step], part, bias, own[i : i + step]) for i in range(0, max(1, len(rows)), step)]
+    return [run(rows[i : i + step], part, bias, own[i : i + step]) for i in range(0, max(1, len(rows)), step)], own
+
+
+def linear_token_statistics_of_dtensors(function, hidden, weight, target, bias, options):
+    """linear_token_statistics whose classes are split; `function` is token_statistics, of DTensors."""
+
+    def of_scores(scores, target):
+        return tuple(one if one is None else one.to_local() for one in function(scores, target, **options))
+
+    found, _ = _of_split_head("linear_token_statistics", hidden, weight, bias, target, of_scores)
+    lead = hidden.shape[:-1]
+    whole = (None if one[0] is None else torch.cat(one) for one in zip(*found, strict=True))
+    return TokenStatistics(*(one if one is None else one.reshape(*lead, *one.shape[1:]) for one in whole))
+
+
+def linear_loss_of_dtensors(hidden, weight, target, functions, bias, reduction, sample_weight, z_loss, params):
+    """linear_loss whose classes are split. `functions` are the loss and logsumexp, of DTensors."""
+    lead = hidden.shape[:-1]
+    classes = not target.is_floating_point()
+    if classes:
+        params = {"ignore_index": -100, **params}
+
+    def of_scores(scores, target):
+        value = functions[0](scores, target, **params).to_local()
+        return value if z_loss == 0 else torch.stack([value, functions[1](scores).to_local()])
+
+    found, own = _of_split_head("linear_loss", hidden, weight, bias, target, of_scores)
     value = torch.cat(found, -1)
     value = value[0] + z_loss * value[1].square() if z_loss else value
     factors = torch.ones_like(value) if sample_weight is None else sample_weight.reshape(-1).to(value.dtype)
