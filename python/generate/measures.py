@@ -11,11 +11,19 @@ def has_axis(description):
     return description["family"] != "table" and description["name"] != "binary_entropy"
 
 
+def of_pairs(description, keywords):
+    """The keywords; of a measure of two, input may be a pair."""
+    if description["family"] != "divergence":
+        return keywords
+    return [one._replace(type=f"{one.type} | tuple[str, str]") if one.name == "input" else one for one in keywords]
+
+
 def signature(description):
     kind = "_DLPack | _Lists" + (" | _Number" if description["family"] == "entry" else "")
     listed = several(description)
     many = "SupportsFloat | _DLPack | _Lists"
     keywords = [argument(one, many if one["name"] == listed else "SupportsFloat") for one in description["params"]]
+    keywords = of_pairs(description, keywords)
     keywords += [Argument("axis", "-1", "SupportsIndex")] if has_axis(description) else []
     arrays = [Argument(name, type=kind) for name in ARGUMENTS[description["family"]]]
     keywords += [Argument("param_grad", "False", "bool")] if per_row(description) else []
@@ -81,6 +89,12 @@ def doc(description):
     axis = "axis: The axis along which p is a distribution; all others count rows.\n"
     held = {"divergence": ", of both arrays", "table": ", of the whole table"}.get(family, "")
     scores = "x of p = 1 / (1 + exp(-x))" if name == "binary_entropy" else "x of p = softmax(x)"
+    pairs = ""
+    if family == "divergence":
+        pairs = (
+            ' A pair such as ("probs", "scores") says it of p and of q; both are then compared by their logarithms, and a '
+            "probability of 0 has the gradient 0."
+        )
     listed = (
         f" A list for {several(description)} gives a result for each, in one more last axis." if several(description) else ""
     )
@@ -90,9 +104,9 @@ def doc(description):
 {axis if has_axis(description) else ""}{asking if learned else ""}return_grad (bool): {GRADIENT_DOC[family]}
 Returns: {RETURNS[family]}
 Raises: {OF_ENTRIES if family == "entry" else REFUSED} A parameter is out of its range, shapes do not fit.
-Notes: input says what the numbers are{held}: "probs" are probabilities, "log_probs" their logarithms, "scores" the {scores}. Of
-    scores, NaN gives NaN and -inf is an absent entry. 0 log 0 counts as 0. Everything is computed in float64. The gradient is
-    with respect to the numbers given: to p, to log p or to the scores{division}.{listed}
+Notes: input says what the numbers are{held}: "probs" are probabilities, "log_probs" their logarithms, "scores" the
+    {scores}.{pairs} Of scores, NaN gives NaN and -inf is an absent entry. 0 log 0 counts as 0. Everything is computed in
+    float64. The gradient is with respect to the numbers given: to p, to log p or to the scores{division}.{listed}
 
     Gradient: {description["gradient"]}.
 >>> value = isentropic.{name}({EXAMPLE[family]}{required})

@@ -1,6 +1,6 @@
 """The measures on tensors."""
 
-from measures import ARGUMENTS, has_axis
+from measures import ARGUMENTS, has_axis, of_pairs
 from measures import doc as doc_of_arrays
 from source import Argument, Signature, define, stub
 from tensors import DIM, DTYPE, DTYPE_DOC, argument, values
@@ -9,7 +9,9 @@ from words import document
 
 def signature(description):
     arrays = [Argument(name, type="Tensor") for name in ARGUMENTS[description["family"]]]
-    return Signature(arrays, [*map(argument, description["params"]), *(DIM if has_axis(description) else []), DTYPE])
+    return Signature(
+        arrays, [*of_pairs(description, map(argument, description["params"])), *(DIM if has_axis(description) else []), DTYPE]
+    )
 
 
 def function(description):

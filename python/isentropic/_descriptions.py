@@ -53,6 +53,25 @@ def several(description):
     return next((param["name"] for param in description["params"] if param["kind"] == "float" and not param["per_row"]), None)
 
 
+def inputs_of_two(description, given):
+    """(the kind of input in which p and q are compared, their kinds if these differ, otherwise None)."""
+    if description["family"] != "divergence" or not isinstance(given, (tuple, list)):
+        return given, None
+    kinds = next(param["names"] for param in description["params"] if param["name"] == "input")
+    if len(given) != 2 or any(one not in kinds for one in given):
+        name = description["name"]
+        raise ValueError(f"{name}: input must be one of {', '.join(kinds)}, or a pair of them, for p and q, got {given!r}")
+    return (given[0], None) if given[0] == given[1] else ("log_probs", tuple(given))
+
+
+def said_of_pair(pair, error):
+    """The error of a call by logarithms in words for these kinds."""
+    text = str(error)
+    for argument, kind in zip("pq", pair, strict=True):
+        text = text.replace(f"exp of {argument} ", f"{argument} ") if kind == "probs" else text
+    return ValueError(text)
+
+
 def rows(description):
     """The parameters per row as tensor arguments of an operator: each is a float64 tensor of x's shape with 1 for dim, or
     None."""

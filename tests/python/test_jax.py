@@ -256,6 +256,22 @@ def test_an_order_for_each_row(name):
     assert np.isfinite(one) and one.shape == ()
 
 
+@pytest.mark.parametrize("name", [name for name, one in descriptions.MEASURES.items() if one["family"] == "divergence"])
+def test_two_kinds_of_input(name):
+    p, y = isentropic.softmax(scores(4, 6)).T.copy(), scores(4, 6, seed=1).T.copy()
+    pair, params = ("probs", "scores"), {"alpha": np.full((1, 4), 1.7)} if name in LEARNED else {}
+    function = lambda p, y: getattr(ej, name)(p, y, input=pair, axis=0, **params)  # noqa: E731
+    expected, *slopes = getattr(isentropic, name)(p, y, input=pair, axis=0, return_grad=True, **params)
+    np.testing.assert_allclose(jax.jit(function)(p, y), expected, rtol=1e-13)
+    gradients = jax.jit(jax.grad(lambda p, y: function(p, y).sum(), (0, 1)))(p, y)
+    for gradient, slope in zip(gradients, slopes, strict=True):
+        np.testing.assert_allclose(gradient, slope, rtol=1e-10, atol=1e-13)
+    y[0, 1] = np.nan
+    assert np.isnan(function(p, y)).tolist() == [False, True, False, False]
+    with pytest.raises(ValueError, match=f"^{name}: input must be one of .*, or a pair of them"):
+        getattr(ej, name)(p, y, input=("probs", "logits"), axis=0, **params)
+
+
 def test_several_orders_at_once():
     p = isentropic.softmax(scores(4, 6))
     want = isentropic.hill_number(p, order=[0, 1, 2])

@@ -1,6 +1,7 @@
 """Measures: against their definitions with 50 digits, other libraries' test values, arrays of every kind, and errors."""
 
 import inspect
+import itertools
 import math
 import pickle
 import re
@@ -728,3 +729,67 @@ def test_public_documented_and_pickled(name):
         assert parameter.name in inspect.cleandoc(one.__doc__).split("Returns")[0]
     example = one.__doc__.split(">>> ")[1]
     exec(example, {"isentropic": isentropic})
+
+
+KINDS = ("scores", "probs", "log_probs")
+
+
+def held(x, kind):
+    """The distribution of scores x in numbers of a kind."""
+    return {"scores": x, "probs": isentropic.softmax(x), "log_probs": isentropic.log_softmax(x)}[kind]
+
+
+@pytest.mark.parametrize("pair", list(itertools.permutations(KINDS, 2)), ids="-".join)
+@pytest.mark.parametrize("name", TWO)
+def test_two_kinds_of_input(name, pair):
+    """The numbers of one kind for both, and gradients in what was given."""
+    measure, rng = getattr(isentropic, name), np.random.default_rng(7)
+    x, y = rng.normal(size=(2, 4, 5)), rng.normal(size=(2, 4, 5))
+    params = required(name)
+    p, q = held(x, pair[0]), held(y, pair[1])
+    want = measure(x, y, input="scores", return_grad=True, **params)
+    got = measure(p, q, input=pair, return_grad=True, **params)
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-12)
+    np.testing.assert_array_equal(measure(p, q, input=pair, **params), got[0])
+    for found, alone, kind, k in zip(got[1:], want[1:], pair, (0, 1), strict=True):
+        if kind == "scores":
+            np.testing.assert_allclose(found, alone, rtol=1e-10, atol=1e-13)
+        else:
+            alone = measure(held(x, kind), held(y, kind), input=kind, return_grad=True, **params)[1 + k]
+            np.testing.assert_allclose(found, alone, rtol=1e-10, atol=1e-12)
+    # Along another axis, in other types, one row for all; the same kind twice; smoothed, divided by the sum.
+    turned = measure(np.moveaxis(p, -1, 0), np.moveaxis(q, -1, 0), input=pair, axis=0, return_grad=True, **params)
+    np.testing.assert_array_equal(turned[0], got[0])
+    np.testing.assert_array_equal(np.moveaxis(turned[2], 0, -1), got[2])
+    np.testing.assert_array_equal(measure(p, q[0, 0], input=pair, **params)[0, 0], got[0][0, 0])
+    for dtype, tolerance in ((np.float32, 3e-6), (np.float16, 3e-2)):
+        narrow = measure(p.astype(dtype), q.astype(dtype), input=pair, normalize=True, **params)
+        assert narrow.dtype == np.float32
+        np.testing.assert_allclose(narrow, got[0], rtol=tolerance, atol=tolerance)
+    np.testing.assert_array_equal(measure(p, p, input=(pair[0], pair[0]), **params), measure(p, p, input=pair[0], **params))
+    if name != "cross_entropy":
+        smooth = measure(p, q, input=pair, smoothing=0.1, **params)
+        both = [isentropic.softmax(one) for one in (x, y)]
+        np.testing.assert_allclose(smooth, measure(*both, smoothing=0.1, **params), rtol=1e-10)
+
+
+def test_two_kinds_of_input_of_special_rows_and_wrong_ones():
+    p = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.2, 0.3, 0.5], [0.5, 0.5, 0.0]])
+    x = np.array([[1.0, 2.0, -np.inf], [np.nan, 0, 1], [-np.inf] * 3, [np.inf, np.inf, 1]])
+    value, dp, dx = isentropic.kl_divergence(p, x, input=("probs", "scores"), return_grad=True)
+    assert np.isnan(value[1:3]).all() and np.isnan(dp[1:3]).all() and np.isnan(dx[1:3]).all()
+    assert value[3] == 0 and np.isfinite(dx[[0, 3]]).all() and (dx[3] == 0).all() and dx[0, 2] == dp[0, 2] == 0
+    far = isentropic.kl_divergence([0.5, 0.5], [0.0, -2000.0], input=("probs", "scores"))
+    assert far == pytest.approx(1000 - math.log(2))
+    pair = {"input": ("probs", "scores")}
+    for wrong, message in (
+        ([[0.5, 0.6, 0.0]], r"kl_divergence: p must sum to 1 within 1e-06, got 1.1 in row 0 \(normalize=True"),
+        ([[0.5, -0.5, 1.0]], "kl_divergence: p must be at least 0 and finite, got -0.5 at entry 1 of row 0"),
+        ([[0.5, np.nan, 1.0]], "kl_divergence: p must be at least 0 and finite, got nan at entry 1 of row 0"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            isentropic.kl_divergence(wrong, x[:1], **pair)
+    with pytest.raises(
+        ValueError, match=r"^kl_divergence: input must be one of .*, or a pair of them, for p and q, got \('pro"
+    ):
+        isentropic.kl_divergence(p, p, input=("probs", "logits"))

@@ -353,3 +353,46 @@ def test_several_orders_at_once():
     np.testing.assert_allclose(dx, slopes.sum(-1), rtol=1e-12)
     with pytest.raises(TypeError, match="hill_number: order requires grad"):
         et.hill_number(x, order=torch.tensor([1.0, 2.0], requires_grad=True), input="scores")
+
+
+@pytest.mark.parametrize("pair", [("probs", "scores"), ("scores", "log_probs"), ("log_probs", "probs")], ids="-".join)
+@pytest.mark.parametrize("name", TWO)
+def test_two_kinds_of_input(name, pair):
+    x = arrays(name)
+    held = {"scores": lambda x: x, "probs": lambda x: x.softmax(-1), "log_probs": lambda x: x.log_softmax(-1)}
+    p, q = (held[kind](one).requires_grad_() for kind, one in zip(pair, x, strict=True))
+
+    def function(p, q):
+        return getattr(et, name)(p, q, input=pair, **params(name))
+
+    value = function(p, q)
+    want = getattr(isentropic, name)(p.detach(), q.detach(), input=pair, return_grad=True, **params(name))
+    for got, wanted in zip((value, *torch.autograd.grad(value.sum(), (p, q))), want, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(torch.func.vmap(function)(p, q), value, rtol=1e-12, atol=1e-14)
+    moved = getattr(et, name)(p.T, q.T, input=pair, dim=0, **params(name))
+    torch.testing.assert_close(moved, value, rtol=1e-12, atol=1e-14)
+    scores = [one.clone().requires_grad_() for one in x]
+
+    def of_scores(x, y):
+        return function(held[pair[0]](x), held[pair[1]](y))
+
+    assert torch.autograd.gradcheck(of_scores, scores)
+    assert torch.autograd.gradgradcheck(of_scores, scores, fast_mode=True)
+    if name == "kl_divergence":
+        torch._dynamo.reset()
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(p, q), value)
+
+
+def test_two_kinds_of_input_of_special_rows_and_wrong_ones():
+    p = torch.tensor([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]], requires_grad=True)
+    x = torch.tensor([[1.0, 2.0, -torch.inf], [torch.nan, 0.0, 1.0]], requires_grad=True)
+    value = et.kl_divergence(p, x, input=("probs", "scores"))
+    dp, dx = torch.autograd.grad(value.sum(), (p, x))
+    assert value[1].isnan() and value[0].isfinite() and dp[0].isfinite().all() and dx[0].isfinite().all() and dx[0, 2] == 0
+    for wrong, message in ((2.0, "p must sum to 1 within"), (-1.0, "p must be at least 0 and finite where its input is probs")):
+        with pytest.raises(ValueError, match=f"^kl_divergence: {message}"):
+            et.kl_divergence(wrong * p, x, input=("probs", "scores"))
+    with pytest.raises(ValueError, match=r"^kl_divergence: input must be one of .*, or a pair of them"):
+        et.kl_divergence(p, x, input=("probs",))

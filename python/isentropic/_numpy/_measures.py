@@ -3,16 +3,20 @@
 import math
 from dataclasses import dataclass
 
+import array_api_compat.numpy
 import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks
-from isentropic._descriptions import MEASURES, names_per_row, several
+from isentropic._descriptions import MEASURES, inputs_of_two, names_per_row, said_of_pair, several
 from isentropic._numpy import _containers, _convert, _device, _layout
 from isentropic._numpy._convert import FLOAT32, FLOAT64
+from isentropic.formulas import Rows
+from isentropic.formulas.measures import logarithms
 
 ndarray = np.ndarray
 empty, empty_like = np.empty, np.empty_like
+ROWS = Rows(array_api_compat.numpy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class Kernel:
     param_run: object
     per_row: tuple = ()  # as in _maps.Kernels
     several: int | None = None  # the place of the parameter of which an array gives several results
+    input: int | None = None  # the place of the kind of input
 
 
 def _of_several(operation, p, axis, return_grad, params):
@@ -86,7 +91,8 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
 
 
 def of_two(operation, p, q, axis, return_grad, params, param_grad=False):
-    if type(p) is ndarray and type(q) is ndarray and type(axis) is int and axis == -1 and not param_grad:
+    kind = params[operation.input]
+    if type(kind) is str and type(p) is ndarray and type(q) is ndarray and type(axis) is int and axis == -1 and not param_grad:
         dtype, shape = p.dtype, p.shape
         if (dtype is FLOAT32 or dtype is FLOAT64) and q.dtype is dtype and q.shape == shape:
             lead = shape[:-1]
@@ -98,6 +104,10 @@ def of_two(operation, p, q, axis, return_grad, params, param_grad=False):
 
     name = operation.name
     _checks.flag(name, "param_grad", param_grad)
+    kind, pair = inputs_of_two(MEASURES[name], kind)
+    params = (*params[: operation.input], kind, *params[operation.input + 1 :])
+    if pair is not None and any(_containers.is_container(x) or _device.holds(x) for x in (p, q)):
+        raise TypeError(f"{name}: input must be one kind for arrays of Dask, xarray and a GPU's memory, got a pair")
     if _containers.is_container(p) or _containers.is_container(q):
         _refuse_rows(operation, params, param_grad)
         results = [False, True, True] if return_grad else [False]
@@ -142,9 +152,42 @@ def of_two(operation, p, q, axis, return_grad, params, param_grad=False):
     value = empty(rows.lead)
     gradients = [empty(shape, rows.values.dtype) if return_grad else None for _ in range(2)]
     asked = [(param, empty(rows.lead)) for param in learned]
-    operation.param_run(rows.values, second, value, *gradients, rows.axis, params, asked)
+    if pair is None:
+        operation.param_run(rows.values, second, value, *gradients, rows.axis, params, asked)
+    else:
+        _of_pair(operation, pair, (rows.values, second), value, gradients, rows.axis, params, asked)
     slopes = [rows.measured(slope) for _, slope in asked] if param_grad else None
     return _layout.packed(rows.measured(value), map(rows.back, gradients) if return_grad else [], slopes)
+
+
+def _of_pair(operation, pair, arrays, value, gradients, axis, params, asked):
+    """The results for p and q of different kinds, by their logarithms."""
+    name, logs, lost = operation.name, [], np.zeros(value.shape, bool)
+    for argument, x, kind in zip("pq", arrays, pair, strict=True):
+        # Without gaps: the order of NumPy's sums depends on the layout.
+        wide = np.ascontiguousarray(np.moveaxis(x, axis, -1), np.float32 if x.dtype == np.float16 else x.dtype)
+        if kind == "probs" and not ((wide >= 0) & (wide < math.inf)).all():
+            *row, entry = map(int, np.argwhere(~((wide >= 0) & (wide < math.inf)))[0])
+            wrong = f"{argument} must be at least 0 and finite, got {wide[(*row, entry)]}"
+            raise ValueError(f"{name}: {wrong} at entry {entry}{_checks.place('of row', row)}")
+        log, none = logarithms(ROWS, wide, kind)
+        logs.append(np.moveaxis(log, -1, axis))
+        lost |= none[..., 0]
+    found = [None if one is None else np.empty(one.shape, log.dtype) for one in gradients]
+    try:
+        operation.param_run(*logs, value, *found, axis, params, asked)
+    except ValueError as error:
+        raise said_of_pair(pair, error) from None
+    for numbers in (value, *(slope for _, slope in asked)):
+        numbers[lost] = math.nan
+    for x, kind, log, slope, gradient in zip(arrays, pair, logs, found, gradients, strict=True):
+        if gradient is None:
+            continue
+        if kind == "probs":
+            slope = np.divide(slope, x, out=np.zeros_like(slope), where=x > 0)
+        elif kind == "scores":
+            slope = np.where(x == math.inf, 0, slope - np.exp(log) * slope.sum(axis, keepdims=True))
+        gradient[...] = np.where(np.expand_dims(lost, axis), math.nan, slope)
 
 
 def _refuse_labels(name, pxy):
@@ -201,7 +244,8 @@ def of_entries(operation, p, axis, return_grad, params):
 
 def _kernel(name, one):
     place = [param["name"] for param in one["params"]].index(several(one)) if several(one) else None
-    return Kernel(name, one["run"], one["param_run"], names_per_row(one), place)
+    names = [param["name"] for param in one["params"]]
+    return Kernel(name, one["run"], one["param_run"], names_per_row(one), place, names.index("input"))
 
 
 KERNELS = {name: _kernel(name, one) for name, one in MEASURES.items()}

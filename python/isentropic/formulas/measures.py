@@ -4,6 +4,8 @@
 arrays. Tables are flat, with ``params["cols"]`` columns. Measures of each entry are `entries` and `entries_pulled`.
 """
 
+import math
+
 from isentropic.formulas.divergences import BY_PARAM as ORDERS_OF_TWO
 from isentropic.formulas.divergences import DIVERGENCES, unit
 from isentropic.formulas.rows import (
@@ -16,6 +18,20 @@ from isentropic.formulas.rows import (
     mean_exp_slope,
     or_nan,
 )
+
+
+def logarithms(rows, x, kind):
+    """(log p of what rows hold, which rows have no distribution): in this form distributions of different kinds are compared.
+    Rows of scores without one get the uniform one; the logarithm of a number that is no probability is NaN."""
+    where = rows.xp.where
+    if kind == "scores":
+        lost = has_none(rows, x)
+        return rows.log_softmax(canonical(rows, where(lost, 0.0, x))), lost
+    log = x
+    if kind == "probs":
+        some = x > 0
+        log = where(some, rows.log(where(some, x, 1.0)), rows.like(where(x == 0, -INF, math.nan), x))
+    return log, rows.any(rows.xp.isnan(x))
 
 
 class Distribution:

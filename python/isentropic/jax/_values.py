@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isentropic._checks import index_or_none
-from isentropic._descriptions import LOSSES, MEASURES, SPARSE_LOSSES, documented, several, takes_classes
+from isentropic._descriptions import LOSSES, MEASURES, SPARSE_LOSSES, documented, inputs_of_two, several, takes_classes
 from isentropic.formulas import losses, measures
 from isentropic.jax._call import array, call, like, normalized, wide
 from isentropic.jax._maps import mapped
@@ -206,6 +206,12 @@ def make_measure(info, two):
         axis = normalized(name, axis, p.ndim)
         dtype = jnp.promote_types(p.dtype, q.dtype)
         arrays = jnp.moveaxis(p.astype(dtype), axis, -1), jnp.moveaxis(q.astype(dtype), axis, -1)
+        kind, pair = inputs_of_two(info, parameters.get("input", "probs"))
+        parameters = {**parameters, "input": kind}
+        if pair is not None:
+            (p, first), (q, second) = (measures.logarithms(ROWS, wide(x), kind) for x, kind in zip(arrays, pair, strict=True))
+            given = {key: jnp.moveaxis(one, axis, -1) if np.ndim(one) == p.ndim else one for key, one in parameters.items()}
+            return jnp.where((first | second)[..., 0], jnp.nan, both(p, q, **given))
         static, rows = split(info, parameters, arrays[0], axis)
         return _value(name, static, ("p", "q"), (("p", "dp"), ("q", "dq")), arrays, rows)[..., 0]
 

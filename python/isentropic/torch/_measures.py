@@ -5,12 +5,14 @@ import functools
 import torch
 
 from isentropic import _descriptions
+from isentropic.formulas.measures import logarithms
 from isentropic.torch import _schemas
-from isentropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim
+from isentropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim, readable
 from isentropic.torch._builder import Operator
 from isentropic.torch._compat import is_dtensor
 from isentropic.torch._reductions import reduced, row_reduction, widened
-from isentropic.torch._spec import OpSpec, result_type
+from isentropic.torch._rows import ROWS
+from isentropic.torch._spec import OpSpec, result_type, working
 from isentropic.torch.backends.reference.measures import entries_vjp
 
 DESCRIPTIONS = _descriptions.MEASURES
@@ -60,6 +62,11 @@ def call(name, tensors, values, dim, axis, dtype):
     if (found := _of_several(name, tensors, values, dim, axis, dtype)) is not None:
         return found
     dim = one_dim(name, dim, axis)
+    at = [param["name"] for param in DESCRIPTIONS[name]["params"]].index("input")
+    kind, pair = _descriptions.inputs_of_two(DESCRIPTIONS[name], values[at])
+    values = (*values[:at], kind, *values[at + 1 :])
+    if pair is not None and any(map(is_dtensor, tensors)):
+        raise TypeError(f"{name}: input must be one kind for DTensors, got {pair!r}")
     if any(map(is_dtensor, tensors)):
         return _of_dtensors(name, tensors, values, dim, dtype)
     for argument, x in zip("pq", tensors, strict=False):
@@ -79,8 +86,26 @@ def call(name, tensors, values, dim, axis, dtype):
         tensors = [x.to(wider) for x in tensors]
     dim = checked_dim(name, "p", tensors[0], dim)
     tensors = widened(name, dtype, *tensors)
+    if pair is not None:
+        return _of_pair(name, pair, tensors, values, dim, dtype)
     values, rows = numbers_and_rows(DESCRIPTIONS[name], values, "p", tensors[0], dim)
     return reduced(OPERATORS[name], tensors, rows, values, dim, dtype)
+
+
+def _of_pair(name, pair, tensors, values, dim, dtype):
+    """The value for p and q of different kinds, by their logarithms."""
+    logs, lost = [], []
+    for argument, x, kind in zip("pq", tensors, pair, strict=True):
+        if kind == "probs" and readable(x) and not bool(((x >= 0) & (x < torch.inf)).all()):
+            raise ValueError(f"{name}: {argument} must be at least 0 and finite where its input is probs")
+        log, none = logarithms(ROWS, working(x).movedim(dim, -1), kind)
+        logs.append(log.movedim(-1, dim))
+        lost.append(none.squeeze(-1))
+    try:
+        value = call(name, logs, values, dim, None, dtype)
+    except ValueError as error:
+        raise _descriptions.said_of_pair(pair, error) from None
+    return torch.where(lost[0] | lost[1], torch.nan, value)
 
 
 def _of_dtensors(name, tensors, values, dim, dtype):
