@@ -67,8 +67,8 @@ def inputs_of_two(description, given):
 def said_of_pair(pair, error):
     """The error of a call by logarithms in words for these kinds."""
     text = str(error)
-    for argument, kind in zip("pq", pair, strict=True):
-        text = text.replace(f"exp of {argument} ", f"{argument} ") if kind == "probs" else text
+    for argument, holds in zip("pq", pair, strict=True):
+        text = text.replace(f"exp of {argument} ", f"{argument} ") if holds == "probs" else text
     return ValueError(text)
 
 

@@ -163,14 +163,14 @@ def of_two(operation, p, q, axis, return_grad, params, param_grad=False):
 def _of_pair(operation, pair, arrays, value, gradients, axis, params, asked):
     """The results for p and q of different kinds, by their logarithms."""
     name, logs, lost = operation.name, [], np.zeros(value.shape, bool)
-    for argument, x, kind in zip("pq", arrays, pair, strict=True):
+    for argument, x, holds in zip("pq", arrays, pair, strict=True):
         # Without gaps: the order of NumPy's sums depends on the layout.
         wide = np.ascontiguousarray(np.moveaxis(x, axis, -1), np.float32 if x.dtype == np.float16 else x.dtype)
-        if kind == "probs" and not ((wide >= 0) & (wide < math.inf)).all():
+        if holds == "probs" and not ((wide >= 0) & (wide < math.inf)).all():
             *row, entry = map(int, np.argwhere(~((wide >= 0) & (wide < math.inf)))[0])
             wrong = f"{argument} must be at least 0 and finite, got {wide[(*row, entry)]}"
             raise ValueError(f"{name}: {wrong} at entry {entry}{_checks.place('of row', row)}")
-        log, none = logarithms(ROWS, wide, kind)
+        log, none = logarithms(ROWS, wide, holds)
         logs.append(np.moveaxis(log, -1, axis))
         lost |= none[..., 0]
     found = [None if one is None else np.empty(one.shape, log.dtype) for one in gradients]
@@ -180,12 +180,12 @@ def _of_pair(operation, pair, arrays, value, gradients, axis, params, asked):
         raise said_of_pair(pair, error) from None
     for numbers in (value, *(slope for _, slope in asked)):
         numbers[lost] = math.nan
-    for x, kind, log, slope, gradient in zip(arrays, pair, logs, found, gradients, strict=True):
+    for x, holds, log, slope, gradient in zip(arrays, pair, logs, found, gradients, strict=True):
         if gradient is None:
             continue
-        if kind == "probs":
+        if holds == "probs":
             slope = np.divide(slope, x, out=np.zeros_like(slope), where=x > 0)
-        elif kind == "scores":
+        elif holds == "scores":
             slope = np.where(x == math.inf, 0, slope - np.exp(log) * slope.sum(axis, keepdims=True))
         gradient[...] = np.where(np.expand_dims(lost, axis), math.nan, slope)
 

@@ -20,15 +20,15 @@ from isentropic.formulas.rows import (
 )
 
 
-def logarithms(rows, x, kind):
+def logarithms(rows, x, holds):
     """(log p of what rows hold, which rows have no distribution): in this form distributions of different kinds are compared.
     Rows of scores without one get the uniform one; the logarithm of a number that is no probability is NaN."""
     where = rows.xp.where
-    if kind == "scores":
+    if holds == "scores":
         lost = has_none(rows, x)
         return rows.log_softmax(canonical(rows, where(lost, 0.0, x))), lost
     log = x
-    if kind == "probs":
+    if holds == "probs":
         some = x > 0
         log = where(some, rows.log(where(some, x, 1.0)), rows.like(where(x == 0, -INF, math.nan), x))
     return log, rows.any(rows.xp.isnan(x))

@@ -20,6 +20,7 @@ from isentropic.jax._calibration import (
 )
 from isentropic.jax._doubly_stochastic import doubly_stochastic
 from isentropic.jax._entropy_control import GammaResult, gamma_for_entropy, mean_field_entropy, power_transform
+from isentropic.jax._line import wasserstein_1d, wasserstein_histogram
 from isentropic.jax._maps import make_map, ratio_map
 from isentropic.jax._maximum_entropy import MaximumEntropyResult, maximum_entropy
 from isentropic.jax._sampling import Sampler, gumbel_softmax, sample
@@ -35,8 +36,6 @@ from isentropic.jax._transport import (
     sinkhorn,
     sinkhorn_divergence,
     wasserstein,
-    wasserstein_1d,
-    wasserstein_histogram,
 )
 from isentropic.jax._values import make_entry, make_loss, make_measure, make_table, sparse_distillation_loss
 

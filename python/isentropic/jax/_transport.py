@@ -14,7 +14,7 @@ from isentropic._descriptions import documented
 from isentropic._numpy import _wasserstein
 from isentropic._numpy._transport import with_nan_alone
 from isentropic.formulas import transport
-from isentropic.jax._call import HOSTED, array, call_hosted, hosted, normalized, sum_tolerance
+from isentropic.jax._call import HOSTED, array, call_hosted, hosted, sum_tolerance
 from isentropic.jax._parameters import known
 from isentropic.jax._sinkhorn import moved_plan
 
@@ -55,7 +55,7 @@ class SinkhornResult(NamedTuple):
         return transport.mapped("SinkhornResult.map", jnp, self, *given)
 
 
-def _together(operation, own, **arrays):
+def together(operation, own, **arrays):
     """Arrays in one type of computation, with leading axes broadcast, and this type, which is that of the results too: at least
     float32; own: the number of axes that are not leading."""
     arrays = {name: array(operation, name, x) for name, x in arrays.items()}
@@ -76,106 +76,8 @@ def _together(operation, own, **arrays):
     return spread, dtype
 
 
-def _empty(*shape, like):
+def empty(*shape, like):
     return jax.ShapeDtypeStruct(shape, like.dtype)
-
-
-OTHERS = {"wasserstein_1d": "its weights", "wasserstein_histogram": "support"}
-
-# Distances on the line: a number for each row, and its gradient by the function of NumPy arrays.
-
-
-@hosted("wasserstein_1d")
-def _wasserstein_1d(u, v, *weights, order, slopes):
-    u_weights, v_weights = weights or (None, None)
-    found = isentropic.wasserstein_1d(u, v, u_weights=u_weights, v_weights=v_weights, order=order, return_grad=slopes)
-    return found if slopes else (found,)
-
-
-@hosted("wasserstein_histogram")
-def _wasserstein_histogram(p, q, *support, order, sum_tolerance, period, normalize, slopes):
-    options = order, -1, slopes, sum_tolerance, period, normalize
-    if not support or support[0].ndim == 1:
-        found = _wasserstein.of_histograms(p, q, support[0] if support else None, *options)
-        return found if slopes else (found,)
-    # In a vectorised call each problem has its own.
-    lead, n = np.broadcast_shapes(p.shape[:-1], q.shape[:-1], support[0].shape[:-1]), p.shape[-1]
-    problems = (np.broadcast_to(x, (*lead, n)).reshape(-1, n) for x in (p, q, support[0]))
-    each = [_wasserstein.of_histograms(*three, *options) for three in zip(*problems, strict=True)]
-    outputs = zip(*each, strict=True) if slopes else (each,)
-    return tuple(np.array(one, p.dtype).reshape(*lead, *np.shape(one[0])) for one in outputs)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _distance(name, given, two, others):
-    outputs = [_empty(*two[0].shape[:-1], like=two[0])]
-    return call_hosted(name, {**dict(given), "slopes": False}, [*two, *others], outputs)[0]
-
-
-@functools.partial(_distance.defjvp, symbolic_zeros=True)
-def _distance_jvp(name, given, primals, tangents):
-    two, others = primals
-    if any(not isinstance(moved, SymbolicZero) for moved in tangents[1]):
-        raise NotImplementedError(
-            f"isentropic.jax: {name} has no derivative in {OTHERS[name]}; jax.lax.stop_gradient takes it as constant"
-        )
-    if "period" in dict(given):
-        _check_histograms(slopes=True, **dict(given))
-    value, *slopes = _distance_and_slopes(name, given, two, others)
-    moving = [(slope, v) for slope, v in zip(slopes, tangents[0], strict=True) if not isinstance(v, SymbolicZero)]
-    return value, sum((slope * v).sum(-1) for slope, v in moving)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _distance_and_slopes(name, given, two, others):
-    outputs = [_empty(*two[0].shape[:-1], like=two[0]), *(_empty(*x.shape, like=x) for x in two)]
-    return call_hosted(name, {**dict(given), "slopes": True}, [*two, *others], outputs)
-
-
-@_distance_and_slopes.defjvp
-def _distance_and_slopes_jvp(name, given, primals, tangents):
-    raise NotImplementedError(f"isentropic.jax: {name} has no second derivative")
-
-
-def _line(name, order, axis, two, others, **more):
-    _order(name, order)
-    two = {argument: array(name, argument, x) for argument, x in two.items()}
-    moved = {argument: jnp.moveaxis(x, normalized(name, axis, x.ndim), -1) for argument, x in two.items()}
-    spread, dtype = _together(name, (1, 1), **moved)
-    # A support of float64 is one beside masses of float32 too: its points may be far from 0.
-    others = tuple(x.astype(jnp.promote_types(x.dtype, dtype)) for x in others)
-    return _distance(name, (("order", float(order)), *more.items()), tuple(spread), others).astype(dtype)
-
-
-@documented
-def wasserstein_1d(u, v, /, *, u_weights=None, v_weights=None, order=1.0, axis=-1):
-    """The Wasserstein distance of samples along axis, as isentropic.wasserstein_1d; differentiable in the samples."""
-    name, weights = "wasserstein_1d", []
-    if u_weights is not None or v_weights is not None:
-        for argument, x, w in (("u_weights", u, u_weights), ("v_weights", v, v_weights)):
-            x = array(name, argument[0], x)
-            w = jnp.broadcast_to(1.0 if w is None else jnp.asarray(w), x.shape)
-            weights.append(jnp.moveaxis(w, normalized(name, axis, x.ndim), -1))
-        lead = np.broadcast_shapes(*(w.shape[:-1] for w in weights))
-        weights = [jnp.broadcast_to(w, (*lead, w.shape[-1])) for w in weights]
-    return _line(name, order, axis, {"u": u, "v": v}, weights)
-
-
-@documented
-def wasserstein_histogram(p, q, /, *, support=None, period=None, normalize=False, order=1.0, axis=-1):
-    """The Wasserstein distance of distributions over one support, as isentropic.wasserstein_histogram, with its gradients."""
-    name = "wasserstein_histogram"
-    support = [] if support is None else [array(name, "support", support)]
-    _order(name, order)
-    known(name, "period", period)
-    more = {"sum_tolerance": sum_tolerance(p, q), "period": period, "normalize": normalize}
-    _check_histograms(slopes=False, order=order, **more)
-    return _line(name, order, axis, {"p": p, "q": q}, support, **more)
-
-
-def _check_histograms(**parameters):
-    """A call that only checks."""
-    _wasserstein_histogram(np.ones(1), np.ones(1), **parameters)
 
 
 # Plans.
@@ -195,14 +97,14 @@ def _sinkhorn(a, b, cost, *, given):
 
 
 def _problem(name, a, b, cost):
-    (a, b, cost), dtype = _together(name, (1, 1, 2), a=a, b=b, cost=cost)
+    (a, b, cost), dtype = together(name, (1, 1, 2), a=a, b=b, cost=cost)
     if cost.shape[-2:] != (a.shape[-1], b.shape[-1]):
         raise ValueError(f"{name}: cost must have shape (..., {a.shape[-1]}, {b.shape[-1]}), got {cost.shape}")
     return a, b, cost, dtype
 
 
 def _outputs(a, b, cost, numbers):
-    return [_empty(*shape, like=a) for shape in (a.shape[:-1], cost.shape, a.shape, b.shape, *[a.shape[:-1]] * numbers)]
+    return [empty(*shape, like=a) for shape in (a.shape[:-1], cost.shape, a.shape, b.shape, *[a.shape[:-1]] * numbers)]
 
 
 def _cast(found, dtype):
@@ -342,7 +244,7 @@ def _points(name, x, y, a, b):
             given[argument] = points[:, None] if points.ndim == 1 else points
             if weights in given and given[weights].ndim != 1:
                 raise ValueError(f"{name}: {weights} must have one axis, got shape {given[weights].shape}")
-    spread, dtype = _together(name, [1 if argument in "ab" else 2 for argument in given], **given)
+    spread, dtype = together(name, [1 if argument in "ab" else 2 for argument in given], **given)
     given = dict(zip(given, spread, strict=True))
     x, y = given["x"], given["y"]
     for argument, weights in (("x", "a"), ("y", "b")):
@@ -364,7 +266,7 @@ def _powers(x, y, order):
     return square if order == 2 else jnp.where(square > 0, jnp.where(square > 0, square, 1) ** (order / 2), 0 * square)
 
 
-def _order(name, order):
+def checked_order(name, order):
     known(name, "order", order)
     if not 1 <= order < float("inf"):
         raise ValueError(f"{name}: order must be at least 1 and finite, got {order}")
@@ -397,7 +299,7 @@ def _by_weights_jvp(params, primals, tangents):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _weight_slopes(params, *given):
-    outputs = [_empty(*weights.shape, like=weights) for weights in given[2:]]
+    outputs = [empty(*weights.shape, like=weights) for weights in given[2:]]
     return call_hosted("wasserstein's weights", dict(params), given, outputs)
 
 
@@ -409,7 +311,7 @@ def _weight_slopes_jvp(params, primals, tangents):
 @documented
 def wasserstein(x, y, /, *, order=1.0, metric="euclidean", a=None, b=None):
     """The Wasserstein distance of weighted points, as isentropic.wasserstein; differentiable in points and weights."""
-    _order("wasserstein", order)
+    checked_order("wasserstein", order)
     if metric not in transport.METRICS:
         raise ValueError(f"wasserstein: metric must be one of {', '.join(transport.METRICS)}, got {metric!r}")
     x, y, a, b, dtype = _points("wasserstein", x, y, a, b)
@@ -417,7 +319,7 @@ def wasserstein(x, y, /, *, order=1.0, metric="euclidean", a=None, b=None):
         return jnp.zeros(a.shape[:-1], dtype)
     order, fixed = float(order), [jax.lax.stop_gradient(one) for one in (x, y, a, b)]
     params = {"order": order, "metric": metric}
-    (plan,) = call_hosted("wasserstein", params, fixed, [_empty(*a.shape, b.shape[-1], like=x)])
+    (plan,) = call_hosted("wasserstein", params, fixed, [empty(*a.shape, b.shape[-1], like=x)])
     # As in isentropic._numpy._wasserstein.slopes_of: relative to the largest distance over which the plan moves mass.
     u, v = x[..., :, None, :], y[..., None, :, :]
     distance = transport.METRICS[metric](jnp, u, jnp.where(plan[..., None] > 0, v, u))[0]
@@ -436,7 +338,7 @@ def sinkhorn_divergence(x, y, /, *, epsilon, a=None, b=None, order=2, tolerance=
     Second derivatives are those of the exact plan, so tolerance should be small for them. epsilon is a number.
     """
     name = "sinkhorn_divergence"
-    _order(name, order)
+    checked_order(name, order)
     x, y, a, b, dtype = _points(name, x, y, a, b)
     a, b = (weights / weights.sum(-1, keepdims=True) for weights in (a, b))
     given = _numbers(name, epsilon=epsilon, tolerance=tolerance, max_iterations=max_iterations, mass_tolerance=None)
@@ -453,7 +355,7 @@ def _divergence_of(x, y, a, b, *, order, given):
 def _divergence(given, order, x, y, a, b):
     """By the library, since it is a difference: in float32 it would keep few digits, and its sign might change."""
     numbers = {key: value for key, value in given if value is not None}
-    outputs = [_empty(*a.shape[:-1], like=x)]
+    outputs = [empty(*a.shape[:-1], like=x)]
     (value,) = call_hosted("sinkhorn_divergence", {"order": order, "given": numbers}, [x, y, a, b], outputs)
     return value
 
@@ -475,7 +377,7 @@ def _divergence_jvp(given, order, primals, tangents):
 @documented
 def c_transform(f, cost, /):
     """The largest g with f_i + g_j <= C_ij, as isentropic.c_transform."""
-    (f, cost), dtype = _together("c_transform", (1, 2), f=f, cost=cost)
+    (f, cost), dtype = together("c_transform", (1, 2), f=f, cost=cost)
     if f.shape[-1] != cost.shape[-2]:
         raise ValueError(f"c_transform: f must have shape (..., {cost.shape[-2]}) for this cost, got {f.shape}")
     return (cost - f[..., None]).min(-2).astype(dtype)
@@ -484,7 +386,7 @@ def c_transform(f, cost, /):
 @documented
 def dual_value(f, g, a, b, /):
     """<a, f> + <b, g>, as isentropic.dual_value."""
-    (f, g, a, b), dtype = _together("dual_value", (1, 1, 1, 1), f=f, g=g, a=a, b=b)
+    (f, g, a, b), dtype = together("dual_value", (1, 1, 1, 1), f=f, g=g, a=a, b=b)
     first, second = (
         (mass * jnp.where((mass == 0) & ~jnp.isfinite(potential), 0, potential)).sum(-1) for potential, mass in ((f, a), (g, b))
     )
