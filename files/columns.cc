@@ -228,6 +228,7 @@ Written written_as(std::string_view text, double number) {
 }
 
 Doubt doubt_by_names(const std::vector<std::string>& names, const std::vector<Written>& first, bool rows_only) {
+  const bool fractions = std::ranges::find(first, Written::fraction) != first.end();
   std::vector<Words> words;
   for (const std::string& name : names) words.push_back(words_of(name));
   // y is a label, but not beside x or n.
@@ -243,6 +244,7 @@ Doubt doubt_by_names(const std::vector<std::string>& names, const std::vector<Wr
     bool found = surely_names_rows(words[c]);
     found |= names[c].empty();  // pandas calls its index so; in a .csv it is the corner, whose column has labels
     found |= whole && perhaps_names_rows(words[c]);
+    found |= whole && fractions && words[c].size() == 1 && is_among(words[c][0], kRecords);  // case, record, sample
     const bool letter = words[c].size() == 1 && words[c][0].size() == 1;
     if (!rows_only) {
       found |= surely_names_labels(words[c]) || (whole && perhaps_names_labels(words[c]) && !(letter && letters > 1)) ||
@@ -253,6 +255,11 @@ Doubt doubt_by_names(const std::vector<std::string>& names, const std::vector<Wr
   std::ranges::sort(doubt.columns);
   doubt.columns.erase(std::unique(doubt.columns.begin(), doubt.columns.end()), doubt.columns.end());
   return doubt;
+}
+
+bool names_no_scores(const std::string& name) {
+  const Words words = words_of(name);
+  return surely_names_rows(words) || perhaps_names_rows(words) || surely_names_labels(words);
 }
 
 void WholeColumns::add(const std::vector<Written>& written, const std::vector<double>& numbers) {

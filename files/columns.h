@@ -38,6 +38,9 @@ struct Doubt {
 // the numbers may be classes, so only names of rows count.
 Doubt doubt_by_names(const std::vector<std::string>& names, const std::vector<Written>& first, bool rows_only);
 
+// Whether an array's name is that of labels, identifiers or indices, such as labels and input_ids.
+bool names_no_scores(const std::string& name);
+
 // Looks at the first rows for columns of whole numbers beside columns with fractions.
 class WholeColumns {
  public:

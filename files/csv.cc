@@ -120,9 +120,8 @@ class CsvReader {
     return std::ranges::find(kWords, text) != std::end(kWords);
   }
 
-  // What helps where a cell is no number.
-  std::string advice_for(const Cell& cell, std::size_t column) const {
-    const std::string_view text = cell.text();
+  // What reads a number with groups of digits, or nothing.
+  std::string groups_advice(std::string_view text) const {
     if (options_.advised.delimiter && options_.thousands == 0) {
       for (const auto& [between, name] :
            {std::pair(',', ","), std::pair('.', "."), std::pair(' ', "space"), std::pair('_', "_"), std::pair('\'', "\\'")}) {
@@ -131,11 +130,22 @@ class CsvReader {
         if (plain && number_of(*plain, number) == Reading::number) return fmt::format(" (--thousands {} reads it)", name);
       }
     }
+    return "";
+  }
+
+  // What helps where a cell is no number.
+  std::string advice_for(const Cell& cell, std::size_t column) const {
+    const std::string_view text = cell.text();
+    if (std::string advice = groups_advice(text); !advice.empty()) return advice;
     if (options_.advised.missing && may_be_missing(text)) {
       return fmt::format(" (if it is a missing value: --na '{}' --missing nan)", text);
     }
-    const bool first = found_label_ && cell.line == first_label_line_;
-    if (first && *label_column_ != column && options_.advised.columns && !resembles_number(text)) {
+    if (text.ends_with('%')) return " (numbers with % are not read: save the cells as numbers)";
+    if (roles_.size() == 1 && text.find(' ') != text.npos && options_.advised.delimiter) {
+      return " (--delimiter space separates cells at blanks)";
+    }
+    const bool beside = label_column_ && *label_column_ != column && cell.line == first_data_line_;
+    if (beside && options_.advised.columns && !resembles_number(text)) {
       return fmt::format("; column {0} has the labels: --exclude {1} leaves column {1} out, --labels {1} takes it instead",
                          *label_column_ + 1, column + 1);
     }
@@ -278,6 +288,7 @@ class CsvReader {
     }
     names_ = names;
     const std::vector<Cell>& first_data = has_header ? second : first;
+    first_data_line_ = first_data.empty() ? 0 : first_data[0].line;
     choose_columns(names, first_data, corner, !has_header || has_second, has_second);
     const auto is_quoted_number = [&](const Cell& cell) { return cell.quoted && is_number(cell.text()); };
     quoted_words_ = (has_header && std::ranges::any_of(first, is_quoted_number)) ||
@@ -537,7 +548,7 @@ class CsvReader {
         const bool spaced = width == 1 && text.find(' ') != text.npos && options_.advised.delimiter;
         std::string hint = spaced ? "--delimiter space separates cells at blanks" : "";
         if (options_.advised.header) hint += spaced ? "; if it is a name: --header" : "if it is a name: --header";
-        not_a_number(first[c], c, advice_for(first[c], c) + (hint.empty() ? "" : fmt::format(" ({})", hint)));
+        not_a_number(first[c], c, groups_advice(text) + (hint.empty() ? "" : fmt::format(" ({})", hint)));
       }
       return true;
     }
@@ -703,7 +714,7 @@ class CsvReader {
   std::string label_header_;
   std::vector<std::string> header_, kept_;
   bool found_label_ = false;  // found by the reader, not named by the caller
-  std::size_t first_label_line_ = 0;
+  std::size_t first_data_line_ = 0, first_label_line_ = 0;
   std::string first_label_;
   std::string_view label_hint_;
   bool quoted_words_ = false;  // a label or name that looks like a number is in quotes

@@ -147,7 +147,11 @@ class Lines {
     ++at_;
     skip_blanks();
     if (!at_line_end() && bytes_[at_] != separator_) {
-      bad_input("{}:{}:{}: there is text after the closing quote", name_, cell.line, column);
+      const bool other = std::string_view(";\t|,").find(bytes_[at_]) != std::string_view::npos;
+      bad_input("{}:{}:{}: there is text after the closing quote{}", name_, cell.line, column,
+                !other                ? ""
+                : bytes_[at_] == '\t' ? "; if cells are separated by tabs: --delimiter tab"
+                                      : fmt::format("; if cells are separated by it: --delimiter '{}'", bytes_[at_]));
     }
     if (!doubled) return;
     cell.escaped = true;

@@ -337,6 +337,10 @@ class Lines {
         wrong("there are several arrays: {}, {}{}{}", in_quotes(arrays[0]), in_quotes(arrays[1]),
               arrays.size() > 2 ? ", ..." : "", options_.advised.key ? "; choose one with --key" : "");
       }
+      if (layout.key.empty() && options_.scores && names_no_scores(arrays[0])) {
+        wrong("the array {} looks like labels or identifiers{}", in_quotes(arrays[0]),
+              options_.advised.key ? "; --key " + arrays[0] + " takes it as scores" : "");
+      }
       if (layout.key.empty()) layout.key = arrays[0];  // which may be called ""
       if (label) layout.label_column = 0;
       layout.literal = std::find(names.begin(), names.end(), layout.key) != names.end();
@@ -616,6 +620,8 @@ class Lines {
         if (!read_special(text, number)) wrong_cell(cell, "{} is not a number", in_quotes(text));
         return number;
       }
+      case json::json_type::object:
+        wrong_cell(cell, "this is an object, not a number; jq makes rows of numbers, as in jq -c '[.[].score]'");
       default:
         wrong_cell(cell, "this is not a number");
     }

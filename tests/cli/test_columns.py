@@ -374,7 +374,11 @@ def test_what_is_kept_of_objects(cli):
             [],
             "x.jsonl:1: 'a' is an object with an array in it; choose that with --key a.b.c",
         ),
-        ('{"x": 1, "a": {"b": 1}}', [], "x.jsonl:1:2: this is not a number"),
+        (
+            '{"x": 1, "a": {"b": 1}}',
+            [],
+            "x.jsonl:1:2: this is an object, not a number; jq makes rows of numbers, as in jq -c '[.[].score]'",
+        ),
         ("[1, 2]", ["--key", "a"], "x.jsonl:1: an array has no field that could be 'a'"),
     ],
 )
