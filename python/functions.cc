@@ -118,7 +118,7 @@ nb::tuple to_tuple(const Normalized& result) {
 // or one for each row. Returns the results for each row, by index.
 nb::list density(nb::handle p, nb::handle weights, nb::handle q, nb::handle axis, nb::tuple values) {
   constexpr std::string_view kName = NormalizeDensity::kDescription.name;
-  const Params<NormalizeDensity> params(values);
+  const GivenParams<NormalizeDensity> params(values);
   const Buffer in(kName, p, false), nodes(kName, weights, false), out(kName, q, true);
   const RowArgument arguments[] = {{.name = "p", .array = strided(*in)},
                                    {.name = "weights", .array = strided(*nodes), .one_for_all = true},

@@ -176,15 +176,15 @@ using FamilyOf = typename decltype(family_of<Op>(Families{}))::type;
 
 // The description of an operation that is known at compile time.
 template <class Op>
-struct Params : ParamValues {
+struct GivenParams : ParamValues {
   Op op;
 
-  explicit Params(nb::handle given) : ParamValues(info(), given), op(std::get<Op>(make<FamilyOf<Op>>(info(), values))) {}
+  explicit GivenParams(nb::handle given) : ParamValues(info(), given), op(std::get<Op>(make<FamilyOf<Op>>(info(), values))) {}
   static const OperationInfo& info() { return *find_operation(family_info<FamilyOf<Op>>(), Op::kDescription.name); }
 };
 template <class Op>
-Params<Op> to_params(nb::tuple given) {
-  return Params<Op>(given);
+GivenParams<Op> to_params(nb::tuple given) {
+  return GivenParams<Op>(given);
 }
 
 inline nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <tuple>
 #include <utility>
 #include <vector>
 

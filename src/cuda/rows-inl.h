@@ -2,6 +2,8 @@
 // source.
 #pragma once
 
+#include <tuple>
+
 #include "src/cuda/calls.h"
 #include "src/half.h"
 #include "src/maps/contract-inl.h"

@@ -92,9 +92,10 @@ def test_components(prefix, tmp_path, components, found):
     assert ("program" not in components) or ".".join(VERSION) in done.stdout
 
 
-def test_part_of_another_project_installs_nothing(tmp_path):
-    project = HERE / "part_of_another"
-    run("cmake", "-S", project, "-B", tmp_path / "build", "-G", "Ninja", f"-DISENTROPIC_SOURCE={ROOT}")
+@pytest.mark.parametrize("fetched", ["OFF", "ON"])
+def test_part_of_another_project_installs_nothing(tmp_path, fetched):
+    project, options = HERE / "part_of_another", [f"-DISENTROPIC_SOURCE={ROOT}", f"-DFETCHED={fetched}"]
+    run("cmake", "-S", project, "-B", tmp_path / "build", "-G", "Ninja", *options)
     targets = run("ninja", "-C", tmp_path / "build", "-t", "targets", "all")
     assert "libisentropic.a" in targets and "isentropic_cli" not in targets and "maps_test" not in targets
     run("cmake", "--install", tmp_path / "build", "--prefix", tmp_path / "prefix")
