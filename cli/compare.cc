@@ -115,6 +115,7 @@ Comparison compare(const Table& table, std::string_view file, std::size_t row, c
   comparison.file = file;
   comparison.row = row;
   if (!table.labels.empty()) comparison.label = table.labels[row];
+  if (!table.tokens.empty()) comparison.token = table.tokens[row];
   comparison.classes = class_names(table, row);
   comparison.x = scores_of(table, row);
   comparison.columns = columns_of(table, row, maps);

@@ -61,8 +61,9 @@ struct Comparison {
 
   std::string file;
   std::size_t row;
-  std::string label;                 // the row's label, or nothing
-  std::vector<std::string> classes;  // a name for each score
+  std::string label;                         // the row's label, or nothing
+  std::optional<files::Table::Token> token;  // what a reply says of it
+  std::vector<std::string> classes;          // a name for each score
   std::vector<double> x;
   std::vector<Column> columns;
   std::vector<Histogram> histograms;  // of all rows, for each column, or none

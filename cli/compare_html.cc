@@ -261,7 +261,9 @@ const name = (i) => data.words.length ? shownWord(data.words[row - data.first][i
 
 function draw() {
   const shown = rowData(row);
+  const token = data.tokens[row - data.first];
   at("where").textContent = "Row " + count(row) + (shown.label ? " (" + shown.label + ")" : "") + " of " + count(data.total) +
+    (token ? ", reply " + count(token[0]) + ", position " + count(token[1]) : "") +
     ", " + count(data.cols) + (data.cols === 1 ? " class" : " classes");
   at("back").disabled = row === data.first;
   at("forth").disabled = row === last;
@@ -661,11 +663,13 @@ std::string comparison_html(const Comparison& comparison, const files::Table& ta
   append(bytes, all.zeros);
 
   std::string names;
-  std::string words;
+  std::string words, places;
   for (std::size_t r = 0; r < all.rows && !table.tokens.empty(); ++r) {
     std::span<const std::string> candidates(table.tokens[all.first + r].candidates);
     if (candidates.size() > all.shown) candidates = candidates.first(all.shown);
     words += (r == 0 ? "" : ",") + array(candidates, text);
+    places +=
+        fmt::format("{}[{},{}]", r == 0 ? "" : ",", table.tokens[all.first + r].reply, table.tokens[all.first + r].position);
   }
   if (!table.header.empty() && table.tokens.empty()) {
     std::map<std::size_t, std::string_view> classes;
@@ -691,9 +695,10 @@ std::string comparison_html(const Comparison& comparison, const files::Table& ta
   const std::string data = fmt::format(
       "{{\"file\":{},\"total\":{},\"cols\":{},\"first\":{},\"kept\":{},\"shown\":{},\"double\":{},\"whole\":{{\"first\":{},"
       "\"rows\":{}}},\"row\":{},\"top\":{:.6g},"
-      "\"classes\":{{{}}},\"words\":[{}],\"labels\":{},\"maps\":[{}],\"near\":{{\"first\":{},\"count\":{},\"maps\":[{}]}}}}",
+      "\"classes\":{{{}}},\"words\":[{}],\"tokens\":[{}],\"labels\":{},\"maps\":[{}],\"near\":{{\"first\":{},\"count\":{},"
+      "\"maps\":[{}]}}}}",
       text(comparison.file), table.rows, table.cols, all.first, all.rows, all.shown, all.numbers.index() == 1, whole_first,
-      whole, comparison.row, comparison.histograms.empty() ? 0 : comparison.histograms[0].top, names, words,
+      whole, comparison.row, comparison.histograms.empty() ? 0 : comparison.histograms[0].top, names, words, places,
       array(labels, text), map_data, any.first, any.count, near);
   std::string page(kPage);
   const auto put = [&](std::string_view place, const std::string& content) {

@@ -28,6 +28,11 @@ std::string comparison_json(const Comparison& comparison) {
   std::string json = "{\n";
   json += fmt::format("  \"file\": {},\n  \"row\": {},\n", files::json_string(comparison.file), comparison.row);
   if (!comparison.label.empty()) json += fmt::format("  \"label\": {},\n", files::json_string(comparison.label));
+  if (const auto& token = comparison.token) {
+    json += fmt::format("  \"reply\": {},\n  \"position\": {},\n  \"logprob\": {},\n  \"rank\": {},\n", token->reply,
+                        token->position, std::isnan(token->logprob) ? "null" : json_number(token->logprob),
+                        token->rank == 0 ? "null" : fmt::format("{}", token->rank));
+  }
   json += fmt::format("  \"classes\": {},\n", json_array(comparison.classes, text));
   json += fmt::format("  \"scores\": {},\n  \"maps\": [", json_array(comparison.x, json_number));
   std::string_view separator = "\n";

@@ -57,7 +57,9 @@ class Layout {
   std::string text() {
     const std::string label = comparison_.label.empty() ? "" : fmt::format(" ({})", on_one_line(comparison_.label));
     const std::string file = on_one_line(comparison_.file);
-    text_ = fmt::format("{}, row {}{}: {} classes\n", file, comparison_.row, label, comparison_.x.size());
+    const auto& token = comparison_.token;
+    const std::string of = token ? fmt::format(", reply {}, position {}", token->reply, token->position) : "";
+    text_ = fmt::format("{}, row {}{}{}: {} classes\n", file, comparison_.row, label, of, comparison_.x.size());
     for (std::size_t begin = 0; begin < comparison_.columns.size(); begin += at_once_) {
       text_ += '\n';
       block(begin, std::min(begin + at_once_, comparison_.columns.size()));

@@ -458,10 +458,14 @@ def test_comparisons_show_the_words_of_the_candidates(cli):
     given = ("compare", "r.json", "--format-in", "logprobs", "--maps", "softmax")
     assert json.loads(cli.output(*given, "--format", "json"))["classes"] == ["Hi", "Yo", "Oh", ""]
     assert json.loads(cli.output(*given, "--row", 1, "--format", "json"))["classes"] == ["Hi", "Yo", "Oh", "Eh"]
+    report = json.loads(cli.output(*given, "--row", 1, "--format", "json"))
+    assert [report[name] for name in ("reply", "position", "logprob", "rank")] == [0, 1, -9.5, None]
+    assert cli.output(*given, "--row", 1).splitlines()[0] == "r.json, row 1 (Eh), reply 0, position 1: 4 classes"
     words = [line.split()[0] for line in cli.output(*given, "--row", 1).splitlines()[3:7]]
     assert words == ["Hi", "Yo", "Oh", "Eh"]
     cli.output(*given, "--static", "-o", "r.html")
-    assert '"words":[["Hi","Yo","Oh"],["Hi","Yo","Oh","Eh"]]' in (cli.directory / "r.html").read_text()
+    expected = '"words":[["Hi","Yo","Oh"],["Hi","Yo","Oh","Eh"]],"tokens":[[0,0],[0,1]]'
+    assert expected in (cli.directory / "r.html").read_text()
 
 
 def test_the_page_is_of_replies(cli):
