@@ -22,5 +22,5 @@ int main() {
 
   const auto wrong = sampler.run({named("x", MatrixView<const float>(logits.data(), 2, 3))});
   std::printf("error  %s\n", wrong.message);
-  std::printf("error  %s\n", isentropic::Prepared("softmax", R"({"temperature": -1})").run({}).message);
+  std::printf("error  %s\n", isentropic::Prepared("softmax", R"({"temp": 1})").run({}).message);
 }

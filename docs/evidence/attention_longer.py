@@ -1,9 +1,9 @@
-"""Trains small causal language models on texts of 256 words and reads texts of 256, 1024 and 4096 with them, for scales and maps
-of attention: `attention_longer.py train TEXT OUT VARIANT SEED` for each, then `attention_longer.py table OUT`. Needs torch; one
-thread, 2 minutes a model. TEXT as in attention_length.py.
+"""Trains small causal language models on texts of 256 words and reads texts of 256, 1024 and 4096 with them, for scales and
+maps of attention: `attention_longer.py train TEXT OUT VARIANT SEED` for each, then `attention_longer.py table OUT`. Needs
+torch; one thread, 2 minutes a model. TEXT as in attention_length.py.
 
-Positions are known by a bias that falls with the distance (ALiBi, Press et al. 2022) in half of the heads, and not at all in the
-others, so that longer texts bring nothing that training has not seen but their length.
+Positions are known by a bias that falls with the distance (ALiBi, Press et al. 2022) in half of the heads, and not at all in
+the others, so that longer texts bring nothing that training has not seen but their length.
 """
 
 import json
