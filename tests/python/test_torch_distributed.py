@@ -4,6 +4,7 @@ gradients.
 The ranks are started once. Each answers a job, a function of this module by name, with what it returns.
 """
 
+import copy
 import functools
 import hashlib
 import inspect
@@ -1344,6 +1345,49 @@ def test_token_statistics_with_a_split_head(ranks, size):
     for answer in all_of(ranks("split_statistics", size)):
         assert len(answer) == 6
         assert not [one for one in answer if not all(one[2:])]
+
+
+class _Policy(torch.nn.Module):
+    """Linear operations inside the forward of a wrapped module, where its parameters are whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = torch.nn.Linear(6, 8), torch.nn.Linear(8, 50, bias=False)
+
+    def forward(self, x, target):
+        hidden = self.body(x).tanh()
+        found = et.linear_token_statistics(hidden, self.head.weight, target)
+        loss = et.linear_loss(hidden, self.head.weight, target, loss="entmax_loss", alpha=1.3)
+        return loss - found.logprob.mean() - 0.1 * found.entropy.mean()
+
+
+def wrapped(rank, size):
+    """Under DistributedDataParallel and FSDP2, gradients are the means of those of all rows."""
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import fully_shard
+
+    results = []
+    for kind in ("ddp", "fsdp"):
+        torch.manual_seed(5)
+        alone = _Policy().double()
+        module = copy.deepcopy(alone)
+        x, target = torch.randn(size, 4, 6).double(), torch.randint(0, 50, (size, 4))
+        torch.stack([alone(*one) for one in zip(x, target, strict=True)]).mean().backward()
+        if kind == "ddp":
+            module = torch.nn.parallel.DistributedDataParallel(module, process_group=_groups[size])
+        else:
+            fully_shard(module, mesh=DeviceMesh.from_group(_groups[size], "cpu"))
+        module(x[rank], target[rank]).backward()
+        pairs = zip(module.parameters(), alone.parameters(), strict=True)
+        whole = [getattr(one.grad, "full_tensor", lambda one=one: one.grad)() for one, _ in pairs]
+        results.append((kind, *(torch.allclose(a, b.grad) for a, b in zip(whole, alone.parameters(), strict=True))))
+    return results
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_linear_operations_in_wrapped_modules(ranks, size):
+    for answer in all_of(ranks("wrapped", size)):
+        assert [one[0] for one in answer] == ["ddp", "fsdp"] and all(all(one[1:]) for one in answer)
 
 
 def wrong(rank, size, kind):
