@@ -497,46 +497,46 @@ TYPED_TEST(AttentionTest, KeysThatAMaskHides) {
   });
 }
 
-// Blocks of keys in which no query of a tile has mass are left out of products. The last query sees all keys and has mass
-// everywhere, or, if the map is dense, its neighbours' masks alone leave blocks out: without it the others have the same bits.
+// Blocks of keys in which no query of a tile has mass are left out of products. The first query sees all keys, and has mass in
+// all of them: without it the others, which have mass in few blocks, have the same bits.
 TYPED_TEST(AttentionTest, BlocksWithoutMass) {
   using T = TypeParam;
   constexpr std::size_t m = 6, n = 700, d = 8, dv = 5;
   bool visible[m * n];
-  for (std::size_t i = 0; i < m * n; ++i)
-    visible[i] = i / n == m - 1 || (i % n >= 90 * (i / n) + 130 && i % n < 90 * (i / n) + 190);
+  for (std::size_t i = 0; i < m * n; ++i) {
+    const std::size_t first = 90 * (i / n) + 30;
+    visible[i] = i < n || (i % n >= first && i % n < first + 60);
+  }
   for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
     for (const bool masked : {false, true}) {
       Problem<T> problem(1, 1, 1, m, n, d, dv, 9);
       problem.options.map = typical<Op>();
       problem.options.softcap = 50;
-      for (std::size_t r = 0; r < m; ++r) {
-        for (std::size_t c = 0; c < d; ++c) problem.q.at(0, 0, r, c) *= r == m - 1 ? T(0) : T(10);
-      }
-      if (masked) problem.mask.visible = {visible, 0, 0, static_cast<std::ptrdiff_t>(n), 1};
       problem.add_sinks(9);
       Heads<T> g = normal<T>(1, 1, m, dv, 10);
-      for (std::size_t c = 0; c < dv; ++c) g.at(0, 0, m - 1, c) = 0;
-      const auto results = [&](std::size_t queries) {
-        const auto some = [&](HeadsView<const T> all) {
-          all.rows = queries;
-          return all;
+      problem.q.for_each([&](auto, auto, auto r, auto c) { problem.q.at(0, 0, r, c) *= r == 0 ? T(0) : T(10); });
+      for (std::size_t c = 0; c < dv; ++c) g.at(0, 0, 0, c) = 0;
+      const auto results = [&](std::size_t first) {
+        const std::size_t queries = m - first;
+        const auto rest = [&](const Heads<T>& x) {
+          HeadsView<const T> view = x.view();
+          view.data = view.row(0, 0, first), view.rows = queries;
+          return view;
         };
+        AttentionMask<T> mask;
+        if (masked) mask.visible = {visible + first * n, 0, 0, static_cast<std::ptrdiff_t>(n), 1};
+        const auto sinks = std::span<const T>(problem.sinks).subspan(first);
         std::vector<Heads<T>> all = {{1, 1, queries, dv}, {1, 1, queries, d}, {1, 1, n, d}, {1, 1, n, dv}};
-        const auto sinks = std::span(problem.sinks).first(queries);
-        const Heads<T>& q = problem.q;
-        const Heads<T>& grad = g;
-        attention(problem.options, some(q.view()), problem.k.view(), problem.v.view(), all[0].view(), problem.mask, {}, {},
-                  sinks);
-        attention_vjp(problem.options, some(q.view()), problem.k.view(), problem.v.view(), some(grad.view()), all[1].view(),
-                      all[2].view(), all[3].view(), problem.mask, {}, {}, {}, sinks);
+        attention(problem.options, rest(problem.q), problem.k.view(), problem.v.view(), all[0].view(), mask, {}, {}, sinks);
+        attention_vjp(problem.options, rest(problem.q), problem.k.view(), problem.v.view(), rest(g), all[1].view(),
+                      all[2].view(), all[3].view(), mask, {}, {}, {}, sinks);
         return all;
       };
-      const auto want = results(m);
-      auto got = results(m - 1);
+      const auto want = results(0);
+      auto got = results(1);
       for (std::size_t k = 0; k < got.size(); ++k) {
         got[k].for_each([&](auto, auto, auto r, auto c) {
-          EXPECT_EQ(got[k].at(0, 0, r, c), want[k].at(0, 0, r, c)) << Op::kDescription.name << " " << k << " row " << r;
+          EXPECT_EQ(got[k].at(0, 0, r, c), want[k].at(0, 0, r + (k < 2 ? 1 : 0), c)) << Op::kDescription.name << " " << k;
         });
       }
     }
