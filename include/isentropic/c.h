@@ -107,9 +107,9 @@ typedef struct isentropic_array {
 ISENTROPIC_C_API int isentropic_apply(const char* operation, const char* parameters, const isentropic_array* arrays,
                                       size_t count);
 
-/* The gradient of a map, of rows or of a table, or of a logarithm: x, y, grad in, dx out; d_NAME takes the gradient in a parameter that is an array.
-   For attention and linear_attention: q, k, v, grad in, dq, dk, dv out; for attention also mask, sinks, entropy_grad in?,
-   dsinks out?. */
+/* The gradient of a map, of rows or of a table, or of a logarithm: x, y, grad in, dx out; d_NAME takes the gradient in a
+   parameter that is an array. For attention and linear_attention: q, k, v, grad in, dq, dk, dv out; for attention also mask,
+   sinks, entropy_grad in?, dsinks out?. */
 ISENTROPIC_C_API int isentropic_apply_vjp(const char* operation, const char* parameters, const isentropic_array* arrays,
                                           size_t count);
 
