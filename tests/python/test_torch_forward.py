@@ -486,7 +486,7 @@ def test_no_operator_loses_a_tangent():
 def test_numbers_without_a_derivative_are_refused(ask):
     functions = {
         "train_length": lambda v: et.attention(*HEADS, scale="entropy_invariant", train_length=v).sum(),
-        "epsilon": lambda v: et.sinkhorn(P[0], P[1], torch.ones(5, 5), epsilon=v).cost,
+        "tolerance": lambda v: et.sinkhorn(P[0], P[1], torch.ones(5, 5), epsilon=0.3, tolerance=v).cost,
     }
     for argument, function in functions.items():
         with pytest.raises(TypeError, match=f"{argument} (requires grad|has a tangent), and there is no gradient in it"):
