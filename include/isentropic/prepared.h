@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <type_traits>
-#include <utility>
 
 #include "isentropic/c.h"
 #include "isentropic/half.h"
@@ -58,12 +58,6 @@ class Prepared {
 
   explicit Prepared(const char* operation, const char* parameters = nullptr, Runs runs = Runs::operation)
       : call_(isentropic_prepare(operation, parameters, runs == Runs::gradient)) {}
-  Prepared(Prepared&& other) noexcept : call_(std::exchange(other.call_, nullptr)) {}
-  Prepared& operator=(Prepared&& other) noexcept {
-    std::swap(call_, other.call_);
-    return *this;
-  }
-  ~Prepared() { isentropic_release(call_); }
 
   // Whether there is such a call; otherwise isentropic_last_error() says what is wrong, as does each run.
   explicit operator bool() const { return call_ != nullptr; }
@@ -71,12 +65,15 @@ class Prepared {
   Outcome run(std::initializer_list<isentropic_array> arrays) const { return run(arrays.begin(), arrays.size()); }
   Outcome run(const isentropic_array* arrays, std::size_t count) const {
     if (call_ == nullptr) return {ISENTROPIC_INVALID_ARGUMENT, isentropic_last_error()};
-    const int code = isentropic_run(call_, arrays, count);
+    const int code = isentropic_run(call_.get(), arrays, count);
     return {code, code == ISENTROPIC_OK ? "" : isentropic_last_error()};
   }
 
  private:
-  isentropic_call* call_;
+  struct Release {
+    void operator()(isentropic_call* call) const { isentropic_release(call); }
+  };
+  std::unique_ptr<isentropic_call, Release> call_;
 };
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
