@@ -6,6 +6,10 @@
 // isentropic.h, whose functions throw.
 #pragma once
 
+#include "isentropic/version.h"
+
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
+
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -77,3 +81,5 @@ class Prepared {
 };
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
+
+#endif

@@ -70,6 +70,7 @@ OPERATIONS |= {
     "linear_attention of all keys": (et.linear_attention, HEADS),
     "linear_loss mean": (functools.partial(with_loss, "softmax_loss"), (X, WEIGHT)),
     "linear_loss alpha": (functools.partial(with_loss, "entmax_loss", reduction="none"), (X, WEIGHT, ALPHA)),
+    "doubly_stochastic": (et.doubly_stochastic, (random(3, 4),)),
     "sinkhorn_barycenter": (barycenter, (random(3, 4),)),
     "unbalanced_sinkhorn": (unbalanced, MASSES),
 }

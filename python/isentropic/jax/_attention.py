@@ -133,10 +133,8 @@ def attention(
     scale, number = (scale, 1.0) if isinstance(scale, str) else ("number", scale)
 
     def attend(queries, own):
-        q, mask, sinks, kappa, values = (
-            *(own[key] for key in ("q", "mask", "sinks", "kappa")),
-            {key: own[key] for key in params},
-        )
+        q, mask, sinks, kappa = (own[key] for key in ("q", "mask", "sinks", "kappa"))
+        values = {key: own[key] for key in params}
         seen = formulas.seen_keys(ROWS, shape.queries, shape.keys, causal, mask, queries=queries)
         q = q * formulas.scale_of(ROWS, seen, q, d, scale, number, train_length, kappa)
         of_map = functools.partial(make_map(MAPS[name]), **values)
