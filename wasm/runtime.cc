@@ -12,6 +12,7 @@ namespace isentropic::inline ISENTROPIC_ABI {
 
 void set_num_threads(std::size_t) {}
 std::size_t get_num_threads() { return 1; }
+std::size_t limit_threads(std::size_t) { return 0; }
 void parallel_rows(std::size_t rows, std::size_t, Work work) {
   if (rows > 0) work(0, rows);
 }
