@@ -108,15 +108,24 @@ def train(text, out, variant, seed):
 
 
 def table(out):
-    """Perplexity, mean and standard deviation over seeds."""
+    """Perplexity, mean and standard deviation over seeds; then the change from softmax with the same seed."""
     print("| attention | " + " | ".join(map(str, READ)) + " |\n|" + "---|" * (len(READ) + 1))
+    found = {}
     for variant in VARIANTS:
         runs = [json.loads(path.read_text()) for path in sorted(Path(out).glob(f"{variant.replace(' ', '_')}-*.json"))]
-        if not runs:
-            continue
-        cells = torch.tensor([[run[str(n)] for n in READ] for run in runs])
+        found[variant] = torch.tensor([[run[str(n)] for n in READ] for run in runs])
+
+    def line(name, cells, sign=""):
         spread = cells.std(0) if len(cells) > 1 else cells[0] * 0
-        print(f"| {variant} | " + " | ".join(f"{m:.1f} ± {s:.1f}" for m, s in zip(cells.mean(0), spread, strict=True)) + " |")
+        print(
+            f"| {name} | " + " | ".join(f"{m:{sign}.1f} ± {s:.1f}" for m, s in zip(cells.mean(0), spread, strict=True)) + " |"
+        )
+
+    for variant, cells in found.items():
+        line(variant, cells)
+    for variant, cells in found.items():
+        if variant != "softmax":
+            line(f"{variant}: change", cells - found["softmax"], "+")
 
 
 if __name__ == "__main__":
