@@ -84,23 +84,27 @@ void fill(MatrixView<T> y, double value) {
 // A table that lanes did not do.
 template <class T>
 void one_table(const Sweeps& s, MatrixView<const T> x, MatrixView<T> y) {
+  const auto by_products = [&](Products products) {
+    const bool done = products.run(false);
+    if (done) products.write(y);
+    return done;
+  };
+  if (s.iterations > 0 && by_products({s, x})) return;
   Logarithms logs(s, x);
   if (!logs.good()) return fill(y, kNaN);
-  if (s.iterations == 0 && logs.forbids()) {
+  if (s.iterations > 0) {
+    for (std::size_t t = 0; t < s.iterations; ++t) logs.row_step(), logs.column_step();
+    return logs.write(y);
+  }
+  if (logs.forbids()) {
     if (!logs.restrict_to_support()) return fill(y, kNaN);
     Sweeps scaled = s;
     scaled.temperature = 1;
-    Products products(scaled, logs.scores());
-    if (products.run(false)) return products.write(y);
-  } else {
-    Products products(s, x);
-    if (products.run(false)) return products.write(y);
+    if (by_products({scaled, logs.scores()})) return;
+  } else if (by_products({s, x})) {
+    return;
   }
-  if (s.iterations == 0) {
-    logs.solve();
-  } else {
-    for (std::size_t t = 0; t < s.iterations; ++t) logs.row_step(), logs.column_step();
-  }
+  logs.solve();
   logs.write(y);
 }
 

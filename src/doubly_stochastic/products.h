@@ -44,17 +44,17 @@ class FourRows {
 // One table by sums of products: K = exp((x - max of its row) / T), and factors of rows and columns.
 class Products {
  public:
-  // Whether this table can be calculated so.
   template <class T>
   Products(const Sweeps& s, MatrixView<const T> x) : s_(s), k_(s.n, s.m) {
     const TableKernels<T> kernels = table_kernels<T>();
     for (std::size_t i = 0; i < s.n && good_; ++i) good_ = kernels.exponentials(x.row(i), s.m, s.temperature, k_.row(i));
   }
 
+  // Makes the sweeps, with the factors of all kept or of the last alone; false if this table needs another way.
   bool run(bool keep) {
     const std::size_t n = s_.n, m = s_.m, most = s_.iterations == 0 ? kMostSweeps : s_.iterations;
     r_.assign((keep ? most : 1) * k_.padded(), 0);
-    c_.assign((keep ? most + 1 : 2) * m, 1);
+    c_.assign((keep ? most + 1 : 1) * m, 1);
     std::vector<double> u(m);
     for (std::size_t t = 0; t < most && good_; ++t) {
       double* const r = row_factors(keep ? t : 0);
@@ -96,7 +96,6 @@ class Products {
     FourRows lost(2 * last, m);
     std::vector<double> of_cells(n * lost.padded()), rows(k_.padded()), next(m), gy(m);
     const double* const c = column_factors(last);
-    double* h = lost.row(2 * (last - 1));
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t j = 0; j < m; ++j) {
         const double slope = k_.row(i)[j] * row_factors(last - 1)[i] * c[j] * static_cast<double>(g.row(i)[j]);
@@ -104,7 +103,7 @@ class Products {
       }
     }
     for (std::size_t t = last; t-- > 0;) {
-      h = lost.row(2 * t);
+      double* const h = lost.row(2 * t);
       const double *const r = row_factors(t), *const after = column_factors(t + 1), *const before = column_factors(t);
       for (std::size_t j = 0; j < m; ++j) h[j] = next[j] * after[j] / s_.column_sum();
       std::copy(before, before + m, lost.row(2 * t + 1));

@@ -228,7 +228,8 @@ def _of_epsilons(a, b, cost, epsilon, given):
         lead = np.broadcast_shapes(arrays.lead(**own), epsilons.shape)
     except ValueError:
         raise _checks.misfit(name, "epsilon", arrays.lead(**own), "the leading axes", epsilons) from None
-    each = [(x := arrays.given[key], np.broadcast_to(x, (*lead, *x.shape[x.ndim - count :])))[1] for key, count in own.items()]
+    given_arrays = [(arrays.given[key], count) for key, count in own.items()]
+    each = [np.broadcast_to(x, (*lead, *x.shape[x.ndim - count :])) for x, count in given_arrays]
     if wrong := np.argwhere(~((epsilons > 0) & np.isfinite(epsilons))).tolist():
         at = tuple(wrong[0])
         raise ValueError(f"{name}: epsilon must be above 0 and finite, got {epsilons[at]}{_checks.place('in problem', at)}")

@@ -42,8 +42,9 @@ def doubly_stochastic(x, /, *, temperature=1.0, iterations=None, tolerance=None)
         return x
     tables = wide(x)
     if iterations == 0:
-        y = _limit(jnp.where(jnp.isfinite(tables), jnp.where(jnp.isfinite(tables), tables, 0) / temperature, tables), tolerance)
-        return y.astype(x.dtype)
+        finite = jnp.isfinite(tables)
+        scaled = jnp.where(finite, jnp.where(finite, tables, 0) / temperature, tables)
+        return _limit(scaled, tolerance).astype(x.dtype)
     z, good = formulas.prepared(ROWS, tables, temperature)
     potentials = jax.lax.fori_loop(0, iterations, lambda _, before: formulas.sweep(ROWS, z, before), formulas.start(ROWS, z))
     return formulas.result(ROWS, z, good, potentials).astype(x.dtype)

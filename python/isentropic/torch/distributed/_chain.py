@@ -69,8 +69,8 @@ class Chain:
 
     def _top_n_sigma(self, _, sigmas):
         top, least = self.call.extent(self.x)
-        range_ = 0.5 * top - 0.5 * least
-        unit = torch.where((range_ > 0) & range_.isfinite(), range_, 1.0)
+        half = 0.5 * top - 0.5 * least
+        unit = torch.where((half > 0) & half.isfinite(), half, 1.0)
         there = (self.x > -INF) & (self.x < INF)
         away = torch.where(there, (0.5 * self.x.double() - 0.5 * torch.where(top.isfinite(), top, 0.0)) / unit, 0.0)
         count, first, second = self.call.sums(there.double(), away, away * away)
