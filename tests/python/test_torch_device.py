@@ -361,6 +361,7 @@ CALLS = {
     "variation_of_information": lambda a: et.variation_of_information(a.distribution(2, 12).reshape(2, 3, 4)),
     "conditional_mutual_information": lambda a: et.conditional_mutual_information(a.distribution(24).reshape(2, 3, 4)),
     "soft_top_k": lambda a: et.soft_top_k(scores(a), k=3),
+    "doubly_stochastic": lambda a: et.doubly_stochastic(a.normal(3, 4, 5), temperature=a.full(0.7, 3, 1, 1), iterations=9),
     "mutual_information": lambda a: et.mutual_information(a.distribution(2, 12).reshape(2, 3, 4)),
     "joint_entropy": lambda a: et.joint_entropy(a.distribution(2, 12).reshape(2, 3, 4)),
     "conditional_entropy": lambda a: et.conditional_entropy(a.distribution(2, 12).reshape(2, 3, 4)),
@@ -411,6 +412,7 @@ def attention_with_details(a):
 # Tested elsewhere, or not about tensors of this kind.
 OTHERS = {
     "maximum_entropy": "the CPU's search, to which features and moments are copied",
+    "keys_seen": "numbers of keys, below",
     "gumbel_noise": "draws, below",
     "sample": "draws, below",
     "speculative_sample": "draws, below",
@@ -468,6 +470,13 @@ def test_draws_do_not_wait_and_are_those_of_the_cpu():
     assert torch.equal(to_host(drawn), et.sample(x, seed=5, position=2))
     for got, want in zip(found, et.speculative_sample(None, x, drafts, seed=5), strict=True):
         assert torch.equal(to_host(got), want)
+
+
+def test_keys_are_counted_where_the_mask_is():
+    mask = torch.tensor([[True, False, True], [False, False, True]])
+    with device():
+        seen = et.keys_seen(2, 3, mask=to_device(mask))
+    assert isinstance(seen, OnDevice) and to_host(seen).tolist() == [2, 1]
 
 
 def test_the_status_of_gamma_stays_on_the_device():
