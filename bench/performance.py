@@ -4,8 +4,9 @@ python bench/performance.py BUILD [TARGET] [GROUP...] [--large]
 
 BUILD is a build with the benchmarks and the command line (build/release), TARGET a SIMD target in place of the best (AVX2), and
 GROUP the name of a function below, to run only that. With AVX2, oneDNN and torch are held to AVX2 too. --large adds optimal
-transport of 20,000 points, which takes 7 GB. Needs torch, SciPy, scikit-learn, POT and the entmax package. One thread but where
-it says two; both times of a ratio come from one run, in turn. Two to five minutes. A ratio that misses its must is bold.
+transport of 20,000 points, which takes 7 GB. Needs torch, SciPy, scikit-learn, POT, JAX, onnx, onnxruntime and entmax.
+One thread but where it says two; both times of a ratio come from one run, in turn. Two to five minutes. A ratio that misses its
+must is bold.
 """
 
 import os
@@ -18,20 +19,27 @@ from pathlib import Path
 if sys.argv[2:3] == ["AVX2"]:  # what we are compared with may use no more than that; torch asks when it is imported
     os.environ.update(ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2")
 
+os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
 import entmax
+import jax
 import numpy as np
+import onnx
+import onnxruntime
 import ot
 import python_attention
 import python_maps
 import python_transport
 import report
 import scipy.spatial.distance
+import scipy.special
 import scipy.stats
 import torch
 from sklearn.manifold import _utils as sklearn_manifold
 from timing import least_times, median_times
 
 import isentropic
+import isentropic.torch
 
 KINDS = ("normal", "flat", "language")
 SHAPES = ((1024, 64), (64, 1024), (4, 32768), (1, 131072))
@@ -339,8 +347,95 @@ def memory(_build, _target):
     show("peak memory, 256 x 131072 (128 MiB)", "beyond inputs and outputs", done.stdout.strip(), "O(threads n)", None)
 
 
+def softmax_in_onnxruntime(shape):
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name in "xy")
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Softmax", ["x"], ["y"], axis=-1)], "softmax", [x], [y])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    return lambda x: session.run(None, {"x": x})[0]
+
+
+def entropy_by_chunks(logits, rows=128):
+    """As trainers of language models compute it, without the softmax of all rows in memory."""
+    parts = []
+    for chunk in logits.split(rows):
+        log_p = torch.log_softmax(chunk, -1)
+        parts.append(-(log_p.exp() * log_p).sum(-1))
+    return torch.cat(parts)
+
+
+def peers(_build, target):
+    """What people run today: oneDNN inside torch, compilers, engines. JAX and ONNX Runtime cannot be held to AVX2."""
+    for rows, n in SHAPES:
+        x = scores("normal", rows, n)
+        out, t, array = np.empty_like(x), torch.from_numpy(x), jax.numpy.asarray(x)
+        into, blocked = torch.empty_like(t), t.to_mkldnn()
+        compiled, jitted = torch.compile(lambda t: torch.softmax(t, -1)), jax.jit(lambda x: jax.nn.softmax(x, -1))
+        engine = softmax_in_onnxruntime(x.shape)
+        calls = {
+            "ours": lambda x=x, out=out: isentropic.softmax(x, out=out),
+            "oneDNN 3.12 in torch": lambda t=blocked: t.softmax(-1),
+            "torch.softmax": lambda t=t, into=into: torch.softmax(t, -1, out=into),
+            "torch.compile": lambda t=t, compiled=compiled: compiled(t),
+            "ONNX Runtime": lambda x=x, engine=engine: engine(x),
+            "jax.jit": lambda x=array, jitted=jitted: jitted(x).block_until_ready(),
+        }
+        for name, call in calls.items():
+            found = call()
+            found = found.to_dense() if name.startswith("oneDNN") else found
+            np.testing.assert_allclose(np.asarray(found), scipy.special.softmax(x, -1), atol=1e-6, err_msg=name)
+        times = least_times(calls, 20, seconds=0.01)
+        for name, must, aim in (
+            ("oneDNN 3.12 in torch", 0.7, 0.55),
+            ("torch.softmax", 0.55, 0.4),
+            ("torch.compile", None, None),
+            ("ONNX Runtime", None, None),
+            ("jax.jit", None, None),
+        ):
+            if target is None or name not in ("ONNX Runtime", "jax.jit"):
+                show(f"softmax, {rows} x {n}, from Python", name, times["ours"] / times[name], must, aim)
+
+    x = scores("language", 128, 32000)
+    t, classes = torch.from_numpy(x).requires_grad_(), torch.arange(128)
+    loss = torch.compile(lambda t: torch.nn.functional.cross_entropy(t, classes))
+    calls = {
+        "ours": lambda: torch.autograd.grad(isentropic.torch.softmax_loss(t, classes).mean(), t),
+        "theirs": lambda: torch.autograd.grad(loss(t), t),
+    }
+    np.testing.assert_allclose(*(call()[0] for call in calls.values()), atol=1e-7)
+    times = least_times(calls, 8)
+    show("softmax_loss, forward and backward, 128 x 32000", "torch.compile", times["ours"] / times["theirs"], None, None)
+    plain, h = t.detach(), torch.compile(lambda t: -(torch.softmax(t, -1) * torch.log_softmax(t, -1)).sum(-1))
+    calls = {"ours": lambda: isentropic.torch.entropy(plain, input="scores"), "theirs": lambda: h(plain)}
+    np.testing.assert_allclose(*(call() for call in calls.values()), rtol=1e-4)
+    times = least_times(calls, 8)
+    show("entropy of scores, 128 x 32000", "torch.compile", times["ours"] / times["theirs"], None, None)
+
+    t = torch.from_numpy(scores("language", 256, 151936))
+    calls = {"ours": lambda: isentropic.torch.entropy(t, input="scores"), "theirs": lambda: entropy_by_chunks(t)}
+    np.testing.assert_allclose(*(call() for call in calls.values()), rtol=1e-4)
+    times = least_times(calls, 2, seconds=0)
+    show("entropy of scores, 256 x 151936", "torch, 128 rows at a time", times["ours"] / times["theirs"], None, None)
+
+    a, b, cost = python_transport.problem("uniform", True, 1000, 1000)
+    near = cost * (1 + 1e-3 * np.random.default_rng(5).standard_normal(cost.shape))
+    _, log = ot.emd(a, b, cost, numItermax=10**9, log=True)
+    duals = (log["u"], log["v"])
+    calls = {
+        "ours": lambda: isentropic.optimal_transport(a, b, near),
+        "theirs": lambda: ot.emd(a, b, near, numItermax=10**9, potentials_init=duals),
+    }
+    times = least_times(calls, 3)
+    show(
+        "optimal_transport, 1000 x 1000", "POT from the duals of costs 0.1 % away", times["ours"] / times["theirs"], None, None
+    )
+
+
 GROUPS = {
-    f.__name__: f for f in (in_cpp, maps, gradients, others, measures, threads, transport, attention, command_line, memory)
+    f.__name__: f
+    for f in (in_cpp, maps, gradients, others, measures, threads, transport, attention, peers, command_line, memory)
 }
 
 

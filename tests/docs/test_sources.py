@@ -63,7 +63,7 @@ def test_doors_include_what_is_public():
 
 
 def test_families_of_rows_have_one_layout():
-    """docs/architecture.md has it. What is compiled for every SIMD target is in -inl.h, and the .cc files include all of it."""
+    """docs/internals.md has it. What is compiled for every SIMD target is in -inl.h, and the .cc files include all of it."""
     families = {name.split("/")[1] for name in SOURCES if re.fullmatch(r"src/\w+/rows-inl\.h", name)} - {"cuda"}
     assert families == {"attention", "entropy_control", "losses", "maps", "measures", "sampling"}
     for one in families:
@@ -82,7 +82,7 @@ def test_families_of_rows_have_one_layout():
 
 
 def test_long_files_are_listed_with_their_reason():
-    page = (ROOT / "docs/architecture.md").read_text()
+    page = (ROOT / "docs/internals.md").read_text()
     table = page[page.index("These files have more than 500 lines") :].split("\n## ")[0]
     listed = set(re.findall(r"^\| `([^`]+)`", table, flags=re.MULTILINE))
     others = ("tests/", "bench/", "docs/", "include/")
