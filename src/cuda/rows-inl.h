@@ -15,10 +15,12 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Parameter i of its description.
+// Parameter i of its description, without the names of a choice: an array of the host, of which a device does not know the address.
 template <size_t i, class Op>
 constexpr auto ParamAt() {
-  return Op::kParams.with([](const auto&... all) { return std::get<i>(std::tuple(all...)); });
+  auto param = Op::kParams.with([](const auto&... all) { return std::get<i>(std::tuple(all...)); });
+  param.names = {};
+  return param;
 }
 
 // Gives op the values of row r; returns false if one of them is out of range, which the host cannot check.

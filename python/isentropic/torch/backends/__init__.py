@@ -88,6 +88,8 @@ _said: set[tuple[str, str]] = set()
 
 def _instead(name, place, instead, run, *arguments):
     message = f"isentropic.torch: {name} has no kernel for {place}, {instead}"
+    if place == "CUDA" and cuda.found() is None:
+        message += "; the library isentropic_cuda is not found"
     if os.environ.get("ISENTROPIC_STRICT", "0") not in ("", "0"):
         raise RuntimeError(f"{message.replace(instead, 'and ISENTROPIC_STRICT allows nothing else')}")
     if (name, place) not in _said:
