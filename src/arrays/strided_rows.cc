@@ -137,14 +137,6 @@ bool same_place(const StridedArray& a, const StridedArray& b) {
 
 }  // namespace
 
-std::string shape_text(std::span<const std::ptrdiff_t> shape) {
-  std::string text = "(";
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    text += std::to_string(shape[d]) + (d + 1 < shape.size() ? ", " : shape.size() == 1 ? "," : "");
-  }
-  return text + ")";
-}
-
 std::size_t to_axis(std::string_view operation, std::ptrdiff_t axis, std::size_t axes, std::string_view name) {
   const auto count = static_cast<std::ptrdiff_t>(axes);
   if (count == 0) fail("{}: {} must have at least one axis, got a single number", operation, name);
