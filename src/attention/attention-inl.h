@@ -178,16 +178,24 @@ HWY_INLINE void MapTile(const AttentionCall<T>& call, const Tile<T>& tile) {
 
 // Rows of out = weights x, where x may hold anything for keys that are not seen. A row that is not finite is calculated again
 // without what its weights hide, in the same order: what a query does not see changes no bit.
-template <class T>
+//
+// also(begin, end) may use each block of weights while it is in the cache.
+template <class T, class Also>
 HWY_INLINE void WeightedSums(const Tile<T>& tile, const T* weights, const T* x, ptrdiff_t x_row, size_t cols, T* out,
-                             ptrdiff_t out_row) {
+                             ptrdiff_t out_row, const Also& also) {
   const size_t stride = tile.stride, count = tile.count, n = tile.cols;
   const auto add = [&](bool further, size_t begin, size_t end) HWY_ATTR {
     Product(further, Factor<T>{weights + begin, static_cast<ptrdiff_t>(stride), 1}, count,
             x + static_cast<ptrdiff_t>(begin) * x_row, x_row, end - begin, out, out_row, cols);
   };
   bool some = false;
-  ForEachRun(tile.blocks, n, [&](size_t begin, size_t end) HWY_ATTR { add(std::exchange(some, true), begin, end); });
+  ForEachRun(tile.blocks, n, [&](size_t begin, size_t end) HWY_ATTR {
+    for (size_t k = begin; k < end; k += kTermsAtOnce) {
+      const size_t next = HWY_MIN(k + kTermsAtOnce, end);
+      add(std::exchange(some, true), k, next);
+      also(k, next);
+    }
+  });
   if (!some) add(false, 0, 0);
   for (size_t r = 0; r < count; ++r) {
     T* const to = out + static_cast<ptrdiff_t>(r) * out_row;
@@ -217,7 +225,7 @@ HWY_FLATTEN void AttentionTile(const AttentionCall<T>& call, const Tile<T>& tile
   MapTile(call, tile);
   const size_t b = tile.batch, h = tile.head;
   WeightedSums(tile, tile.p, call.v.row(b, h / call.group, 0), call.v.row_stride, call.v.cols, call.out.row(b, h, tile.first),
-               call.out.row_stride);
+               call.out.row_stride, [](size_t, size_t) {});
   for (size_t r = 0; r < tile.count; ++r) {
     const T* const p = tile.p + r * tile.stride;
     if (call.details.weights.data != nullptr) {
@@ -295,8 +303,17 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
     }
   }
 
+  const auto hides = [&](const T* x, size_t cols)
+                         HWY_ATTR { return !AreFinite(x, static_cast<ptrdiff_t>(cols), tile.count, cols); };
+  const bool hides_q = hides(tile.q, d), hides_g = hides(tile.out, dv);
   T* const dq = vjp.dq.row(b, h, tile.first);
-  WeightedSums(tile, tile.g, call.k.row(b, kv, 0), call.k.row_stride, d, dq, vjp.dq.row_stride);
+  WeightedSums(tile, tile.g, call.k.row(b, kv, 0), call.k.row_stride, d, dq, vjp.dq.row_stride,
+               [&](size_t begin, size_t end) HWY_ATTR {
+                 AddProduct(hides_q, Factor<T>{tile.g + begin, 1, step}, end - begin, tile.q, static_cast<ptrdiff_t>(d),
+                            tile.count, vjp.dk.row(b, kv, begin), vjp.dk.row_stride, d);
+                 AddProduct(hides_g, Factor<T>{tile.p + begin, 1, step}, end - begin, tile.out, static_cast<ptrdiff_t>(dv),
+                            tile.count, vjp.dv.row(b, kv, begin), vjp.dv.row_stride, dv);
+               });
   for (size_t r = 0; r < tile.count; ++r) {
     T* const row = vjp.dq.row(b, h, tile.first + r);
     if (!vjp.dnumbers.empty() || !vjp.dkappas.empty()) {
@@ -309,15 +326,6 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
     const T scale = static_cast<T>(tile.scale[r]);
     for (size_t c = 0; c < d; ++c) row[c] = tile.seen[r] == 0 ? T(0) : scale * row[c];
   }
-  const auto hides = [&](const T* x, size_t cols)
-                         HWY_ATTR { return !AreFinite(x, static_cast<ptrdiff_t>(cols), tile.count, cols); };
-  const bool hides_q = hides(tile.q, d), hides_g = hides(tile.out, dv);
-  ForEachRun(tile.blocks, tile.cols, [&](size_t begin, size_t end) HWY_ATTR {
-    AddProduct(hides_q, Factor<T>{tile.g + begin, 1, step}, end - begin, tile.q, static_cast<ptrdiff_t>(d), tile.count,
-               vjp.dk.row(b, kv, begin), vjp.dk.row_stride, d);
-    AddProduct(hides_g, Factor<T>{tile.p + begin, 1, step}, end - begin, tile.out, static_cast<ptrdiff_t>(dv), tile.count,
-               vjp.dv.row(b, kv, begin), vjp.dv.row_stride, dv);
-  });
 }
 
 }  // namespace HWY_NAMESPACE

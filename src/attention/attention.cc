@@ -37,6 +37,8 @@ ISENTROPIC_KERNELS_BY(attention_kernels, MakeAttention);
 // The largest tile, in whole blocks of the product's rows. Long rows have fewer queries in a tile, so that scores stay in the
 // cache.
 constexpr std::size_t kTileRows = 48, kTileBytes = std::size_t{768} << 10, kPanelCols = 64;
+// Of a gradient, which reads and writes a row of keys, values and their gradients for each key of each tile.
+constexpr std::size_t kVjpTileBytes = std::size_t{1536} << 10;
 
 template <class T>
 std::string shape_text(const HeadsView<T>& a) {
@@ -231,9 +233,9 @@ class Workplace {
 };
 
 template <class T>
-std::size_t tile_rows_for(const AttentionCall<T>& call, std::size_t tiles) {
+std::size_t tile_rows_for(const AttentionCall<T>& call, std::size_t tiles, std::size_t bytes) {
   const std::size_t row = (call.k.rows + 80) * sizeof(T) * tiles;
-  return std::clamp<std::size_t>(kTileBytes / row / 6 * 6, 6, kTileRows);
+  return std::clamp<std::size_t>(bytes / row / 6 * 6, 6, kTileRows);
 }
 
 // The cost of a query, in units of the time to read one number.
@@ -275,7 +277,7 @@ void attention(const Attention& options, HeadsView<const std::type_identity_t<T>
   AttentionCall<T> call = {q, k, v, out, options, mask, details, map_kernels<T>(), group_of(q, k)};
   call.numbers = given.number(), call.kappas = given.kappa(), call.sinks = sinks;
   const bool two_tiles = wants_two_tiles(call);
-  const std::size_t rows = tile_rows_for(call, two_tiles ? 2 : 1), tiles = (q.rows + rows - 1) / rows;
+  const std::size_t rows = tile_rows_for(call, two_tiles ? 2 : 1, kTileBytes), tiles = (q.rows + rows - 1) / rows;
   const std::size_t room = room_of<Workplace<T>>(call, rows, false, two_tiles);
   parallel_rows(q.batch * q.heads * tiles, rows * cost_of_query(call), [&](std::size_t begin, std::size_t end) {
     Arena memory = scratch(room);
@@ -317,7 +319,7 @@ void attention_vjp(const Attention& options, HeadsView<const std::type_identity_
   AttentionCall<T> call = {q, k, v, {}, options, mask, none, map_kernels<T>(), group_of(q, k)};
   call.numbers = given.number(), call.kappas = given.kappa(), call.sinks = sinks;
   const VjpCall<T> vjp = {g, dq, dk, dv, g_entropy, dsinks, asked.number(), asked.kappa()};
-  const std::size_t rows = tile_rows_for(call, options.softcap ? 4 : 3);
+  const std::size_t rows = tile_rows_for(call, options.softcap ? 4 : 3, kVjpTileBytes);
   const std::size_t room = room_of<Workplace<T>>(call, rows, true, true);
   // Queries of one head add to the same dk and dv: a head is one thread's.
   parallel_rows(k.batch * k.heads, 4 * q.rows * call.group * cost_of_query(call), [&](std::size_t begin, std::size_t end) {
@@ -395,7 +397,7 @@ void linear_attention(const LinearAttention& options, HeadsView<const std::type_
   const AttentionDetails<T> none;
   const AttentionCall<T> call = {q, k, v, out, quadratic, mask, none, map_kernels<T>(), group_of(q, k)};
   const bool two_tiles = wants_two_tiles(call);
-  const std::size_t rows = tile_rows_for(call, two_tiles ? 2 : 1);
+  const std::size_t rows = tile_rows_for(call, two_tiles ? 2 : 1, kTileBytes);
   const std::size_t room = Arena::room<bool>(q.rows) + std::max(kernel.linear_room(q.rows, q.cols, v.cols),
                                                                 room_of<Workplace<T>>(call, rows, false, two_tiles));
   parallel_rows(q.batch * q.heads, cost_of_linear(q, k, v), [&](std::size_t begin, std::size_t end) {
@@ -430,7 +432,7 @@ void linear_attention_vjp(const LinearAttention& options, HeadsView<const std::t
   const AttentionDetails<T> none;
   const AttentionCall<T> call = {q, k, v, {}, quadratic, mask, none, map_kernels<T>(), group_of(q, k)};
   const VjpCall<T> vjp = {g, dq, dk, dv, {}};
-  const std::size_t rows = tile_rows_for(call, 3);
+  const std::size_t rows = tile_rows_for(call, 3, kVjpTileBytes);
   const std::size_t room = Arena::room<bool>(q.rows) + std::max(kernel.linear_vjp_room(q.rows, q.cols, v.cols),
                                                                 room_of<Workplace<T>>(call, rows, true, true));
   // Queries of one head add to the same dk and dv: a head is one thread's.

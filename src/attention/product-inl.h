@@ -41,6 +41,13 @@ template <size_t kRows, size_t kVectors, bool kAdd, class D, class T = hn::TFrom
 HWY_INLINE void ProductBlock(D d, Factor<T> a, const T* HWY_RESTRICT b, ptrdiff_t b_row, size_t terms, T* HWY_RESTRICT c,
                              ptrdiff_t c_row, size_t count) {
   const size_t N = hn::Lanes(d);
+  if constexpr (kAdd) {  // C may come from far; the sums take longer
+    for (size_t i = 0; i < kRows; ++i) {
+      for (size_t j = 0; j < kVectors * N * sizeof(T); j += 64) {
+        __builtin_prefetch(reinterpret_cast<const char*>(c + static_cast<ptrdiff_t>(i) * c_row) + j, 1);
+      }
+    }
+  }
   hn::Vec<D> sum[kRows][kVectors];
   for (size_t i = 0; i < kRows; ++i) {
     for (size_t j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
@@ -157,24 +164,25 @@ HWY_INLINE void AddProduct(bool hides, Factor<T> a, size_t rows, const T* b, ptr
   (hides ? ProductOfSeen<T> : Product<T>)(true, a, rows, b, b_row, terms, c, c_row, cols);
 }
 
-// Columns of a block of B, for every vector width.
-inline constexpr size_t kPanel = 64;
+// Columns of a block of B: a block of terms of one panel is one piece of memory.
+template <class T>
+inline constexpr size_t kPanel = kBlockVectors* hn::MaxLanes(RowTag<T>());
 
-// The transpose of x, n x d, in panels of kPanel columns: panel j / kPanel has d rows of kPanel, zeros beyond n.
+// The transpose of x, n x d, in panels of kPanel<T> columns: panel j / kPanel<T> has d rows of kPanel<T>, zeros beyond n.
 template <class T>
 HWY_NOINLINE void PackTransposed(const T* x, ptrdiff_t x_row, size_t n, size_t d, T* packed) {
-  for (size_t j0 = 0; j0 < n; j0 += kPanel, packed += d * kPanel) {
-    const size_t cols = HWY_MIN(kPanel, n - j0);
+  for (size_t j0 = 0; j0 < n; j0 += kPanel<T>, packed += d * kPanel<T>) {
+    const size_t cols = HWY_MIN(kPanel<T>, n - j0);
     // A few entries of each row at a time: they share a cache line.
     for (size_t c0 = 0; c0 < d; c0 += 16) {
       const size_t c1 = HWY_MIN(c0 + 16, d);
       for (size_t j = 0; j < cols; ++j) {
         const T* const from = x + static_cast<ptrdiff_t>(j0 + j) * x_row;
-        for (size_t c = c0; c < c1; ++c) packed[c * kPanel + j] = from[c];
+        for (size_t c = c0; c < c1; ++c) packed[c * kPanel<T> + j] = from[c];
       }
     }
-    for (size_t c = 0; c < d && cols < kPanel; ++c) {
-      for (size_t j = cols; j < kPanel; ++j) packed[c * kPanel + j] = T(0);
+    for (size_t c = 0; c < d && cols < kPanel<T>; ++c) {
+      for (size_t j = cols; j < kPanel<T>; ++j) packed[c * kPanel<T> + j] = T(0);
     }
   }
 }
@@ -182,8 +190,8 @@ HWY_NOINLINE void PackTransposed(const T* x, ptrdiff_t x_row, size_t n, size_t d
 // C = A x^T for x in panels: rows x n, with room for whole panels.
 template <class T>
 HWY_INLINE void ProductWithPanels(Factor<T> a, size_t rows, const T* packed, size_t d, size_t n, T* c, ptrdiff_t c_row) {
-  for (size_t j = 0; j < n; j += kPanel, packed += d * kPanel) {
-    Product(false, a, rows, packed, static_cast<ptrdiff_t>(kPanel), d, c + j, c_row, kPanel);
+  for (size_t j = 0; j < n; j += kPanel<T>, packed += d * kPanel<T>) {
+    Product(false, a, rows, packed, static_cast<ptrdiff_t>(kPanel<T>), d, c + j, c_row, kPanel<T>);
   }
 }
 
