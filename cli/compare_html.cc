@@ -18,30 +18,7 @@
 
 namespace {
 
-constexpr std::string_view kPage = R"html(<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'@EVAL@">
-<link rel="icon" href="data:,">
-<title>isentropic compare</title>
-<style>
-:root {
-  --page: #f6f5f1; --card: #ffffff; --ink: #1f2328; --soft: #5c636b; --line: #e3e1da; --track: #efeee9;
-  --bar: #2b6cb0; --score: #66707c; --edge: #848a91; --focus: #2b6cb0;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --page: #14171b; --card: #1c2026; --ink: #e8e9ea; --soft: #9aa3ad; --line: #2d333b; --track: #262b32;
-    --bar: #63a8e8; --score: #8d97a3; --edge: #7d8590; --focus: #63a8e8;
-  }
-}
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.45 system-ui, sans-serif; }
-html { scroll-padding-top: 110px; }
+constexpr std::string_view kPage = R"html(html { scroll-padding-top: 110px; }
 main { max-width: 1320px; margin: 0 auto; padding: 0 16px 48px; }
 header { position: sticky; top: 0; z-index: 1; background: var(--page); border-bottom: 1px solid var(--line); }
 header > div { max-width: 1320px; margin: 0 auto; padding: 10px 16px; display: flex; flex-wrap: wrap; gap: 8px 20px;
@@ -61,7 +38,6 @@ a { color: var(--bar); }
 .step button { width: 44px; font-size: 19px; line-height: 1; cursor: pointer; }
 .step button:disabled { opacity: .35; cursor: default; }
 .step input[type=number] { width: 86px; padding: 0 8px; text-align: right; }
-:focus-visible { outline: 2px solid var(--focus); outline-offset: 2px; }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)); gap: 14px; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 12px 14px; min-width: 0; }
 .card h3 { margin: 0 0 8px; font-size: 14.5px; display: flex; justify-content: space-between; gap: 8px; flex-wrap: wrap; }
@@ -700,11 +676,11 @@ std::string comparison_html(const Comparison& comparison, const files::Table& ta
       text(comparison.file), table.rows, table.cols, all.first, all.rows, all.shown, all.numbers.index() == 1, whole_first,
       whole, comparison.row, comparison.histograms.empty() ? 0 : comparison.histograms[0].top, names, words, places,
       array(labels, text), map_data, any.first, any.count, near);
-  std::string page(kPage);
+  std::string page = page_head("isentropic compare", explorer ? "'unsafe-inline' 'wasm-unsafe-eval'" : "'unsafe-inline'");
+  page += kPage;
   const auto put = [&](std::string_view place, const std::string& content) {
     page.replace(page.find(place), place.size(), content);
   };
-  put("@EVAL@", explorer ? " 'wasm-unsafe-eval'" : "");
   put("@LIBRARY@", !explorer ? ""
                              : fmt::format("<script type=\"text/plain\" id=\"wasm\">{}</script>\n<script>{}</script>\n",
                                            script_of(*explorer, "wasm"), script_of(*explorer, "library")));

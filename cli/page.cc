@@ -37,6 +37,25 @@ std::string escaped(std::string_view text) {
   return safe;
 }
 
+std::string page_head(std::string_view title, std::string_view scripts) {
+  constexpr std::string_view kStyle =
+#include "page_style.inc"
+      ;
+  return fmt::format(R"html(<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'{}{}">
+<link rel="icon" href="data:,">
+<title>{}</title>
+<style>
+{})html",
+                     scripts.empty() ? "" : "; script-src ", scripts, escaped(title), kStyle);
+}
+
 namespace {
 
 constexpr std::string_view kNoRows = R"(<script type="application/json" id="rows">{}</script>)";

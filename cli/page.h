@@ -15,6 +15,10 @@ std::string inert_json(std::string_view text);
 // The text with what HTML would read as tags, names of characters and quotes.
 std::string escaped(std::string_view text);
 
+// The head of a page up to its own style, with the colours that all pages share; the page adds </style> and </head>. `scripts`
+// are the sources of scripts that it may run, as in 'unsafe-inline'; without any it runs none.
+std::string page_head(std::string_view title, std::string_view scripts);
+
 // The explorer, as scripts/explorer writes it: the file that ISENTROPIC_EXPLORER names, otherwise
 // share/isentropic/explorer.html beside the folder of the program. Nothing if that file is missing. Throws BadInput if it is
 // another page.

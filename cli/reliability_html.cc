@@ -9,14 +9,7 @@
 
 namespace {
 
-constexpr std::string_view kStyle = R"html(<style>
-:root { --page: #f6f5f1; --card: #ffffff; --ink: #1f2328; --soft: #5c636b; --line: #e3e1da; --bar: #2b6cb0; --gap: #9c4221; }
-@media (prefers-color-scheme: dark) {
-  :root { --page: #14171b; --card: #1c2026; --ink: #e8e9ea; --soft: #9aa3ad; --line: #2d333b; --bar: #63a8e8; --gap: #f0a35e; }
-}
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.45 system-ui, sans-serif; }
-main { max-width: 1120px; margin: 0 auto; padding: 16px; }
+constexpr std::string_view kStyle = R"html(main { max-width: 1120px; margin: 0 auto; padding: 16px; }
 h1 { font-size: 18px; margin: 0 0 4px; overflow-wrap: anywhere; }
 h2 { font-size: 15.5px; margin: 0 0 8px; display: flex; justify-content: space-between; flex-wrap: wrap; gap: 4px 12px; }
 h2 span { font-weight: normal; color: var(--soft); }
@@ -33,7 +26,6 @@ text { fill: var(--soft); font-size: 11px; }
 .rows { fill: var(--soft); }
 details { margin-top: 8px; }
 summary { cursor: pointer; color: var(--soft); padding: 6px 0; }
-:focus-visible { outline: 2px solid var(--bar); outline-offset: 2px; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
 th, td { padding: 4px 8px; text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
@@ -100,13 +92,8 @@ void append_table(std::string& page, const Reliability& diagram) {
 }  // namespace
 
 std::string reliability_html(const std::string& heading, const std::string& said, const std::vector<Reliability>& diagrams) {
-  std::string page =
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
-      "dark\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">\n"
-      "<link rel=\"icon\" href=\"data:,\">\n";
-  page += fmt::format("<title>{}</title>\n{}</head>\n<body>\n", escaped(heading), kStyle);
+  std::string page = page_head(heading, "");
+  page += fmt::format("{}</head>\n<body>\n", kStyle);
   page +=
       "<svg width=\"0\" height=\"0\" style=\"position:absolute\" aria-hidden=\"true\"><defs>"
       "<pattern id=\"hatched\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"

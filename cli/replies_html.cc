@@ -13,27 +13,8 @@
 
 namespace {
 
-constexpr std::string_view kReplyPage = R"html(<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<link rel="icon" href="data:,">
-<title>@TITLE@ - isentropic describe</title>
-<style>
-:root { --page: #f6f5f1; --card: #ffffff; --ink: #1f2328; --soft: #5c636b; --line: #e3e1da; --track: #efeee9; --bar: #2b6cb0;
-  --hot: #e8762c; }
-@media (prefers-color-scheme: dark) {
-  :root { --page: #14171b; --card: #1c2026; --ink: #e8e9ea; --soft: #9aa3ad; --line: #2d333b; --track: #262b32; --bar: #63a8e8;
-    --hot: #d9581c; }
-}
-* { box-sizing: border-box; }
-html { scroll-padding-bottom: 250px; }
-body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.45 system-ui, sans-serif; display: flex;
-  flex-direction: column; min-height: 100vh; }
+constexpr std::string_view kReplyPage = R"html(html { scroll-padding-bottom: 250px; }
+body { display: flex; flex-direction: column; min-height: 100vh; }
 main { max-width: 1120px; width: 100%; margin: 0 auto; padding: 16px 16px 24px; flex: 1; }
 h1 { font-size: 18px; margin: 0 0 4px; overflow-wrap: anywhere; }
 h2 { font-size: 15.5px; margin: 0 0 8px; display: flex; justify-content: space-between; flex-wrap: wrap; gap: 4px 12px; }
@@ -47,7 +28,6 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .text b.none { border-bottom: 2px dotted var(--soft); }
 .text b.here { outline: 2px solid var(--ink); }
 .text i { color: var(--soft); font-style: normal; }
-:focus-visible { outline: 2px solid var(--bar); outline-offset: 2px; }
 .key { display: flex; align-items: center; gap: 8px; flex-wrap: wrap; color: var(--soft); font-size: 13px; margin: 0 0 14px; }
 .key i { width: 160px; height: 14px; border-radius: 3px; border: 1px solid var(--line);
   background: linear-gradient(90deg, transparent, color-mix(in srgb, var(--hot) 62%, transparent)); }
@@ -207,7 +187,8 @@ std::string replies_html(std::string_view file, const files::Table& tokens, cons
         reply, counted(end - begin, "token", "tokens"), std::isnan(mean) ? "not known" : files::formatted("{:.4g}", mean),
         text);
   }
-  std::string page(kReplyPage);
+  std::string page = page_head(fmt::format("{} - isentropic describe", file), "'unsafe-inline'");
+  page += kReplyPage;
   const auto put = [&](std::string_view place, const std::string& content) {
     for (std::size_t at = page.find(place); at != page.npos; at = page.find(place, at + content.size())) {
       page.replace(at, place.size(), content);
