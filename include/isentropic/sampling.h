@@ -457,7 +457,8 @@ constexpr bool reads_text(const Description& step) { return step.arrays.size() >
 
 // What steps may know of rows beside their scores.
 struct Texts {
-  // The text so far of each row, its first token first; numbers below 0 are no tokens. For penalties and dry.
+  // The text so far of each row, its first token first; numbers below 0 are no tokens, others are below the number of scores.
+  // For penalties and dry.
   MatrixView<const std::int64_t> tokens = {};
   // mirostat's bound of each row, which a draw replaces by the one for the next position; NaN: the text is new. Without bounds
   // every text is new.

@@ -49,6 +49,15 @@ def number(operation, argument, value, expected="a number"):
     raise TypeError(f"{operation}: {argument} must be {expected}, got {type(value).__name__}")
 
 
+def positive(operation, argument, values, what=""):
+    """Refuses numbers that are not above 0 and finite, of an array that no kernel sees; `what` is "in problem"."""
+    values = np.asarray(values)
+    if wrong := np.argwhere(~((values > 0) & np.isfinite(values))).tolist():
+        at = tuple(wrong[0])
+        where = place(what, at) if what else ""
+        raise ValueError(f"{operation}: {argument} must be above 0 and finite, got {values[at]}{where}")
+
+
 def integer(operation, argument, value, expected="an integer"):
     if type(value) is int:  # so are torch.compile's symbols, of which operator.index would make one number
         return value

@@ -99,7 +99,7 @@ void check_draws(std::string_view name, const MatrixView<const T>& x, const Matr
 }
 
 // Checks what steps read beside scores.
-void check_texts(std::string_view name, std::span<const Step> steps, std::size_t rows, const Texts& texts) {
+void check_texts(std::string_view name, std::span<const Step> steps, std::size_t rows, std::size_t cols, const Texts& texts) {
   const MatrixView<const std::int64_t>& tokens = texts.tokens;
   check_layout(name, "tokens", tokens);
   const auto reads = [](const Step& step) { return reads_text(description_of(step)); };
@@ -110,6 +110,14 @@ void check_texts(std::string_view name, std::span<const Step> steps, std::size_t
     fail("{}: tokens must be given: {} reads the text so far", name, description_of(*reader).name);
   }
   if (given && tokens.rows != rows) fail("{}: tokens must have a row for each of {} rows, got {}", name, rows, tokens.rows);
+  for (std::size_t r = 0; r < tokens.rows; ++r) {
+    const std::int64_t* const row = tokens.row(r);
+    for (std::size_t i = 0; i < tokens.cols; ++i) {
+      if (row[i] >= 0 && static_cast<std::size_t>(row[i]) >= cols) {
+        fail_in_row(name, "tokens", r, i, "tokens must be below {}, the number of scores of a row, got {}", cols, row[i]);
+      }
+    }
+  }
   const bool bounded = !steps.empty() && std::holds_alternative<step::Mirostat>(steps.back());
   if (texts.bounds.empty()) return;
   if (!bounded) fail("{}: bounds must not be given: they are mirostat's", name);
@@ -128,7 +136,7 @@ template <class T>
 void draw(std::string_view name, std::span<const Step> steps, MatrixView<const T> x, MatrixView<std::int64_t> indices,
           const Noise& noise, const Texts& texts = {}, MatrixView<T> p = {}) {
   check_draws(name, x, indices, noise);
-  check_texts(name, steps, x.rows, texts);
+  check_texts(name, steps, x.rows, x.cols, texts);
   const bool wanted = p.data != nullptr;
   if (wanted) {
     check_shape(name, "p", p, "x", x.rows, x.cols);
@@ -205,7 +213,7 @@ void Sampler::write(std::string_view name, bool logarithm, MatrixView<const T> x
   check_scores(name, x);
   check_shape(name, logarithm ? "y" : "p", y, "x", x.rows, x.cols);
   check_overlap(name, logarithm ? "y" : "p", y, "x", x);
-  check_texts(name, steps_, x.rows, texts);
+  check_texts(name, steps_, x.rows, x.cols, texts);
   if (const auto drawn = find_drawn(steps_); drawn != std::span(steps_).end()) {
     fail("{}: what {} leaves depends on the draw: ask sample for the distribution", name, description_of(*drawn).name);
   }

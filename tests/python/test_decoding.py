@@ -219,6 +219,11 @@ def test_mirostat():
         ),
         (lambda s: s([]).probs([0.0], tokens=[1]), ValueError, "Sampler.probs: tokens must not be given: no step reads them"),
         (
+            lambda s: s([("penalties", {})]).probs(np.zeros((2, 4)), tokens=[[1, -1], [3, 4]]),
+            ValueError,
+            "Sampler.probs: tokens must be below 4, the number of scores of a row, got 4 at entry 1 in row 1",
+        ),
+        (
             lambda s: s([("dry", {})]).probs([0.0], tokens=[0.5]),
             TypeError,
             "Sampler.probs: tokens must be of integers, got dtype",

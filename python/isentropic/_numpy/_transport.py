@@ -230,9 +230,7 @@ def _of_epsilons(a, b, cost, epsilon, given):
         raise _checks.misfit(name, "epsilon", arrays.lead(**own), "the leading axes", epsilons) from None
     given_arrays = [(arrays.given[key], count) for key, count in own.items()]
     each = [np.broadcast_to(x, (*lead, *x.shape[x.ndim - count :])) for x, count in given_arrays]
-    if wrong := np.argwhere(~((epsilons > 0) & np.isfinite(epsilons))).tolist():
-        at = tuple(wrong[0])
-        raise ValueError(f"{name}: epsilon must be above 0 and finite, got {epsilons[at]}{_checks.place('in problem', at)}")
+    _checks.positive(name, "epsilon", epsilons, "in problem")
     given["mass_tolerance"] = arrays.sum_tolerance if given["mass_tolerance"] is None else given["mass_tolerance"]
     epsilons = np.broadcast_to(epsilons, lead)
     found = []

@@ -43,6 +43,21 @@ def cosine(xp, u, v):
 METRICS = {function.__name__: function for function in (euclidean, sqeuclidean, cosine, cityblock)}
 
 
+def scaled_by(xp, cost, epsilon):
+    """(costs divided by the epsilon of each problem, whose plan is that of an epsilon of 1; costs without the infinite)."""
+    finite = xp.isfinite(cost)
+    safe = xp.where(finite, cost, 0.0)
+    return xp.where(finite, safe / epsilon[..., None, None], cost), safe
+
+
+def of_scaled(xp, found, costs, a, epsilon, rounding):
+    """(f, g, lower bound, upper bound) from the result for costs divided by epsilon. Dividing and multiplying has rounded the
+    costs, and so the bounds, by `rounding` of the largest."""
+    f, g = (x * epsilon[..., None] for x in (found.f, found.g))
+    size = rounding * xp.max(xp.abs(costs), axis=(-2, -1)) * xp.sum(a, axis=-1)
+    return f, g, found.lower_bound * epsilon - size, found.upper_bound * epsilon + size
+
+
 def of_plan(xp, plan, targets):
     """The mean of the targets to which a plan sends each point; NaN of a point without mass."""
     mass = xp.sum(plan, axis=-1, keepdims=True)

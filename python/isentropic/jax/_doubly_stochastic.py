@@ -4,12 +4,17 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+import isentropic._core as _core
+from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic._numpy._doubly_stochastic import numbers
 from isentropic.formulas import doubly_stochastic as formulas
 from isentropic.jax._call import array, call_hosted, wide
 from isentropic.jax._rows import ROWS
+
+_NONE = np.empty((0, 1))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -31,10 +36,9 @@ def doubly_stochastic(x, /, *, temperature=1.0, iterations=None, tolerance=None)
     name = "doubly_stochastic"
     heat = 1.0 if isinstance(temperature, jax.Array) else temperature
     heat, iterations, tolerance = numbers(name, heat, iterations, tolerance)
-    if not 0 < heat < float("inf"):
-        raise ValueError(f"{name}: temperature must be above 0 and finite, got {heat}")
-    if tolerance is not None and not 0 < tolerance < float("inf"):
-        raise ValueError(f"{name}: tolerance must be above 0 and finite, got {tolerance}")
+    _core.doubly_stochastic(_NONE, _NONE, (heat, iterations, tolerance))  # refuses wrong ones before the program runs
+    if isinstance(temperature, jax.Array) and not isinstance(temperature, jax.core.Tracer):
+        _checks.positive(name, "temperature", temperature)
     x = array(name, "x", x)
     if x.ndim < 2:
         raise ValueError(f"{name}: x must have at least two axes, rows and columns, got shape {x.shape}")

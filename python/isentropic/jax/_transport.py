@@ -188,28 +188,22 @@ def sinkhorn(a, b, cost, /, *, epsilon, tolerance=1e-6, max_iterations=10000, ma
 def _of_epsilons(a, b, cost, dtype, epsilon, options):
     """The plan is that of costs divided by epsilon with an epsilon of 1, through which its derivative goes."""
     epsilon = jnp.asarray(epsilon, cost.dtype)
-    if not isinstance(epsilon, jax.core.Tracer) and not bool(((epsilon > 0) & jnp.isfinite(epsilon)).all()):
-        raise ValueError(f"sinkhorn: epsilon must be above 0 and finite, got {epsilon}")
+    if not isinstance(epsilon, jax.core.Tracer):
+        _checks.positive("sinkhorn", "epsilon", epsilon)
     try:
         lead = np.broadcast_shapes(a.shape[:-1], epsilon.shape)
     except ValueError:
         raise ValueError(f"sinkhorn: epsilon must broadcast to {a.shape[:-1]}, got shape {epsilon.shape}") from None
     epsilon = jnp.broadcast_to(epsilon, lead)
     a, b, cost = (jnp.broadcast_to(x, (*lead, *x.shape[x.ndim - own :])) for x, own in ((a, 1), (b, 1), (cost, 2)))
-    finite = jnp.isfinite(cost)
-    safe = jnp.where(finite, cost, 0)
-    scaled = jnp.where(finite, safe / epsilon[..., None, None], cost)
-    found = _smooth(_numbers("sinkhorn", epsilon=1.0, **options), a, b, scaled)
-    _, plan, f, g, error, lower, upper, iterations, converged = found
-    still = jax.lax.stop_gradient(epsilon)
-    # Dividing and multiplying rounds the costs, and so the bounds.
-    rounding = 8 * jnp.finfo(cost.dtype).eps * jnp.abs(safe).max((-2, -1)) * a.sum(-1)
-    value = jnp.where(jnp.isnan(error), jnp.nan, (plan * safe).sum((-2, -1)))
-    others = f * still[..., None], g * still[..., None], error, lower * still - rounding, upper * still + rounding
-    numbers = value, plan, *map(jax.lax.stop_gradient, others)
-    return SinkhornResult(
-        *_cast(numbers, dtype), iterations, converged.astype(bool), jnp.where(jnp.isnan(error), jnp.nan, still).astype(dtype)
-    )
+    scaled, costs = transport.scaled_by(jnp, cost, epsilon)
+    found = SinkhornResult(*_smooth(_numbers("sinkhorn", epsilon=1.0, **options), a, b, scaled), 1.0)
+    still, error = jax.lax.stop_gradient(epsilon), found.marginal_error
+    f, g, *bounds = transport.of_scaled(jnp, found, costs, a, still, 8 * jnp.finfo(cost.dtype).eps)
+    value = jnp.where(jnp.isnan(error), jnp.nan, (found.plan * costs).sum((-2, -1)))
+    numbers = value, found.plan, *map(jax.lax.stop_gradient, (f, g, error, *bounds))
+    shown = jnp.where(jnp.isnan(error), jnp.nan, still).astype(dtype)
+    return SinkhornResult(*_cast(numbers, dtype), found.iterations, found.converged.astype(bool), shown)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

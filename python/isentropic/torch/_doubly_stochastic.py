@@ -2,6 +2,7 @@
 
 import torch
 
+from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic._numpy._doubly_stochastic import numbers
 from isentropic.torch._arguments import checked_dim, readable
@@ -50,8 +51,8 @@ def doubly_stochastic(x, *, temperature=1.0, iterations=None, tolerance=None):
     except RuntimeError:
         shape = (*x.shape[:-2], 1, 1)
         raise ValueError(f"{name}: temperature must broadcast to {shape}, got shape {tuple(heat.shape)}") from None
-    if readable(heat) and bool((wrong := ~((heat > 0) & heat.isfinite())).any()):
-        raise ValueError(f"{name}: temperature must be above 0 and finite, got {heat[wrong][0].item()}")
+    if readable(heat):
+        _checks.positive(name, "temperature", heat.detach().cpu().numpy())
     finite = x.isfinite()
     scaled = torch.where(finite, torch.where(finite, x, 0) / heat, x.double())
     return _tables(scaled, 1.0, *others).to(x.dtype)

@@ -8,8 +8,10 @@ import torch
 import isentropic
 from isentropic import _checks
 from isentropic._descriptions import documented
+from isentropic.formulas.transport import of_scaled, scaled_by
 from isentropic.torch._arguments import misfit, no_gradient, numbers_near, one_device, readable, refuse_nested
 from isentropic.torch._builder import Operator
+from isentropic.torch._rows import ROWS
 from isentropic.torch._spec import CODES, HALVES, OpSpec, Tensor, result_type
 from isentropic.torch.backends.reference.transport import MOVING, barycenter_vjp, vjp
 
@@ -201,22 +203,18 @@ def _of_epsilons(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance)
         torch.broadcast_shapes(lead, epsilon.shape)
     except RuntimeError:
         raise misfit(name, "epsilon", lead, "the leading axes", epsilon) from None
-    if readable(epsilon) and bool((wrong := ~((epsilon > 0) & epsilon.isfinite())).any()):
-        raise ValueError(f"{name}: epsilon must be above 0 and finite, got {epsilon[wrong][0].item()}")
+    if readable(epsilon):
+        _checks.positive(name, "epsilon", epsilon.detach().cpu().numpy())
     if mass_tolerance is None and not {a.dtype, b.dtype, cost.dtype}.isdisjoint(HALVES):
         mass_tolerance = isentropic._core.sum_tolerance[2]
     a, b, cost = a.double(), b.double(), cost.double()
-    each, finite = epsilon[..., None, None], cost < float("inf")
-    scaled = torch.where(finite, torch.where(finite, cost, 0) / each, cost)
+    scaled, costs = scaled_by(ROWS.xp, cost, epsilon)
     given = {"tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
     found, still = sinkhorn(a, b, scaled, epsilon=1.0, **given), epsilon.detach()
-    value = (found.plan * torch.where(finite, cost, 0)).sum((-2, -1))
-    # Dividing and multiplying has rounded the costs, and so the bounds; float32 rounds them again.
-    size = torch.where(finite, cost, 0).detach().abs().amax((-2, -1)) * a.detach().sum(-1)
-    size = size * (2.0**-50 if dtype is torch.float64 else 2.0**-22)
-    lower, upper = found.lower_bound * still - size, found.upper_bound * still + size
-    f, g = (x * still[..., None] for x in (found.f, found.g))
-    numbers_of = (value, found.plan, f, g, found.marginal_error, lower, upper)
+    value = (found.plan * costs).sum((-2, -1))
+    rounding = 2.0**-50 if dtype is torch.float64 else 2.0**-22
+    f, g, *bounds = of_scaled(ROWS.xp, found, costs.detach(), a.detach(), still, rounding)
+    numbers_of = (value, found.plan, f, g, found.marginal_error, *bounds)
     shown = torch.where(value.isnan(), value, still).detach()
     return isentropic.SinkhornResult(*(x.to(dtype) for x in numbers_of), found.iterations, found.converged, shown.to(dtype))
 
