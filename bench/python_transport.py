@@ -7,6 +7,7 @@ bench/python_transport.py line             wasserstein_1d beside scipy.stats.was
 bench/python_transport.py further          partial, unbalanced and sliced transport and barycenters beside POT's
 bench/python_transport.py shapes           optimal_transport of wide and tall matrices
 bench/python_transport.py tables           doubly_stochastic, forward and backward, beside loops in torch
+bench/python_transport.py top_k            soft_top_k beside top-k by sinkhorn, ours and POT's
 bench/python_transport.py memory N WHOSE   the most memory that one problem of N x N takes; WHOSE is isentropic or ot
 """
 
@@ -243,6 +244,22 @@ def tables():
         row(" x ".join(map(str, shape)), own, other, own / other)
 
 
+def top_k():
+    """float64 rows from the normal distribution, at the temperature 0.1; sinkhorn to a tolerance of 1e-9."""
+    table("scores", "k", "soft_top_k us", "sinkhorn us", "POT us", "largest difference")
+    for n, k in ((64, 8), (1000, 10), (10000, 100)):
+        x = np.random.default_rng(0).standard_normal(n)
+        a, b, cost = np.full(n, 1 / n), np.array([k / n, 1 - k / n]), np.stack([-x, 0 * x], 1)
+        calls = {
+            "soft": lambda x=x, k=k: isentropic.soft_top_k(x, k=k, temperature=0.1),
+            "ours": lambda a=a, b=b, cost=cost: isentropic.sinkhorn(a, b, cost, epsilon=0.1, tolerance=1e-9).plan,
+            "pot": lambda a=a, b=b, cost=cost: ot.bregman.sinkhorn_log(a, b, cost, 0.1, stopThr=1e-9, numItermax=10**5),
+        }
+        times = median_times(calls, 11)
+        apart = max(abs(n * calls[name]()[:, 0] - calls["soft"]()).max() for name in ("ours", "pot"))
+        row(n, k, *(1e6 * times[name] for name in calls), float(apart))
+
+
 def status(name):
     """A number of MiB that Linux has of this process."""
     with open("/proc/self/status") as lines:
@@ -271,6 +288,7 @@ def main(what="1000", *more):
         "shapes": shapes,
         "memory": memory,
         "tables": tables,
+        "top_k": top_k,
     }
     if what in named:
         named[what](*more)

@@ -125,7 +125,7 @@ def families(package):
     measures = [operation["name"] for operation in _core.measure_operations()]
     return {
         "Maps": with_vjp(maps),
-        "Logarithms": with_vjp(operation for operation in operations if operation["family"] != "map"),
+        "Logarithms": with_vjp(operation for operation in operations if operation["family"] == "logarithm"),
         "Entropy control": [
             *with_vjp(_core.control_operations()),
             *("GammaResult", "maximum_entropy", "MaximumEntropyResult"),
@@ -147,7 +147,8 @@ def families(package):
             *("mutual_information_of_labels", "mutual_information_scores"),
         ],
         "Tables and choices of several": [
-            *("doubly_stochastic", "doubly_stochastic_vjp", "soft_top_k", "soft_top_k_vjp"),
+            *("doubly_stochastic", "doubly_stochastic_vjp"),
+            *with_vjp(operation for operation in operations if operation["family"] == "selection"),
         ],
         "Transport": [name for name in package.__all__ if name in TRANSPORT],
         "Sampling": ["sample", "Sampler", "gumbel_noise", "gumbel_softmax", "speculative_sample"],

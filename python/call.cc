@@ -249,7 +249,7 @@ void bind_calls(nb::module_& m) {
       return all;
     });
   };
-  list("operations", {&family_info<Map>(), &family_info<Logarithm>()});
+  list("operations", {&family_info<Map>(), &family_info<Logarithm>(), &family_info<Selection>()});
   list("losses", {&family_info<Loss>()});
   list("sparse_losses", {&family_info<SparseLoss>()});
   list("measure_operations",

@@ -411,6 +411,41 @@ struct LogSumExp {
                                                           .per_row = true}};
 };
 
+// Nor are the shares of soft_top_k, which add up to k.
+
+inline constexpr Absence kSoftTopKNotIn[] = {{Door::device, "on a device it is composed of torch's operations"},
+                                             {Door::web, "left out, because each page loads the library"},
+                                             {Door::ranks, "it is not written in sums over parts of a row"}};
+
+struct SoftTopK {
+  double k = 0;
+  double temperature = 1;
+
+  static constexpr Description kDescription = {
+      .name = "soft_top_k",
+      .summary = "A smooth choice of the k largest scores: each gets a share between 0 and 1, and the shares add up to k.",
+      .formula = "p_i = s((x_i - tau) / T), s(v) = 1 / (1 + exp(-v)), tau such that sum p = k",
+      .gradient = "w (g - <w,g> / sum w), w = p (1 - p) / T",
+      .source = "Amos, Koltun, Kolter, The Limited Multi-Label Projection Layer, 2019",
+      .cost = 20,
+      .arrays = kMapArrays,
+      .jacobian = {.arrays = kMapGradient, .symmetric = true},
+      .not_in = kSoftTopKNotIn,
+  };
+  static constexpr auto kParams = Params{Param<SoftTopK>{.name = "k",
+                                                         .meaning = "how many; it need not be a whole number",
+                                                         .member = &SoftTopK::k,
+                                                         .above = 0,
+                                                         .required = true,
+                                                         .typical = 2,
+                                                         .per_row = true},
+                                         Param<SoftTopK>{.name = "temperature",
+                                                         .meaning = "T, divides the scores: the smaller, the nearer to 0 and 1",
+                                                         .member = &SoftTopK::temperature,
+                                                         .above = 0,
+                                                         .per_row = true}};
+};
+
 // y = log softmax(x / T). -inf scores give -inf, their gradient is 0 and their g is left out of the sum.
 template <class T>
 ISENTROPIC_API void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
@@ -431,7 +466,24 @@ ISENTROPIC_API void logsumexp_vjp(const LogSumExp& options, MatrixView<const std
                                   MatrixView<T> dx, std::span<const PerRow> per_row = {},
                                   std::span<const ParamGradient> gradients = {});
 
-// log_softmax, logsumexp and their gradients for one row.
+// Shares between 0 and 1 of sum k: those of <p, x> + T sum_i H(p_i) at its largest, H the entropy of p_i and 1 - p_i.
+//
+// A score of -inf has no share. Where k is at least the number of finite scores, these get 1; +inf scores get 1, or equal
+// shares if they are more than k. A row with NaN is NaN.
+//
+// Shapes: as those of apply. Error of p: 4 eps. Throws: as apply.
+template <class T>
+ISENTROPIC_API void soft_top_k(const SoftTopK& op, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
+                               std::span<const PerRow> per_row = {});
+
+// dx = J^T g from the scores alone: p is not read. Scores that are not finite have a gradient of 0.
+template <class T>
+ISENTROPIC_API void soft_top_k_vjp(const SoftTopK& op, MatrixView<const std::type_identity_t<T>> x,
+                                   MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
+                                   MatrixView<T> dx, std::span<const PerRow> per_row = {},
+                                   std::span<const ParamGradient> gradients = {});
+
+// log_softmax, logsumexp, soft_top_k and their gradients for one row.
 template <RowOfNumbers X, RowOfNumbers Y>
 void log_softmax(const LogSoftmax& options, const X& x, Y&& y) {
   log_softmax(options, row_view(x), row_view(y));
@@ -439,6 +491,14 @@ void log_softmax(const LogSoftmax& options, const X& x, Y&& y) {
 template <RowOfNumbers X, RowOfNumbers Y, RowOfNumbers G, RowOfNumbers Dx>
 void log_softmax_vjp(const LogSoftmax& options, const X& x, const Y& y, const G& g, Dx&& dx) {
   log_softmax_vjp(options, row_view(x), row_view(y), row_view(g), row_view(dx));
+}
+template <RowOfNumbers X, RowOfNumbers P>
+void soft_top_k(const SoftTopK& op, const X& x, P&& p) {
+  soft_top_k(op, row_view(x), row_view(p));
+}
+template <RowOfNumbers X, RowOfNumbers P, RowOfNumbers G, RowOfNumbers Dx>
+void soft_top_k_vjp(const SoftTopK& op, const X& x, const P& p, const G& g, Dx&& dx) {
+  soft_top_k_vjp(op, row_view(x), row_view(p), row_view(g), row_view(dx));
 }
 template <RowOfNumbers X>
 auto logsumexp(const LogSumExp& options, const X& x) {

@@ -31,6 +31,7 @@ namespace isentropic::inline ISENTROPIC_ABI {
 
 // The families that have no variant in their own header.
 using Logarithm = std::variant<LogSoftmax, LogSumExp>;
+using Selection = std::variant<SoftTopK>;
 using EntropyControl = std::variant<GammaForEntropy, PowerTransform, NormalizeDensity, NormalizeJoint, MeanFieldEntropy>;
 using Transport =
     std::variant<OptimalTransport, PartialTransport, Sinkhorn, UnbalancedSinkhorn, SinkhornBarycenter, Wasserstein1d,
@@ -43,8 +44,8 @@ using AttentionOperation = std::variant<Attention, LinearAttention>;
 template <class... Family>
 struct FamilyList {};
 using Families =
-    FamilyList<Map, Logarithm, EntropyControl, Measure, Divergence, TableMeasure, EntryMeasure, CountMeasure, CountTableMeasure,
-               Transport, TableMap, Loss, SparseLoss, Sampling, Step, Calibration, AttentionOperation>;
+    FamilyList<Map, Logarithm, Selection, EntropyControl, Measure, Divergence, TableMeasure, EntryMeasure, CountMeasure,
+               CountTableMeasure, Transport, TableMap, Loss, SparseLoss, Sampling, Step, Calibration, AttentionOperation>;
 
 // A parameter's value; monostate means no value, that is the default if there is one.
 using ParamValue = std::variant<std::monostate, double, std::int64_t, bool, std::string, Map, std::vector<std::int64_t>>;

@@ -1,4 +1,4 @@
-"""The maps and softmax's logarithms: NAME and NAME_vjp of each."""
+"""The maps, softmax's logarithms and selections: NAME and NAME_vjp of each."""
 
 from source import Argument, Signature, define, stub
 from words import argument, assignments, document, laws, per_row, values
@@ -80,8 +80,17 @@ RETURNS = {
 REFUSED = {True: "or x has no axis", False: "x has no axis, or out does not fit or overlaps x in part"}
 
 
+SPECIAL = {
+    "map": "A row with only -inf gives NaN.",
+    "logarithm": "A row with only -inf gives {none}.",
+    "selection": """Where k is at least the number of
+    finite scores, these get 1. Scores of +inf get 1, or equal shares of k if they are more.""",
+}
+
+
 def forward_doc(description):
     name, reduces = description["name"], description["reduces"]
+    special = SPECIAL[description["family"]].format(none="-inf" if reduces else "NaN")
     held = f" Laws: {laws(description)}." if description["family"] == "map" else ""
     return f"""
 x: Scores, of any shape with at least one axis; never changed. Integers, bools and lists are read as float64; float16 is
@@ -89,8 +98,7 @@ x: Scores, of any shape with at least one axis; never changed. Integers, bools a
 {LAST[reduces]}
 Returns: {RETURNS[reduces]}
 Raises: A parameter is out of its range, {REFUSED[reduces]}.
-Notes: A row with NaN gives NaN. A score of -inf counts as absent. A row with only -inf gives
-    {"-inf" if reduces else "NaN"}.{held}
+Notes: A row with NaN gives NaN. A score of -inf counts as absent. {special}{held}
 
     Gradient in x, where g is the gradient in the result, which {name}_vjp computes:
 

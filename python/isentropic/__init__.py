@@ -51,7 +51,6 @@ from isentropic._numpy._losses import sparse_distillation_loss
 from isentropic._numpy._maximum_entropy import MaximumEntropyResult, maximum_entropy
 from isentropic._numpy._ratio_map import ratio_map
 from isentropic._numpy._sampling import Sampler, gumbel_noise, gumbel_softmax, sample
-from isentropic._numpy._soft_top_k import soft_top_k, soft_top_k_vjp
 from isentropic._numpy._speculative import speculative_sample
 from isentropic._numpy._transport import (
     SinkhornResult,
@@ -114,7 +113,7 @@ for _name in _generated.__all__:
 __all__ = ["__version__", *_generated.__all__]
 # To train: attention, and maps of one's own.
 __all__ += ["attention", "attention_vjp", "keys_seen", "linear_attention", "linear_attention_vjp", "ratio_map"]
-__all__ += ["doubly_stochastic", "doubly_stochastic_vjp", "soft_top_k", "soft_top_k_vjp", "sparse_distillation_loss"]
+__all__ += ["doubly_stochastic", "doubly_stochastic_vjp", "sparse_distillation_loss"]
 # To decode: draws, and the temperature that gives an entropy, of scores and of distributions.
 __all__ += ["Sampler", "gumbel_noise", "gumbel_softmax", "sample", "speculative_sample"]
 __all__ += ["GammaResult", "gamma_for_entropy", "mean_field_entropy", "normalize_density", "normalize_joint", "power_transform"]

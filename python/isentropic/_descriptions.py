@@ -5,7 +5,7 @@ import inspect
 import isentropic._core as _core
 from isentropic import _documents
 
-# Descriptions by name. MAPS also has log_softmax and logsumexp, which are not distributions.
+# Descriptions by name. MAPS also has log_softmax, logsumexp and soft_top_k, whose results are not distributions.
 MAPS = {one["name"]: one for one in _core.operations()}
 LOSSES = {one["name"]: one for one in _core.losses()}
 SPARSE_LOSSES = {one["name"]: one for one in _core.sparse_losses()}

@@ -93,6 +93,10 @@ void forward(const Logarithm& op, const RowBlock* b, std::span<const PerRow> per
   logsumexp<T>(std::get<LogSumExp>(op), x, y, per_row);
 }
 template <class T>
+void forward(const Selection& op, const RowBlock* b, std::span<const PerRow> per_row) {
+  soft_top_k<T>(std::get<SoftTopK>(op), b[0].matrix<const T>(), b[1].matrix<T>(), per_row);
+}
+template <class T>
 void backward(const Map& map, const RowBlock* b, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
   apply_vjp<T>(map, b[0].matrix<const T>(), b[1].matrix<const T>(), b[2].matrix<const T>(), b[3].matrix<T>(), per_row,
                gradients);
@@ -106,6 +110,12 @@ void backward(const Logarithm& op, const RowBlock* b, std::span<const PerRow> pe
     return log_softmax_vjp<T>(*log, x, y, g, dx, per_row, gradients);
   }
   logsumexp_vjp<T>(std::get<LogSumExp>(op), x, y, g, dx, per_row, gradients);
+}
+template <class T>
+void backward(const Selection& op, const RowBlock* b, std::span<const PerRow> per_row,
+              std::span<const ParamGradient> gradients) {
+  soft_top_k_vjp<T>(std::get<SoftTopK>(op), b[0].matrix<const T>(), b[1].matrix<const T>(), b[2].matrix<const T>(),
+                    b[3].matrix<T>(), per_row, gradients);
 }
 
 template <class Family>
@@ -384,6 +394,8 @@ constexpr Runner kRunner<Divergence> = run_checked<run_divergence>;
 template <>
 constexpr Runner kRunner<Loss> = run_checked<run_loss>;
 #ifndef __wasm__
+template <>
+constexpr Runner kRunner<Selection> = run_checked<run_map<Selection>>;
 template <>
 constexpr Runner kRunner<SparseLoss> = run_checked<run_sparse_loss>;
 #endif

@@ -47,17 +47,20 @@ MapKernels<T> MakeMaps() {
   kernels.logsumexp_memory = Compiled<Softmax, T>::Memory;
   kernels.takes_several = TakesSeveral<T>;
 #ifdef __wasm__
-  // A page loads every kernel that is named here. It has gradients of float64, and noise of its own nowhere.
-  constexpr bool kHasVjp = sizeof(T) == 8, kHasCustom = false;
+  // A page loads every kernel that is named here. It has gradients of float64, and no noise of its own.
+  constexpr bool kHasVjp = sizeof(T) == 8, kHasAll = false;
 #else
-  constexpr bool kHasVjp = true, kHasCustom = true;
+  constexpr bool kHasVjp = true, kHasAll = true;
 #endif
   if constexpr (kHasVjp) {
     kernels.vjp = VjpRows<T>;
     kernels.log_softmax_vjp = Logs::LogSoftmaxVjp;
     kernels.logsumexp_vjp = Logs::LogSumExpVjp;
   }
-  if constexpr (kHasCustom) {
+  if constexpr (kHasAll) {
+    kernels.soft_top_k = CompiledSelection<T>::Map;
+    kernels.soft_top_k_vjp = CompiledSelection<T>::Vjp;
+    kernels.soft_top_k_memory = CompiledSelection<T>::Memory;
     kernels.perturb_max = Compiled<CustomPerturbMax, T>::Map;
     kernels.perturb_max_vjp = Compiled<CustomPerturbMax, T>::Vjp;
     kernels.perturb_max_memory = Compiled<CustomPerturbMax, T>::Memory;

@@ -39,6 +39,15 @@ struct CompiledLogs {
                            RowsOf<ParamGradient> gradients, Share<T> share);
 };
 
+// soft_top_k, whose results add up to k.
+template <class T>
+struct CompiledSelection {
+  static void Map(const SoftTopK& op, MatrixView<const T> x, MatrixView<T> p, RowsOf<PerRow> per_row, Share<T> share);
+  static void Vjp(const SoftTopK& op, MatrixView<const T> x, MatrixView<const T> g, MatrixView<T> dx, RowsOf<PerRow> per_row,
+                  RowsOf<ParamGradient> gradients, Share<T> share);
+  static size_t Memory(size_t n);
+};
+
 // In the file that compiles it, behind the map's kernels and rows-inl.h.
 #undef ISENTROPIC_COMPILE_MAP
 #define ISENTROPIC_COMPILE_MAP(Op)     \

@@ -32,10 +32,13 @@ struct MapKernels {
   void (*log_softmax_vjp)(const LogSoftmax&, In x, In y, In g, Out dx, RowsOf<PerRow>, RowsOf<ParamGradient>, Share<T>);
   void (*logsumexp)(const LogSumExp&, In x, Out y, RowsOf<PerRow>, Share<T>);
   void (*logsumexp_vjp)(const LogSumExp&, In x, In g, Out dx, RowsOf<PerRow>, RowsOf<ParamGradient>, Share<T>);
+  void (*soft_top_k)(const SoftTopK&, In x, Out p, RowsOf<PerRow>, Share<T>);
+  void (*soft_top_k_vjp)(const SoftTopK&, In x, In g, Out dx, RowsOf<PerRow>, RowsOf<ParamGradient>, Share<T>);
   // Bytes of memory that these need for rows of n.
   std::size_t (*memory)(const Map&, std::size_t n);
   std::size_t (*perturb_max_memory)(std::size_t n);
   std::size_t (*logsumexp_memory)(std::size_t n);  // and log_softmax
+  std::size_t (*soft_top_k_memory)(std::size_t n);
   // Whether the map takes several rows of n at once, if p is not x.
   bool (*takes_several)(const Map&, std::size_t n);
 };

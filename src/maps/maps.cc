@@ -216,6 +216,32 @@ void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity
                    });
 }
 
+template <class T>
+void soft_top_k(const SoftTopK& op, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
+                std::span<const PerRow> per_row) {
+  check_params(op, per_row, x.rows);
+  check_map("soft_top_k", x, "p", p);
+  const MapKernels kernel = map_kernels<Working<T>>();
+  for_shares<T, 1>({x}, p, op.kDescription.cost, kernel.soft_top_k_memory(x.cols),
+                   [&](const auto& in, auto out, std::size_t first, auto share) {
+                     kernel.soft_top_k(op, in[0], out, RowsOf(per_row, first), share);
+                   });
+}
+
+template <class T>
+void soft_top_k_vjp(const SoftTopK& op, MatrixView<const std::type_identity_t<T>> x,
+                    MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx,
+                    std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+  check_slopes(op, per_row, gradients, x);
+  check_vjp("soft_top_k", x, "p", p, g, dx);
+  settle_empty_rows(x, gradients);
+  const MapKernels kernel = map_kernels<Working<T>>();
+  for_shares<T, 2>({x, g}, dx, op.kDescription.cost, kernel.soft_top_k_memory(x.cols),
+                   [&](const auto& in, auto out, std::size_t first, auto share) {
+                     kernel.soft_top_k_vjp(op, in[0], in[1], out, RowsOf(per_row, first), RowsOf(gradients, first), share);
+                   });
+}
+
 #define ISENTROPIC_MAPS(T)                                                                                                    \
   template void apply(const Map&, MatrixView<const T>, MatrixView<T>, std::span<const PerRow>);                               \
   template void apply_vjp(const Map&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>, MatrixView<T>,           \
@@ -223,6 +249,9 @@ void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity
   template void log_softmax(const LogSoftmax&, MatrixView<const T>, MatrixView<T>, std::span<const PerRow>);                  \
   template void log_softmax_vjp(const LogSoftmax&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>,             \
                                 MatrixView<T>, std::span<const PerRow>, std::span<const ParamGradient>);                      \
+  template void soft_top_k(const SoftTopK&, MatrixView<const T>, MatrixView<T>, std::span<const PerRow>);                     \
+  template void soft_top_k_vjp(const SoftTopK&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>, MatrixView<T>, \
+                               std::span<const PerRow>, std::span<const ParamGradient>);                                      \
   template void logsumexp(const LogSumExp&, MatrixView<const T>, MatrixView<T>, std::span<const PerRow>);                     \
   template void logsumexp_vjp(const LogSumExp&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>, MatrixView<T>, \
                               std::span<const PerRow>, std::span<const ParamGradient>)

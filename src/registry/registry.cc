@@ -42,6 +42,9 @@ constexpr Title kTitle<Map> = {"map", "Maps", "rows of scores in, rows of probab
 template <>
 constexpr Title kTitle<Logarithm> = {"logarithm", "Logarithms", "softmax where its logarithm is wanted"};
 template <>
+constexpr Title kTitle<Selection> = {"selection", "Selections",
+                                     "rows of scores in, shares between 0 and 1 that add up to k out"};
+template <>
 constexpr Title kTitle<EntropyControl> = {
     "entropy_control", "Entropy control",
     "the scale of scores that gives a chosen entropy, powers of distributions, densities and tables, an estimate"};
@@ -425,6 +428,7 @@ Family make(std::string_view name, std::span<const Argument> arguments) {
   template ISENTROPIC_API std::vector<ParamValue> values_of(const Family&)
 ISENTROPIC_FAMILY(Map);
 ISENTROPIC_FAMILY(Logarithm);
+ISENTROPIC_FAMILY(Selection);
 ISENTROPIC_FAMILY(EntropyControl);
 ISENTROPIC_FAMILY(Measure);
 ISENTROPIC_FAMILY(Divergence);

@@ -254,8 +254,11 @@ void fuzz_log_softmax(Bytes& bytes) {
   const auto y = call.out<T>(call.rows, width, one ? MatrixView<T>() : x), dx = call.out<T>(call.rows, call.cols, x);
   const auto log = random_op<LogSoftmax>(bytes);
   const auto sum = random_op<LogSumExp>(bytes);
-  const bool forward = bytes.flag();
+  const auto chosen = random_op<SoftTopK>(bytes);
+  const bool forward = bytes.flag(), selects = bytes.flag();
   call.run([&] {
+    if (!one && selects && forward) return soft_top_k<T>(chosen, x, y);
+    if (!one && selects) return soft_top_k_vjp<T>(chosen, x, y, g, dx);
     if (one && forward) logsumexp<T>(sum, x, y);
     if (one && !forward) logsumexp_vjp<T>(sum, x, y, g, dx);
     if (!one && forward) log_softmax<T>(log, x, y);

@@ -97,6 +97,45 @@ def log_softmax_vjp(x, g, temperature):
     ]
 
 
+@functools.lru_cache(maxsize=1)
+def shares(x, k, temperature):
+    """(p, 1 - p) of each score: p = s((x - tau)/T), s the logistic function, with sum p = k."""
+    with mpmath.workdps(60):  # no difference of nearly equal numbers is taken
+        z = [xi / temperature for xi in x]
+        count = Counter(zi for zi in z if zi > -INFINITY)
+
+        def excess(tau):
+            """sum p - k, where p above tau is 1 - (1 - p)."""
+            above = sum(times for zi, times in count.items() if zi > tau)
+            rests = (times * (-1 if zi > tau else 1) / (1 + mpmath.exp(abs(zi - tau))) for zi, times in count.items())
+            return (above - k) + mpmath.fsum(rests)
+
+        if k >= sum(count.values()):
+            return [(mpf(zi > -INFINITY), mpf(zi == -INFINITY)) for zi in z]
+        low, high = min(count) - 2 * mpmath.log(len(z) / k) - 50, max(count) + 2 * mpmath.log(len(z) / k) + 50
+        for _ in range(260):
+            tau = (low + high) / 2
+            low, high = (tau, high) if excess(tau) > 0 else (low, tau)
+        found = [(1 / (1 + mpmath.exp(tau - zi)), 1 / (1 + mpmath.exp(zi - tau))) for zi in z if zi > -INFINITY]
+        return [found.pop(0) if zi > -INFINITY else (mpf(0), mpf(1)) for zi in z]
+
+
+def soft_top_k(x, k, temperature):
+    return [pi for pi, _ in shares(x, k, temperature)]
+
+
+def soft_top_k_dk(x, g, k, temperature):
+    """<g, dp/dk>: the mean of g with the weights p (1 - p)."""
+    w = [pi * rest for pi, rest in shares(x, k, temperature)]
+    total = mpmath.fsum(w)
+    return mpmath.fdot(w, g) / total if total else mpf(0)
+
+
+def soft_top_k_vjp(x, g, k, temperature):
+    mean = soft_top_k_dk(x, g, k, temperature)
+    return [pi * rest * (gi - mean) / temperature for (pi, rest), gi in zip(shares(x, k, temperature), g, strict=True)]
+
+
 def taylor(x, order):
     """sum_{m <= order} x^m / m!."""
     return mpmath.fsum(x**m / mpmath.factorial(m) for m in range(order + 1))
@@ -253,6 +292,10 @@ def alphas(n):
     )
 
 
+def choices(n):
+    return [{"k": k, "temperature": t} for k, t in ((0.25, 1.0), (1.0, 0.05), (2.5, 0.3), (n - 0.5, 50.0))]
+
+
 MAPS = {
     "softmax": Definition(softmax, softmax_vjp, temperatures),
     "sparsemax": Definition(sparsemax, sparsemax_vjp, temperatures, sparse=True),
@@ -264,6 +307,7 @@ MAPS = {
     "min_p_softmax": Definition(*softmax_over(min_p), cuts("p", (0.05, 0.3, 1.0)), sparse=True, relative=True),
     "log_softmax": Definition(log_softmax, log_softmax_vjp, temperatures),
     "logsumexp": Definition(logsumexp, logsumexp_vjp, temperatures),
+    "soft_top_k": Definition(soft_top_k, soft_top_k_vjp, choices, dparam=soft_top_k_dk),
 }
 
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
+#include <limits>
 #include <variant>
 
 namespace oracle {
@@ -109,6 +111,49 @@ Row log_softmax(const isentropic::LogSoftmax& op, const Row& x) {
   const long double log_sum = logsumexp({.temperature = op.temperature}, shifted) / op.temperature;
   for (long double& y : shifted) y = y / op.temperature - log_sum;
   return shifted;
+}
+
+// By bisection of tau, relative to the score of rank ceil(k), of sum p - k without cancellation: of a score above tau its rest
+// counts.
+SoftTopK soft_top_k(const isentropic::SoftTopK& op, const Row& x) {
+  Row finite;
+  std::copy_if(x.begin(), x.end(), std::back_inserter(finite), [](long double score) { return std::isfinite(score); });
+  std::sort(finite.begin(), finite.end(), std::greater<>());
+  const std::size_t count = finite.size();
+  SoftTopK found = {Row(x.size()), Row(x.size())};
+  if (op.k >= static_cast<double>(count)) {
+    for (std::size_t i = 0; i < x.size(); ++i) found.p[i] = std::isfinite(x[i]) ? 1 : 0;
+    return found;
+  }
+  Row z;
+  const long double pivot = finite[static_cast<std::size_t>(std::ceil(op.k)) - 1];
+  for (const long double score : x) z.push_back((score - pivot) / op.temperature);
+  const auto rest = [](long double v) { return 1 / (1 + std::exp(std::abs(v))); };
+  // Further from the score of rank ceil(k), or below the next one if k is a whole number, one side of the equation is too
+  // small.
+  const long double far = 50 + std::log(static_cast<long double>(count) / std::min(op.k, 1.0));
+  const bool whole_k = std::ceil(op.k) == op.k;
+  long double low = (whole_k ? (finite[static_cast<std::size_t>(op.k)] - pivot) / op.temperature : 0) - far, high = far;
+  long double tau = std::numeric_limits<long double>::quiet_NaN();
+  for (int step = 0; step < 400; ++step) {
+    if (tau == low / 2 + high / 2) break;
+    tau = low / 2 + high / 2;
+    long double whole = -op.k, rests = 0;
+    for (const long double one : z) {
+      if (!std::isfinite(one)) continue;
+      if (one > tau) whole += 1;
+      rests += one > tau ? -rest(one - tau) : rest(one - tau);
+    }
+    if (whole + rests == 0) break;
+    (whole + rests > 0 ? low : high) = tau;
+  }
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!std::isfinite(x[i])) continue;
+    const long double v = z[i] - tau, less = rest(v);
+    found.p[i] = v > 0 ? 1 - less : less;
+    found.slopes[i] = less * (1 - less);
+  }
+  return found;
 }
 
 namespace definition {

@@ -45,4 +45,10 @@ std::vector<std::size_t> falling(const Row& x);
 long double logsumexp(const isentropic::LogSumExp& op, const Row& x);
 Row log_softmax(const isentropic::LogSoftmax& op, const Row& x);
 
+// p of soft_top_k, and p (1 - p).
+struct SoftTopK {
+  Row p, slopes;
+};
+SoftTopK soft_top_k(const isentropic::SoftTopK& op, const Row& x);
+
 }  // namespace oracle

@@ -17,6 +17,7 @@ OTHERS = isentropic.softmax(RNG.normal(size=(9, 6)))
 CLASSES = RNG.integers(0, 6, 9)
 PARAMS = {
     "top_k_softmax": {"k": 3},
+    "soft_top_k": {"k": 2},
     "top_p_softmax": {"p": 0.8},
     "min_p_softmax": {"p": 0.1},
     "entropy_normalize": {"entropy": 1.0},

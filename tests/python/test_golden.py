@@ -118,6 +118,15 @@ def logsumexp_bounds(row, result, y):
     return 2 * row.eps * abs(y) + 8 * row.eps * row.temperature, own[result["at"]]
 
 
+def soft_top_k_bounds(row, result, y):
+    """Weights p (1 - p) are computed in float64: relative to each other they are off by their distances."""
+    finite = row.x[np.isfinite(row.x)].astype(np.float64)
+    distance = np.ptp(finite) / row.temperature
+    reach = np.ptp(row.present)
+    weights = (8 + 4 * distance) * 2.0**-53
+    return 4 * row.eps, 4 * row.eps * reach / row.temperature, reach * (weights + 4 * row.eps) + 8 * row.eps
+
+
 BOUNDS = {
     "softmax": softmax_bounds,
     "sparsemax": sparsemax_bounds,
@@ -129,6 +138,7 @@ BOUNDS = {
     "min_p_softmax": relative_bounds(1),
     "log_softmax": log_softmax_bounds,
     "logsumexp": logsumexp_bounds,
+    "soft_top_k": soft_top_k_bounds,
 }
 
 

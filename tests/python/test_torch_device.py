@@ -605,7 +605,7 @@ def test_other_softmax_attention_goes_by_tiles():
 
 # Without a GPU torch does not index such tensors, and some of its checks cannot be made.
 UNKNOWN = {"scaled_dot_product_attention", "sinkhorn_divergence", "token_statistics", "wasserstein", "ratio_map"}
-UNKNOWN |= {"linear_token_statistics", "soft_top_k", "unbalanced_sinkhorn_divergence"}
+UNKNOWN |= {"linear_token_statistics", "unbalanced_sinkhorn_divergence"}
 UNKNOWN |= {"wasserstein_1d", "wasserstein_histogram", "sliced_wasserstein", "dual_value", "c_transform", "lipschitz_constant"}
 
 

@@ -34,6 +34,7 @@ MAPS = {
     "softmax": {"temperature": 0.7},
     "log_softmax": {},
     "logsumexp": {"temperature": 2.0},
+    "soft_top_k": {"k": 2.5},
     "taylor_softmax": {},
     "sigsoftmax": {},
     "top_k_softmax": {"k": 3},
@@ -180,7 +181,7 @@ def test_tangents_along_any_dim(name):
 
 
 TYPICAL = {"alpha": 1.6, "beta": 0.4, "label_smoothing": 0.1, "margin": 0.2, "scale": 1.4, "temperature": 0.8}
-TYPICAL |= {"entropy": 0.7, "perplexity": 2.0, "min_entropy": 1.0, "max_entropy": 0.6}
+TYPICAL |= {"k": 1.5, "entropy": 0.7, "perplexity": 2.0, "min_entropy": 1.0, "max_entropy": 0.6}
 
 
 def with_parameter(name, target, param, given, x, scores, value, dim):
@@ -195,14 +196,16 @@ def along_dims_in_parameters():
         names = {param["name"]: param["names"] for param in one["params"] if param["kind"] == "name"}
         names |= {"input": ["scores"]} if "input" in names else {}
         names |= {param["name"]: [param["typical"]] for param in one["params"] if param["required"] and not param["per_row"]}
+        needed = [param["name"] for param in one["params"] if param["required"] and param["per_row"]]
         for param in _descriptions.per_row(one):
+            others = {other: TYPICAL[other] for other in needed if other != param}
             for values in itertools.product(*names.values()):
                 if param == "margin" and "sphere" in values:  # a whole number
                     continue
                 if param == "beta" and "divergence" in names and "jsd" not in values:  # of jsd alone
                     continue
                 target = "scores" if one.get("family") == "divergence" else one.get("target")
-                given = target, param, dict(zip(names, values, strict=True))
+                given = target, param, others | dict(zip(names, values, strict=True))
                 yield (
                     " ".join(map(str, (name, param, *values))),
                     functools.partial(with_parameter, name, *given),
@@ -318,8 +321,9 @@ def test_second_derivatives_in_parameters_beside_an_absent_score(name):
         assert one.shape != x.shape or one[1] == 0
 
 
-# The order of a measure changes the value of such a row.
+# The order of a measure changes the value of such a row, and so does k, which +inf scores share.
 STILL = [name for name in OF_ROWS if "loss" not in name and not (name.split()[0] in _descriptions.MEASURES and "alpha" in name)]
+STILL.remove("soft_top_k k")
 
 
 @pytest.mark.parametrize("name", STILL)

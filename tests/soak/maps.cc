@@ -263,6 +263,32 @@ void soak_log_softmax(Random& random, Report& report, std::size_t wanted) {
 }
 
 template <class T>
+void soak_soft_top_k(Random& random, Report& report, std::size_t wanted) {
+  while (report.rows() < wanted) {
+    const Rows<T> x = rows_of_scores<T>(random, 100000), g = rows_of_gradients(random, x);
+    const std::size_t rows = x.rows, cols = x.cols;
+    const SoftTopK op = random_op<SoftTopK>(random, cols);
+    report.next(rows, cols, [&](std::size_t r) { return text_of(op) + " " + text_of(x.row(r)); });
+    Rows<T> p(rows, cols, x.stride), dx(rows, cols, x.stride);
+    soft_top_k<T>(op, x, p);
+    soft_top_k_vjp<T>(op, x, p, g, dx);
+    for (std::size_t r = 0; r < rows; ++r) {
+      const std::span<const T> shares = std::as_const(p).row(r);
+      const double most = std::min(op.k, static_cast<double>(present(x.row(r)).count));
+      report.expect_at_most(std::abs(sum_of(shares) - most), sum_bound<T>(cols) * std::max(most, 1.0) + 4 * kEps<T> * most, r,
+                            "sum is not k");
+      check_order(report, Softmax::kLaws, x.row(r), shares, r);
+      const double unit = largest_of(g.row(r)) / op.temperature;
+      check_gradient(report, std::as_const(dx).row(r), false, unit * static_cast<double>(cols), r);
+    }
+    const std::size_t r = random.below(rows);
+    Rows<T> alone(1, cols);
+    soft_top_k<T>(op, x.one(r), alone);
+    report.expect(same_bits(std::as_const(alone).row(0), std::as_const(p).row(r)), r, "other bits in a batch");
+  }
+}
+
+template <class T>
 void soak_logsumexp(Random& random, Report& report, std::size_t wanted) {
   while (report.rows() < wanted) {
     const Rows<T> x = rows_of_scores<T>(random, 100000);
@@ -305,6 +331,8 @@ void soak_maps(Soak& soak) {
   });
   soak.run<float, double, float16, bfloat16>(
       "log_softmax", [&]<class T>(T, Random& random, Report& report) { soak_log_softmax<T>(random, report, soak.rows()); });
+  soak.run<float, double, float16, bfloat16>(
+      "soft_top_k", [&]<class T>(T, Random& random, Report& report) { soak_soft_top_k<T>(random, report, soak.rows()); });
   soak.run<float, double, float16, bfloat16>(
       "logsumexp", [&]<class T>(T, Random& random, Report& report) { soak_logsumexp<T>(random, report, soak.rows()); });
 }

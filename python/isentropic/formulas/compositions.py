@@ -157,6 +157,50 @@ def entropy_clip(rows, x, params):
     return p
 
 
+def soft_top_k(rows, x, params):
+    """s((x - tau)/T), s the logistic function, with sum k, without derivatives: maps.py has them.
+
+    tau is searched between bounds relative to the score of rank k: beyond log(n / rest) of it, what the others have is less
+    than the rest, the part of k that the score itself takes. Where scores of rank k and k + 1 are far from each other, every
+    number between them will do."""
+    xp, wide = rows.xp, rows.constant(rows.wide(x))
+    k, temperature = (rows.constant(rows.number(params[name], x)) for name in ("k", "temperature"))
+    infinite, there = wide == INF, xp.isfinite(wide)
+    of_infinite, count = rows.sums(xp.astype(infinite, wide.dtype), xp.astype(there, wide.dtype))
+    left = k - of_infinite
+    solvable = (left > 0) & (left < count)
+    part = xp.where(solvable, left, 0.5)
+    ordered = xp.sort(xp.where(there, wide, -INF), axis=-1, descending=True)
+
+    def ranked(rank):
+        found = rows.picked(ordered, xp.clip(xp.astype(rank, xp.int64), 0, x.shape[-1] - 1))
+        return xp.where(solvable & xp.isfinite(found), found, 0.0)
+
+    whole, after = xp.ceil(part), xp.floor(part)
+    pivot, below = ranked(whole - 1), ranked(after)
+    u = xp.clip((xp.where(there, wide, pivot) - pivot) / temperature, -1e300, 1e300)
+    n = math.log(x.shape[-1] + 1)
+    high = n - rows.log(part - whole + 1)
+    low = xp.clip((below - pivot) / temperature, -1e300, 0.0) - n + rows.log(after + 1 - part)
+
+    def shares(t):
+        small = rows.exp(-xp.abs(u - t))
+        return xp.where(there, xp.where(u >= t, 1.0, small) / (1 + small), 0.0)
+
+    t = low / 2 + high / 2
+    for _ in range(48):  # halvings of a bracket of at most some hundred, or Newton's steps inside it
+        p = shares(t)
+        total, slope = rows.sums(p, p * (1 - p))
+        over = total - part
+        low, high = xp.where(over >= 0, t, low), xp.where(over <= 0, t, high)
+        step = t + over / xp.where(slope > 0, slope, 1.0)
+        t = xp.where((slope > 0) & (step > low) & (step < high), step, low / 2 + high / 2)
+    p = xp.where(solvable, shares(t), xp.where(there & (left > 0), 1.0, 0.0))
+    of_each = xp.where(left > 0, 1.0, k / xp.where(of_infinite > 0, of_infinite, 1.0))
+    p = xp.where(infinite, of_each, p)
+    return rows.like(xp.where(rows.any(xp.isnan(wide)), math.nan, p), x)
+
+
 FORWARD = {
     function.__name__: function
     for function in (
@@ -172,5 +216,6 @@ FORWARD = {
         min_p_softmax,
         entropy_normalize,
         entropy_clip,
+        soft_top_k,
     )
 }

@@ -2,15 +2,15 @@
 
 A Jacobian in the scores is that of a symmetric matrix C, the same forward and backward, and the slopes d of what the map does
 to each score before: J v = C (d v), J^T g = d C g. C of a `Point` is ``CORES[name]``, d is ``SLOPES[name]``. A parameter moves
-the scores of C (``DIVISORS``) or the result (``BY_PARAM``). `pushed` and `pulled` put them together; logarithms, which are no
-distributions, have rules of their own there.
+the scores of C (``DIVISORS``) or the result (``BY_PARAM``). `pushed` and `pulled` put them together; logarithms and
+soft_top_k, which are no distributions, have rules of their own there.
 """
 
 import math
 from typing import Any, NamedTuple
 
 from isentropic.formulas.compositions import ENDS, scores_of, softmax
-from isentropic.formulas.rows import INF, carried, entropy, from_most, log_or_0, log_sigmoid, second_rest
+from isentropic.formulas.rows import INF, carried, divided, entropy, from_most, log_or_0, log_sigmoid, second_rest
 
 
 class Point(NamedTuple):
@@ -243,6 +243,8 @@ def _divisor(params):
 
 def pushed(rows, name, x, p, params, v, changes, core=None):
     """The change of a map's result for changes v of x and, by name, of parameters; `core` stands for CORES[name]."""
+    if name == "soft_top_k":  # there, what is not +inf still moves
+        return RULES[name].pushed(rows, Point(x, p, params), v, changes)
     logarithm = name in LOGARITHMS
     x, p, v, *moved = settled(rows, x, p, v, *changes.values(), logarithm=logarithm)
     at, changes = Point(x, p, params), dict(zip(changes, moved, strict=True))
@@ -263,6 +265,8 @@ def pushed(rows, name, x, p, params, v, changes, core=None):
 
 def pulled(rows, name, x, p, params, g, wanted=(), core=None):
     """(the gradient in x of <g, map>, the gradients in parameters wanted by name)."""
+    if name == "soft_top_k":
+        return RULES[name].pulled(rows, Point(x, p, params), g, wanted)
     logarithm = name in LOGARITHMS
     x, p, g = settled(rows, x, p, g, logarithm=logarithm)
     at = Point(x, p, params)
@@ -321,4 +325,66 @@ class _LogSumExp:
         return g * q, slopes
 
 
+class _SoftTopK:
+    """Shares s(v), v = (x - tau)/T, that add up to k; their slopes in v are w = s(v) s(-v). v follows from p where p is nearest
+    to 1/2, and from there by x: where p is rounded to 1, 1 - p has no digits."""
+
+    @staticmethod
+    def _slopes(rows, at):
+        """(w, v) in the wide type."""
+        xp, x, p = rows.xp, rows.wide(at.x), rows.wide(at.p)
+        if x.shape[-1] == 0:
+            return p, x
+        there = xp.isfinite(x)
+        clear = xp.where(p > 0.9, (1 - p) * 1e-3, xp.minimum(p, 1 - p))
+        index = xp.argmax(rows.constant(xp.where(there & (clear == clear), clear, -1.0)), axis=-1, keepdims=True)
+        one, x_one = rows.picked(p, index), rows.picked(xp.where(there, x, 0.0), index)
+        inner = (one > 0) & (one < 1)
+        one = xp.where(inner, one, 0.5)
+        apart = divided(rows, xp.where(there, x, x_one) - x_one, at.params["temperature"])
+        v = rows.log(one / (1 - one)) + xp.clip(apart, -1e300, 1e300)
+        small = rows.exp(-xp.abs(v))
+        w = xp.where(there & inner, small / (1 + small) ** 2, 0.0)
+        return w * xp.where(rows.any(p != p), math.nan, 1.0), v
+
+    @staticmethod
+    def _by_k(rows, at, w):
+        """dp / dk."""
+        xp, infinite = rows.xp, rows.wide(rows.like(at.x == INF, at.x))
+        total, count = rows.sums(w, infinite)
+        share = (count > 0) & (count >= rows.number(at.params["k"], at.x))
+        return xp.where(share, infinite / xp.where(count > 0, count, 1.0), w / xp.where(total == 0, 1.0, total))
+
+    @staticmethod
+    def pushed(rows, at, v, changes):
+        w, scaled = _SoftTopK._slopes(rows, at)
+        moved = rows.wide(v)
+        if "temperature" in changes:
+            moved = moved - scaled * changes["temperature"]
+        found = centred(rows, w, moved) / at.params["temperature"]
+        if "k" in changes:
+            found = found + _SoftTopK._by_k(rows, at, w) * changes["k"]
+        return rows.like(found, at.x)
+
+    @staticmethod
+    def pulled(rows, at, g, wanted):
+        w, scaled = _SoftTopK._slopes(rows, at)
+        g = rows.wide(g)
+        dx = centred(rows, w, g) / at.params["temperature"]
+        slopes = {}
+        if "temperature" in wanted:
+            slopes["temperature"] = -rows.dot(dx, scaled)
+        if "k" in wanted:
+            by = _SoftTopK._by_k(rows, at, w)
+            slopes["k"] = rows.dot(rows.xp.where(by == 0, 0.0, g), by)
+        return rows.like(dx, at.x), slopes
+
+
 LOGARITHMS = {"log_softmax": _LogSoftmax, "logsumexp": _LogSumExp}
+# What are no maps have rules of their own, for all their parameters.
+RULES = {**LOGARITHMS, "soft_top_k": _SoftTopK}
+
+
+def known(name, param=None):
+    """Whether there are derivatives of a map here, or those in a parameter."""
+    return name in RULES or (name in CORES and (param is None or param in DIVISORS or (name, param) in BY_PARAM))

@@ -24,7 +24,6 @@ from isentropic.jax._line import wasserstein_1d, wasserstein_histogram
 from isentropic.jax._maps import make_map, ratio_map
 from isentropic.jax._maximum_entropy import MaximumEntropyResult, maximum_entropy
 from isentropic.jax._sampling import Sampler, gumbel_softmax, sample
-from isentropic.jax._soft_top_k import soft_top_k
 from isentropic.jax._tables import conditional_mutual_information
 from isentropic.jax._transport import (
     SinkhornResult,
@@ -40,7 +39,7 @@ from isentropic.jax._transport import (
 from isentropic.jax._values import make_entry, make_loss, make_measure, make_table, sparse_distillation_loss
 
 __all__ = ["attention", "conditional_mutual_information", "doubly_stochastic", "keys_seen", "linear_attention", "ratio_map"]
-__all__ += ["MaximumEntropyResult", "maximum_entropy", "soft_top_k", "sparse_distillation_loss"]
+__all__ += ["MaximumEntropyResult", "maximum_entropy", "sparse_distillation_loss"]
 __all__ += ["GammaResult", "gamma_for_entropy", "mean_field_entropy", "normalize_density", "normalize_joint", "power_transform"]
 __all__ += ["Sampler", "gumbel_softmax", "sample"]
 __all__ += ["SinkhornResult", "TransportResult", "optimal_transport", "sinkhorn", "sinkhorn_divergence"]

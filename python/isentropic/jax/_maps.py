@@ -44,7 +44,7 @@ def _perturbed(static, x, y, rows, v):
 
 @mapped.defjvp
 def _map_jvp(operation, static, primals, tangents):
-    if operation not in maps.CORES and operation not in maps.LOGARITHMS:
+    if not maps.known(operation):
         raise NotImplementedError(f"isentropic.jax: {operation} has no derivative")
     x, rows = primals
     y, core = mapped(operation, static, x, rows), None

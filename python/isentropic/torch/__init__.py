@@ -54,7 +54,6 @@ from isentropic.torch._losses import sparse_distillation_loss
 from isentropic.torch._maximum_entropy import maximum_entropy
 from isentropic.torch._ratio_map import ratio_map
 from isentropic.torch._sampling import gumbel_softmax
-from isentropic.torch._soft_top_k import soft_top_k
 from isentropic.torch._tables import conditional_mutual_information
 from isentropic.torch._token_statistics import TokenStatistics, linear_token_statistics, token_statistics
 from isentropic.torch._transport import (
@@ -80,7 +79,7 @@ for _name in _generated.__all__:
 __all__ = ["AMSoftmaxLoss", "ArcFaceLoss", "SmoothAccuracyLoss", "SparseDistillationLoss", "SphereFaceLoss"]
 __all__ += ["SurrogateLoss", *_generated.__all__]
 __all__ += ["EntropyController", "TokenStatistics", "linear_loss", "linear_token_statistics", "ratio_map"]
-__all__ += ["doubly_stochastic", "soft_top_k", "sparse_distillation_loss", "token_statistics"]
+__all__ += ["doubly_stochastic", "sparse_distillation_loss", "token_statistics"]
 __all__ += ["Attention", "LinearAttention", "attention", "keys_seen", "linear_attention", "scaled_dot_product_attention"]
 # To decode: draws, and the temperature that gives an entropy.
 __all__ += ["Sampler", "gamma_for_entropy", "gumbel_noise", "gumbel_softmax", "mean_field_entropy", "sample"]

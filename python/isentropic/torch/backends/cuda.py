@@ -235,6 +235,8 @@ def implementations(reference):
         return {}
     table = {}
     for name, one in _descriptions.MAPS.items():
+        if "device" in one["not_in"]:
+            continue
         table[name] = functools.partial(_map, one, reference[name])
         table[f"{name}_vjp"] = functools.partial(_map_vjp, one, reference[f"{name}_vjp"])
     for name, one in _descriptions.LOSSES.items():

@@ -135,9 +135,8 @@ def _vjp(description, x, *arguments):
 
 def _pulled(name, x, y, grad, params, wanted):
     """(the gradient in x, those in parameters by name); what the formulas do not know is differentiated."""
-    known = name in maps.CORES or name in maps.LOGARITHMS
-    own = [param for param in wanted if known and (param in maps.DIVISORS or (name, param) in maps.BY_PARAM)]
-    if known:
+    own = [param for param in wanted if maps.known(name, param)]
+    if maps.known(name):
         dx, slopes = maps.pulled(ROWS, name, x, y, params, grad, own, CORES.get(name))
     else:
         dx, slopes = torch.func.vjp(lambda x: FORWARD[name](ROWS, x, params), x)[1](grad)[0], {}
