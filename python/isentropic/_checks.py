@@ -1,5 +1,6 @@
 """Single numbers as arguments, and errors that several functions share."""
 
+import contextlib
 import math
 import operator
 
@@ -65,6 +66,25 @@ def integer(operation, argument, value, expected="an integer"):
         return operator.index(value)
     except TypeError:
         raise TypeError(f"{operation}: {argument} must be {expected}, got {type(value).__name__}") from None
+
+
+@contextlib.contextmanager
+def in_the_name_of(function, inner):
+    """An error of an inner function as one of the function that was called."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(str(error).replace(f"{inner}: ", f"{function}: ", 1)) from None
+
+
+def each_number(operation, argument, given):
+    """The numbers of a list, or of an array with one axis."""
+    array = np.asarray(given)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{operation}: {argument} must be a number or a list of numbers, got {given!r}")
+    if array.ndim != 1 or not array.size:
+        raise ValueError(f"{operation}: {argument} must be a number or a list of some numbers, got shape {array.shape}")
+    return array.astype(float).tolist()
 
 
 def index_or_none(name, ignore_index):

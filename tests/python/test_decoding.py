@@ -413,6 +413,20 @@ def test_speculative_draws_out_of_the_ordinary():
     ):
         with pytest.raises(ValueError, match=rf"^speculative_sample: {text}"):
             isentropic.speculative_sample(*given, seed=1)
+    given = np.zeros((5, 2, 3)), np.zeros((5, 3, 3)), np.zeros((5, 2), int)
+    for wrong, text in (
+        ({"stream": [1, 2]}, r"stream must be .* that broadcasts to \(5,\), target's shape without its last two axes, got"),
+        ({"stream": -1}, "stream must be at least 0"),
+        ({"position": -1}, "position must be at least 0"),
+        ({"seed": -1}, "seed must be at least 0"),
+    ):
+        for draft in (given[0], None):
+            with pytest.raises(ValueError, match=rf"^speculative_sample: {text}"):
+                isentropic.speculative_sample(draft, *given[1:], **{"seed": 1, **wrong})
+    # Of three positions, the last of which is the last that there is.
+    assert isentropic.speculative_sample(None, *given[1:], seed=1, position=2**64 - 3)[0].shape == (5,)
+    with pytest.raises(ValueError, match=r"^speculative_sample: position must be at least 0 and below"):
+        isentropic.speculative_sample(None, *given[1:], seed=1, position=2**64 - 2)
 
 
 # torch.

@@ -1,5 +1,6 @@
 """isentropic.jax: the NumPy functions' bits, and derivatives in both directions against differences."""
 
+import inspect
 import os
 import re
 
@@ -1591,3 +1592,77 @@ def test_a_problem_with_nan_is_nan_alone():
         assert np.isnan(found.plan[1]).all() and np.isnan(found.cost[1])
         slope = jax.jit(jax.grad(lambda cost: function(a, b, cost).cost[::2].sum()))(spoilt)  # noqa: B023
         assert np.isfinite(slope[::2]).all()
+
+
+def test_points_and_histograms_with_nan_are_nan_alone():
+    x, y, a = scores(3, 4, 2, seed=3), scores(3, 5, 2, seed=4), np.exp(scores(3, 4, seed=5))
+    p, q = (np.asarray(jax.nn.softmax(scores(3, 4, seed=k))) for k in (6, 7))
+    supports = jnp.asarray(scores(3, 4, seed=8))
+    calls = [
+        (lambda x: ej.wasserstein(x, y, a=a), x),
+        (lambda a: ej.wasserstein(x, y, a=a, metric="cosine"), a),
+        (lambda x: ej.sinkhorn_divergence(x, y, epsilon=0.3), x),
+        (lambda p: ej.wasserstein_histogram(p, q), p),
+        (lambda p: ej.wasserstein_histogram(p, q, period=4.0, normalize=True), p),
+        (
+            lambda p: jax.vmap(lambda p, q, s: ej.wasserstein_histogram(p, q, support=s))(p, q, supports),
+            p,
+        ),
+        (lambda p: ej.wasserstein_1d(scores(3, 4, seed=9), q, u_weights=p), p),
+        (lambda x: jax.vmap(lambda x, y: ej.wasserstein(x, y))(x, y), x),
+    ]
+    for call, given in calls:
+        spoilt = given.copy()
+        spoilt[1, 2] = np.nan
+        for run in (call, jax.jit(call)):
+            np.testing.assert_allclose(run(spoilt)[::2], call(given)[::2], rtol=1e-12)
+            assert np.isnan(run(spoilt)[1])
+        if given is not p or "1d" not in str(call.__code__.co_names):  # which has no derivative in weights
+            assert np.isfinite(jax.grad(lambda given: call(given)[::2].sum())(spoilt)[::2]).all()  # noqa: B023
+    with pytest.raises(Exception, match="x must be finite, got nan at point 2"):
+        ej.wasserstein(np.where(np.arange(4)[:, None] == 2, np.nan, x[1]), y[1]).block_until_ready()
+
+
+def test_arrays_have_the_names_of_the_functions_of_numpy():
+    for name in set(ej.__all__) & set(isentropic.__all__) - {"attention"}:
+        if isinstance(getattr(isentropic, name), type):
+            continue
+        arrays = [
+            one.name
+            for one in inspect.signature(getattr(isentropic, name)).parameters.values()
+            if one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty
+        ]
+        found = list(inspect.signature(getattr(ej, name)).parameters.values())[: len(arrays)]
+        assert [one.name for one in found] == arrays, name
+        assert all(one.kind is one.POSITIONAL_OR_KEYWORD for one in found), name
+    x, target = np.array([[0.5, 1.0]]), np.array([[0.2, 0.3]])
+    want = ej.distillation_loss(x, target)
+    assert ej.distillation_loss(student=x, teacher=target) == ej.distillation_loss(x, teacher=target) == want
+    assert ej.softmax_loss(x=x, target=np.array([1])) == ej.softmax_loss(x, np.array([1]))
+    with pytest.raises(TypeError, match=r"^distillation_loss: missing a required argument: 'teacher'"):
+        ej.distillation_loss(x)
+    np.testing.assert_array_equal(ej.softmax(x, 0), ej.softmax(x, axis=0))  # as jax.nn.softmax
+
+
+def test_what_it_has_not_is_refused_by_name():
+    with pytest.raises(AttributeError, match=r"^isentropic.jax has no unbalanced_sinkhorn; isentropic.unba"):
+        ej.unbalanced_sinkhorn  # noqa: B018
+    assert not hasattr(ej, "softmin")
+
+
+def test_fits_of_probabilities():
+    x = scores(40, 3, seed=11)
+    labels = np.random.default_rng(1).integers(0, 3, 40)
+    p = np.asarray(jax.nn.softmax(x))
+    for name in ("fit_temperature", "fit_target_entropy", "fit_vector_scaling"):
+        function, known = getattr(ej, name), getattr(isentropic, name)
+        np.testing.assert_array_equal(function(p, labels, input="probs"), known(p, labels, input="probs"))
+        with pytest.raises(ValueError, match=f"^{name}: input must be one of scores, probs, log_probs, got 'logits'"):
+            function(p, labels, input="logits")
+    assert ej.match_entropy(np.log(p), input="log_probs") == isentropic.match_entropy(np.log(p), input="log_probs")
+
+
+def test_orders_are_a_list():
+    for wrong in ([], [[1.0]]):
+        with pytest.raises(ValueError, match=r"^hill_number: order must be a number or a list of some numbers, got shape"):
+            ej.hill_number(np.array([0.5, 0.5]), order=wrong)

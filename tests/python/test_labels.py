@@ -177,3 +177,68 @@ def test_a_frame_of_labels_is_no_table():
     assert isentropic.mutual_information(pd.crosstab(frame["a"], frame["b"]), normalize=True) == pytest.approx(
         isentropic.mutual_information_of_labels(frame["a"], frame["b"])
     )
+
+
+def test_labels_at_the_ends_of_their_types():
+    """A difference of labels may be beyond their type, and a label of uint64 beyond int64."""
+    for kind in "bhilBHIL":
+        ends = np.iinfo(kind)
+        labels = np.array([ends.max, ends.min, ends.max, ends.max - 1], kind)
+        counts, of_a, _ = isentropic.contingency_table(labels, [0, 1, 0, 1])
+        assert counts.tolist() == [[0, 1], [0, 1], [2, 0]]
+        assert of_a.tolist() == [ends.min, ends.max - 1, ends.max] and of_a.dtype == np.dtype(kind)
+    high = np.array([2**64 - 1, 2**64 - 3], np.uint64)
+    assert isentropic.contingency_table(high, high).a_labels.tolist() == [2**64 - 3, 2**64 - 1]
+
+
+def test_errors_are_of_the_function_that_was_called():
+    a, b = [0, 1, 1], ["x", "y", "x"]
+    calls = {
+        "mutual_information_of_labels": lambda **more: isentropic.mutual_information_of_labels(a, b, **more),
+        "mutual_information_scores": lambda **more: isentropic.mutual_information_scores([[0], [1], [1]], b, **more),
+        "conditional_mutual_information": lambda **more: isentropic.conditional_mutual_information(
+            np.ones((2, 2, 2)) / 8, **more
+        ),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ValueError, match=rf"^{name}: base must be above 1 and finite, got 1"):
+            call(base=1)
+        with pytest.raises(TypeError, match=rf"^{name}: base must be a number, got str"):
+            call(base="e")
+    for wrong in (["1", "2", "3"], "a"):
+        with pytest.raises(TypeError, match=r"^contingency_table: sample_weight must be of float16"):
+            isentropic.contingency_table(a, b, sample_weight=wrong)
+
+
+def test_scores_of_arrow_tables():
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"a": [0, 0, 1, 1], "b": ["x", "y", "x", "y"]})
+    np.testing.assert_allclose(isentropic.mutual_information_scores(table, [0, 0, 1, 1], base=2), [1, 0], atol=1e-15)
+
+
+@pytest.mark.filterwarnings("error")
+def test_conditional_information_of_infinite_scores():
+    """Scores of inf share the mass. A table with NaN, or without a score above -inf, is NaN, alone and without a warning."""
+    x = np.random.default_rng(0).normal(size=(5, 2, 3, 2))
+    x[1], x[2, 0, 1, 1], x[3, 0, 0, 0], x[3, 1, 2, 0], x[4, 1, 1, 1] = -math.inf, math.nan, math.inf, math.inf, -math.inf
+    want = isentropic.conditional_mutual_information(x, input="scores")
+    share = np.zeros((2, 3, 2))
+    share[0, 0, 0] = share[1, 2, 0] = 0.5
+    assert want[3] == isentropic.conditional_mutual_information(share) == pytest.approx(math.log(2))
+    assert np.isnan(want).tolist() == [False, True, True, False, False]
+    value, slope = isentropic.conditional_mutual_information(x, input="scores", return_grad=True)
+    np.testing.assert_array_equal(value, want)
+    assert np.isnan(slope[[1, 2]]).all() and np.isfinite(slope[[0, 3, 4]]).all()
+    torch = pytest.importorskip("torch")
+    import isentropic.torch as et
+
+    moving = torch.tensor(x, requires_grad=True)
+    found = et.conditional_mutual_information(moving, input="scores")
+    np.testing.assert_allclose(found.detach(), want, rtol=1e-12, atol=1e-14)
+    found[[0, 4]].sum().backward()
+    np.testing.assert_allclose(moving.grad[[0, 4]], slope[[0, 4]], rtol=1e-9, atol=1e-12)
+    jax = pytest.importorskip("jax")
+    import isentropic.jax as ej
+
+    jax.config.update("jax_enable_x64", True)
+    np.testing.assert_allclose(ej.conditional_mutual_information(x, input="scores"), want, rtol=1e-12, atol=1e-14)

@@ -177,3 +177,53 @@ def test_jax():
         ej.maximum_entropy(DIE, jnp.array([1.0, 2.0]))
     with pytest.raises(ValueError, match=r"^maximum_entropy: prior must have shape \(6,\)"):
         ej.maximum_entropy(DIE, jnp.array([3.0]), prior=jnp.ones(2))
+
+
+def test_types_and_batches_without_problems():
+    for dtype, wanted in ((np.float16, np.float32), (np.float32, np.float32), (np.float64, np.float64), (np.int64, np.float64)):
+        found = of(np.arange(1, 7).astype(dtype)[:, None], np.array([4]).astype(dtype))
+        assert {one.dtype for one in found[:4]} == {np.dtype(wanted)}
+    none = of(DIE, np.zeros((0, 1)))
+    assert [one.shape for one in none] == [(0, 6), (0, 1), (0,), (0,), (0,)]
+    certain = of(DIE, [6.0])
+    assert str(certain.entropy) == "0.0"  # not -0.0
+    with pytest.raises(ValueError, match=r"^maximum_entropy: prior must have shape \(6,\), got \(2,\)"):
+        of(DIE, [3.0], prior=[1, 2])
+
+
+def test_torch_under_a_compiler_and_transforms():
+    torch = pytest.importorskip("torch")
+    import isentropic.torch as et
+
+    rng = np.random.default_rng(5)
+    features = torch.tensor(rng.normal(size=(6, 2)))
+    moments = torch.tensor(rng.dirichlet(np.ones(6), 3)) @ features
+    want = et.maximum_entropy(features, moments)
+    run = lambda features, moments: et.maximum_entropy(features, moments)[:4]  # noqa: E731
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    moving = moments.clone().requires_grad_()
+    for got, wanted in zip(compiled(features, moving), want[:4], strict=True):
+        torch.testing.assert_close(got.detach(), wanted, rtol=1e-9, atol=1e-11)
+    (slope,) = torch.autograd.grad(compiled(features, moving)[2].sum(), moving)
+    torch.testing.assert_close(slope, -want.multipliers, rtol=1e-7, atol=1e-9)
+    each = torch.func.vmap(run, (0, 0))(torch.stack([features, 2 * features]), torch.stack([moments, 2 * moments]))
+    torch.testing.assert_close(each[0][1], want.p, rtol=1e-7, atol=1e-9)
+    for m in (moments[0], moments[:1], moments[:0], moments[0][None, None]):
+        shapes = [one.shape for one in of(features.numpy(), m.numpy())]
+        assert [tuple(one.shape) for one in et.maximum_entropy(features, m)] == shapes
+    entropy = lambda m: et.maximum_entropy(features, m).entropy  # noqa: E731
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(entropy))(moments), slope, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(torch.func.jacrev(entropy)(moments[0]), torch.func.jacfwd(entropy)(moments[0]))
+    # A problem with NaN among several is NaN, and alone refused.
+    spoilt = moments.clone()
+    spoilt[1, 0] = torch.nan
+    found = et.maximum_entropy(features, spoilt.requires_grad_())
+    assert torch.equal(found.p[::2], want.p[::2]) and found.p[1].isnan().all() and found.entropy[1].isnan()
+    (slope,) = torch.autograd.grad(found.entropy[::2].sum(), spoilt)
+    assert slope[::2].isfinite().all()
+    with pytest.raises(ValueError, match="maximum_entropy: moments must be finite, got nan"):
+        et.maximum_entropy(features, spoilt[1].detach())
+    with pytest.raises(ValueError, match=r"maximum_entropy: moments must be within the reach .* in problem 1"):
+        et.maximum_entropy(features, torch.tensor([[0.0, 0.0], [99.0, 0.0]], dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"maximum_entropy: features must have shape \(classes, moments\)"):
+        et.maximum_entropy(features, torch.zeros(3))

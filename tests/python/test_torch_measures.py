@@ -352,8 +352,31 @@ def test_several_orders_at_once():
     (dx,) = torch.autograd.grad(et.hill_number(moving, order=[1.0, 2.0], input="scores").sum(), moving)
     _, slopes = isentropic.hill_number(x.numpy(), order=[1, 2], input="scores", return_grad=True)
     np.testing.assert_allclose(dx, slopes.sum(-1), rtol=1e-12)
-    with pytest.raises(TypeError, match="hill_number: order requires grad"):
-        et.hill_number(x, order=torch.tensor([1.0, 2.0], requires_grad=True), input="scores")
+    orders = torch.tensor([0.3, 1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, order: et.hill_number(x, order=order, input="scores"), (moving, orders))
+    assert torch.autograd.gradcheck(
+        lambda order: et.hill_number(x, order=order, input="scores"), orders[1].detach().requires_grad_()
+    )
+    for wrong in ([], [[1.0]], torch.ones(1, 1), torch.ones(0, requires_grad=True)):
+        with pytest.raises(ValueError, match="hill_number: order must be a number or a list of some numbers, got shape"):
+            et.hill_number(x, order=wrong, input="scores")
+    for function, p in ((et.hill_number, x), (isentropic.hill_number, x.numpy())):
+        with pytest.raises(TypeError, match="hill_number: order must be a number or a list of numbers, got"):
+            function(p, order=["a"], input="scores")
+
+
+def test_orders_that_a_compiler_does_not_know():
+    x = arrays("hill_number")[0].softmax(-1)
+    orders = torch.tensor([0.0, 1.0, 2.5], dtype=torch.float64)
+    want = et.hill_number(x, order=orders)
+    compiled = torch.compile(lambda x, order: et.hill_number(x, order=order), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, orders), want, rtol=1e-12, atol=0)
+    for order in (0.5, 0.75):
+        torch.testing.assert_close(compiled(x, order), et.hill_number(x, order=order))
+    torch.testing.assert_close(compiled(x, [1.0, 2.0]), et.hill_number(x, order=[1.0, 2.0]))
+    torch.testing.assert_close(compiled(x, orders[2]), want[:, 2], rtol=1e-12, atol=0)
+    each = torch.func.vmap(lambda order: et.hill_number(x, order=order))(orders)
+    torch.testing.assert_close(each, want.T, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("pair", [("probs", "scores"), ("scores", "log_probs"), ("log_probs", "probs")], ids="-".join)

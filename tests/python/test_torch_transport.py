@@ -598,6 +598,100 @@ def test_a_problem_with_nan_is_nan_alone(name):
         function(a[1], b[1], spoilt[1].detach())
 
 
+OF_POINTS = {
+    "wasserstein": {},
+    "wasserstein of masses": {"order": 2.0, "metric": "cosine"},
+    "sinkhorn_divergence": {"epsilon": 0.3},
+    "unbalanced_sinkhorn_divergence": {"epsilon": 0.3, "penalty": 1.0},
+}
+
+
+@pytest.mark.parametrize("name", OF_POINTS)
+def test_points_with_nan_are_nan_alone(name):
+    function = functools.partial(getattr(et, name.split()[0]), **OF_POINTS[name])
+    x, y, a = tensors(5, (3, 4, 2), (6, 2), (3, 4))
+    a, kind = a.exp(), name.split()[0]
+    want = function(x[::2], y, a=a[::2])
+    for spoil in ("x", "a"):
+        given = {"x": x.clone(), "a": a.clone()}
+        given[spoil][1, 2] = torch.nan
+        moving = given["x"].requires_grad_()
+        found = function(moving, y, a=given["a"])
+        torch.testing.assert_close(found[::2], want, rtol=1e-12, atol=1e-14)
+        assert found[1].isnan()
+        found[::2].sum().backward()
+        assert moving.grad[::2].isfinite().all()
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")(given["x"].detach(), y, a=given["a"])
+        torch.testing.assert_close(compiled, found.detach(), equal_nan=True)
+        with pytest.raises(ValueError, match=f"^{kind}: {spoil} must be finite.*, got nan at"):
+            function(given["x"][1].detach(), y, a=given["a"][1])
+    infinite = x.clone()
+    infinite[1, 2, 0] = torch.inf
+    with pytest.raises(ValueError, match=rf"^{kind}: x must be finite, got inf at point 2, coordinate 0 in problem 1"):
+        function(infinite, y, a=a)
+
+
+def test_rows_with_nan_have_distances_of_nan_alone():
+    p, q = (torch.softmax(x, -1) for x in tensors(6, (3, 5), (3, 5)))
+    u, v = tensors(7, (3, 5), (3, 5))
+    calls = [
+        lambda p: et.wasserstein_histogram(p, q),
+        lambda p: et.wasserstein_histogram(p, q, normalize=True, order=2.0),
+        lambda p: et.wasserstein_histogram(p.T, q.T, period=5.0, dim=0),
+        lambda p: et.wasserstein_histogram(p.detach(), q, period=5.0, order=2.0),
+        lambda p: et.wasserstein_1d(u, v, u_weights=p),
+        lambda p: et.wasserstein_1d(u, v, v_weights=p, order=float("inf")),
+    ]
+    for call in calls:
+        spoilt = p.clone()
+        spoilt[1, 3] = torch.nan
+        moving = spoilt.requires_grad_()
+        found = call(moving)
+        assert torch.equal(found[::2], call(p)[::2]) and found[1].isnan()
+        if found.requires_grad:
+            found[::2].sum().backward()
+            assert moving.grad[::2].isfinite().all()
+    with pytest.raises(ValueError, match=r"^wasserstein_histogram: p must be at least 0 and finite, got nan"):
+        et.wasserstein_histogram(spoilt[1].detach(), q[1])
+
+
+def test_a_barycenter_of_nan_is_nan_alone():
+    p = torch.softmax(tensors(8, (3, 2, 4))[0], -1)
+    cost, weights = tensors(9, (4, 4))[0].square(), torch.tensor([0.5, 0.5], dtype=torch.float64)
+    want = et.sinkhorn_barycenter(p, cost, epsilon=0.5, weights=weights).barycenter
+    spoilt = p.clone()
+    spoilt[1, 0, 2] = torch.nan
+    moving, shared = spoilt.requires_grad_(), cost.clone().requires_grad_()
+    found = et.sinkhorn_barycenter(moving, shared, epsilon=0.5, weights=weights).barycenter
+    assert torch.equal(found[::2], want[::2]) and found[1].isnan().all()
+    found[::2].square().sum().backward()
+    assert moving.grad[::2].isfinite().all() and shared.grad.isfinite().all()
+    with pytest.raises(ValueError, match=r"^sinkhorn_barycenter: p must be finite"):
+        et.sinkhorn_barycenter(spoilt[1].detach(), cost, epsilon=0.5)
+
+
+def test_distances_of_points_under_a_compiler():
+    """Several problems; an epsilon that is a tensor, whose number a compiler and vmap do not know; a period."""
+    x, y = tensors(10, (3, 4, 2), (5, 2))
+    epsilon = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    smooth = lambda x, y, epsilon: et.sinkhorn_divergence(x, y, epsilon=epsilon)  # noqa: E731
+    want = smooth(x, y, 0.3)
+    torch.testing.assert_close(smooth(x, y, epsilon).detach(), want, rtol=1e-9, atol=1e-12)
+    compiled = torch.compile(smooth, fullgraph=True, backend="aot_eager")
+    found = compiled(x, y, epsilon)
+    torch.testing.assert_close(found.detach(), want, rtol=1e-9, atol=1e-12)
+    slopes = [torch.autograd.grad(one.sum(), epsilon)[0] for one in (found, smooth(x, y, epsilon))]
+    torch.testing.assert_close(*slopes)
+    each = torch.func.vmap(smooth, (None, None, 0))(x[0], y, torch.tensor([0.3, 0.6], dtype=torch.float64))
+    torch.testing.assert_close(each[1], smooth(x[0], y, 0.6), rtol=1e-9, atol=1e-12)
+    for wrong in (0.0, -1.0, torch.nan):
+        with pytest.raises(ValueError, match=r"^sinkhorn_divergence: epsilon must be above 0 and finite, got"):
+            smooth(x, y, torch.tensor(wrong, requires_grad=True))
+    p, q = (torch.softmax(one, -1) for one in tensors(11, (3, 5), (3, 5)))
+    circle = lambda p, q: et.wasserstein_histogram(p, q, period=5.0)  # noqa: E731
+    torch.testing.assert_close(torch.compile(circle, fullgraph=True, backend="aot_eager")(p, q), circle(p, q))
+
+
 @pytest.mark.parametrize("shape", [(9, 4), (4, 9), (5, 5)])
 def test_the_gradient_of_a_tall_plan_is_that_of_the_wide_one(shape):
     """The linear system is of the smaller side: also with empty masses, f and g, and second derivatives."""

@@ -84,8 +84,7 @@ def _probabilities(name, tables, dtype, input, normalize):
     axes = (-3, -2, -1)
     wide = tables.astype(np.float64)
     if input == "scores":
-        mass = np.exp(wide - wide.max(axes, keepdims=True, initial=-math.inf))
-        return mass / mass.sum(axes, keepdims=True), None
+        return _generated.softmax(wide.reshape(len(wide), math.prod(wide.shape[1:]))).reshape(wide.shape), None
     lowest = 0 if input == "probs" else -math.inf
     wrong = np.argwhere(~((wide >= lowest) & (wide < math.inf)))
     if len(wrong):
@@ -129,6 +128,8 @@ def conditional_mutual_information(pxyz, *, base=None, input="probs", normalize=
     _checks.flag(name, "return_grad", return_grad)
     if input not in ("probs", "log_probs", "scores"):
         raise ValueError(f'{name}: input must be one of probs, log_probs, scores, got "{input}"')
+    with _checks.in_the_name_of(name, "entropy"):
+        _generated.entropy([1.0], base=base)  # which only checks it
     values, tables, dtype = _tables(name, "pxyz", pxyz, 3, "x, y and z")
     p, sums = _probabilities(name, tables, dtype, input, normalize)
     q = independent_given(np, p)

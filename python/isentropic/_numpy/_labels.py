@@ -8,6 +8,7 @@ import numpy as np
 import isentropic._generated as _generated
 from isentropic import _checks
 from isentropic._descriptions import documented
+from isentropic._numpy import _convert
 from isentropic._numpy._estimators_of_counts import (
     conditional_mutual_information,
     entropy_of_counts,
@@ -106,7 +107,8 @@ def _coded(function, argument, labels):
         if found:
             return found._replace(labels=found.labels.astype(array.dtype))
     if array.dtype.kind in "biu" and len(array):
-        found = _of_integers(array.astype(np.int64) if array.dtype.kind in "b" else array)
+        # In narrower types a difference of labels, in uint64 a label, may be beyond the type.
+        found = _of_integers(array if array.dtype == np.uint64 else array.astype(np.int64))
         if found:
             return found._replace(labels=found.labels.astype(array.dtype))
     _refuse_missing(function, argument, _missing(array))
@@ -120,9 +122,8 @@ def _of_integers(array):
         return None
     codes = (array - array.dtype.type(low)).astype(np.intp)
     seen = np.bincount(codes) > 0
-    if seen.all():
-        return _Coded(codes, low + np.arange(len(seen)))
-    return _Coded((np.cumsum(seen) - 1)[codes], low + np.flatnonzero(seen))
+    labels = array.dtype.type(low) + np.flatnonzero(seen).astype(array.dtype)
+    return _Coded(codes if seen.all() else (np.cumsum(seen) - 1)[codes], labels)
 
 
 def _sorted(function, argument, array):
@@ -146,7 +147,8 @@ def _pair(function, named):
 def _weights(function, given, rows):
     if given is None:
         return None
-    weights = np.asarray(given, np.float64)
+    weights = _convert.to_floats(function, "sample_weight", _convert.to_numpy(function, "sample_weight", given))[0]
+    weights = weights.astype(np.float64)
     if weights.shape != (rows,):
         raise ValueError(f"{function}: sample_weight must have one number for each of {rows} rows, got shape {weights.shape}")
     wrong = ~((weights >= 0) & (weights < math.inf))
@@ -185,6 +187,12 @@ def contingency_table(a, b, *, sample_weight=None):
 def _choice(function, argument, value, choices):
     if value not in choices:
         raise ValueError(f"{function}: {argument} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _check_base(function, base):
+    """Refuses a base in the name of the function that was called."""
+    with _checks.in_the_name_of(function, "entropy"):
+        _generated.entropy([1.0], base=base)
 
 
 def _counts_of(coded):
@@ -255,6 +263,7 @@ def mutual_information_of_labels(a, b, *, given=None, normalized=None, estimator
         if given is not None or estimator != "plugin" or base is not None:
             wrong = "given" if given is not None else "base" if base is not None else "estimator"
             raise ValueError(f"{function}: normalized goes with the plugin estimator, without given and base, got {wrong}")
+    _check_base(function, base)
     coded = list(_pair(function, named).values())
     if not len(coded[0].codes):
         return np.float64(math.nan)
@@ -283,8 +292,10 @@ def mutual_information_scores(X, y, *, estimator="plugin", base=None):
     """
     function = "mutual_information_scores"
     _choice(function, "estimator", estimator, ESTIMATORS)
-    if hasattr(X, "columns"):
-        columns = {f"X[{name!r}]": X[name] for name in X.columns}
+    _check_base(function, base)
+    names = getattr(X, "column_names", getattr(X, "columns", None))  # pyarrow's, or those of other frames
+    if names is not None:
+        columns = {f"X[{name!r}]": X[name] for name in names}
     else:
         array = np.asarray(X)
         if array.ndim != 2:

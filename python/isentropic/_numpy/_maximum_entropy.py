@@ -34,10 +34,10 @@ def maximum_entropy(features, moments, *, prior=None):
     features: What the moments are of, of shape (classes, moments): row i for class i.
     moments: Their means under p, of shape (moments,), or (..., moments) for several problems. Without an axis: of one feature.
     prior (array or None): At least 0, of shape (classes,) or one for each problem; divided by its sum. None: uniform.
-    Returns (MaximumEntropyResult): A named tuple: `p` of shape (..., classes); `multipliers` of shape (..., moments); the
-        `entropy` of p and its `divergence` from the prior, in nats; `status`, "ok", or "clamped" where the moments are on the
-        edge of what the features reach: p is the limit, and the multipliers of features at an end are infinite, or of others
-        NaN.
+    Returns (MaximumEntropyResult): A named tuple, in the widest of the arrays' dtypes, at least float32: `p` of shape (...,
+        classes); `multipliers` of shape (..., moments); the `entropy` of p and its `divergence` from the prior, in nats;
+        `status`, "ok", or "clamped" where the moments are on the edge of what the features reach: p is the limit, and the
+        multipliers of features at an end are infinite, or of others NaN.
     Raises: Moments are beyond the reach of the features, where no distribution has them (the message names the feature if one
         alone shows it), a number is not finite, a prior is negative or 0 everywhere, shapes do not fit.
     Notes: Newton's method on the dual problem, log sum_i prior_i exp((features_i - moments) multipliers), which is convex, with
@@ -53,25 +53,18 @@ def maximum_entropy(features, moments, *, prior=None):
     given = {"features": features, "moments": moments} | ({} if prior is None else {"prior": prior})
     for argument, x in given.items():
         _checks.no_autograd(name, argument, x)
-    values = {
-        argument: _convert.to_floats(name, argument, _convert.to_numpy(name, argument, x))[0].astype(np.float64)
+    arrays = {
+        argument: _convert.to_floats(name, argument, _convert.to_numpy(name, argument, x, bfloat16=True))[0]
         for argument, x in given.items()
     }
+    values = {argument: x.astype(np.float64) for argument, x in arrays.items()}
+    dtype = np.result_type(*arrays.values(), np.float32)
     table, wanted = values["features"], values["moments"]
     table = table[:, None] if table.ndim == 1 else table
     wanted = wanted[None] if wanted.ndim == 0 else wanted
-    if table.ndim != 2 or wanted.shape[-1] != table.shape[1] or not len(table):
-        raise ValueError(
-            f"{name}: features must have shape (classes, moments) and moments (..., moments), got {table.shape} "
-            f"and {wanted.shape}"
-        )
+    check_shapes(name, table.shape, wanted.shape, values["prior"].shape if "prior" in values else None)
     lead = wanted.shape[:-1]
     weights = values.get("prior", np.ones(len(table)))
-    if weights.shape[-1:] != (len(table),) or weights.shape[:-1] not in ((), lead):
-        raise ValueError(
-            f"{name}: prior must have shape {(len(table),)}, or {(*lead, len(table))}, one for each problem, got "
-            f"{weights.shape}"
-        )
     for argument, x in values.items():
         if not np.isfinite(x).all() or (argument == "prior" and (x < 0).any()):
             at = tuple(map(int, np.argwhere(~np.isfinite(x) | ((x < 0) & (argument == "prior")))[0]))
@@ -81,7 +74,7 @@ def maximum_entropy(features, moments, *, prior=None):
     if not (weights.max(-1) > 0).all():
         raise ValueError(f"{name}: prior must have an entry above 0")
     weights = np.broadcast_to(weights / weights.sum(-1, keepdims=True), (*lead, len(table)))
-    problems = wanted.reshape(math.prod(lead), -1), weights.reshape(math.prod(lead), -1)
+    problems = wanted.reshape(math.prod(lead), wanted.shape[-1]), weights.reshape(math.prod(lead), len(table))
     found = [_solved(name, table, *one, _checks.place("in problem", at) if lead else "") for at, one in
              zip(np.ndindex(lead), zip(*problems, strict=True), strict=True)]  # fmt: skip
     p, multipliers, status = (list(each) for each in zip(*found, strict=True)) if found else ([], [], [])
@@ -92,13 +85,49 @@ def maximum_entropy(features, moments, *, prior=None):
     result = MaximumEntropyResult(
         p,
         np.array(multipliers).reshape(*lead, table.shape[1]),
-        np.asarray(-(p * logs).sum(-1)),
+        np.asarray(np.maximum(-(p * logs).sum(-1), 0.0)),
         np.asarray(np.maximum((p * apart).sum(-1), 0.0)),
         np.array(status, "<U7").reshape(lead)[()],
     )
     like = next((x for x in (moments, features) if hasattr(x, "dtype")), None)
-    return result._replace(**{key: _convert.number_or_array(_convert.same_kind(like, one))
-                              for key, one in result._asdict().items() if key != "status"})  # fmt: skip
+
+    def back(one):
+        return _convert.number_or_array(_convert.same_kind(like, _convert.cast(one, dtype), widen=True))
+
+    return result._replace(**{key: back(one) for key, one in result._asdict().items() if key != "status"})
+
+
+def check_shapes(name, features, moments, prior):
+    """Refuses shapes that do not fit; that of prior may be None."""
+    features, moments = tuple(features), tuple(moments)
+    if len(features) != 2 or moments[-1] != features[1] or not features[0]:
+        raise ValueError(
+            f"{name}: features must have shape (classes, moments) and moments (..., moments), got {features} and {moments}"
+        )
+    lead, n = moments[:-1], features[0]
+    if prior is not None and tuple(prior) not in ((n,), (*lead, n)):
+        several = f", or {(*lead, n)}, one for each problem" if lead else ""
+        raise ValueError(f"{name}: prior must have shape {(n,)}{several}, got {tuple(prior)}")
+
+
+def of_each(features, moments, prior):
+    """(p, multipliers, whether they are clamped) for torch and JAX: of problems whose features may be their own. One with NaN
+    among several is NaN."""
+    lead, (n, k), own = moments.shape[:-1], features.shape[-2:], features.shape[:-2]
+    features = features.reshape(*own, *(1,) * (len(lead) - len(own)), n, k)
+    p, multipliers = np.full((*lead, n), math.nan), np.full((*lead, k), math.nan)
+    clamped = np.zeros(lead, np.int32)
+    tables, weights = np.broadcast_to(features, (*lead, n, k)), np.broadcast_to(prior, (*lead, n))
+    for at in np.ndindex(lead):
+        problem = tables[at], moments[at], weights[at]
+        if any(np.isnan(x).any() for x in problem):
+            continue
+        try:
+            found = maximum_entropy(*problem[:2], prior=problem[2])
+        except ValueError as error:
+            raise ValueError(f"{error}{_checks.place('in problem', at)}") from None
+        p[at], multipliers[at], clamped[at] = found.p, found.multipliers, found.status == "clamped"
+    return p, multipliers, clamped
 
 
 def _solved(name, features, moments, prior, place):

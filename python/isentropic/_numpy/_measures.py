@@ -34,12 +34,12 @@ class Kernel:
 def _of_several(operation, p, axis, return_grad, params):
     """The results for each of the values of a parameter, in one more last axis."""
     at, name = operation.several, operation.name
-    given = np.asarray(params[at], float)
-    if given.ndim != 1 or not given.size or _containers.is_container(p):
-        which = MEASURES[name]["params"][at]["name"]
-        raise ValueError(f"{name}: {which} must be a number or, unless p is lazy or labelled, a list, got shape {given.shape}")
+    which = MEASURES[name]["params"][at]["name"]
+    given = _checks.each_number(name, which, params[at])
+    if _containers.is_container(p):
+        raise ValueError(f"{name}: {which} must be a number or, unless p is lazy or labelled, a list, got {given}")
     array = _convert.to_numpy(name, "p", p)
-    found = [of_one(operation, array, axis, True, (*params[:at], float(one), *params[at + 1 :])) for one in given]
+    found = [of_one(operation, array, axis, True, (*params[:at], one, *params[at + 1 :])) for one in given]
     value, dp = (_convert.same_kind(p, np.stack(each, -1)) for each in zip(*found, strict=True))
     return (value, dp) if return_grad else value
 

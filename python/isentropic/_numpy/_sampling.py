@@ -449,7 +449,7 @@ def integers(function, name, given):
     return array
 
 
-def streams_of_rows(function, rows, stream):
+def streams_of_rows(function, rows, stream, which=None):
     """A stream for each row."""
     count = math.prod(rows.lead)
     if not isinstance(stream, (np.ndarray, list, tuple)) and not hasattr(stream, "__dlpack__"):
@@ -459,13 +459,13 @@ def streams_of_rows(function, rows, stream):
     if np.issubdtype(given.dtype, np.signedinteger) and given.size and given.min() < 0:
         raise ValueError(f"{function}: stream must be at least 0, got {given.min()}")
     if given.ndim == 0:
-        return streams_of_rows(function, rows, int(given))
+        return streams_of_rows(function, rows, int(given), which)
     if given.ndim == 1 and given.size == count:
         return np.ascontiguousarray(given.astype(np.uint64))
     try:
         return np.ascontiguousarray(np.broadcast_to(given.astype(np.uint64), rows.lead)).reshape(-1)
     except ValueError:
-        which = f"x's shape without axis {rows.axis}"
+        which = which or f"x's shape without axis {rows.axis}"
         raise _checks.misfit(function, "stream", rows.lead, which, given, "an integer or an array") from None
 
 

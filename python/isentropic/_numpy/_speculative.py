@@ -1,11 +1,13 @@
 """Speculative decoding: a model's draft against the scores of another."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from isentropic._descriptions import documented
 from isentropic._generated import log_softmax
 from isentropic._numpy import _convert
-from isentropic._numpy._sampling import gumbel_noise, natural, sample
+from isentropic._numpy._sampling import gumbel_noise, natural, position_of, sample, streams_of_rows
 from isentropic.formulas import sampling as formulas
 
 
@@ -36,10 +38,13 @@ def speculative_sample(draft, target, tokens, *, seed, stream=0, position=0):
     draft = None if draft is None else _scores(name, "draft", draft)
     given = np.asarray(tokens) if np.size(tokens) else np.empty(np.shape(tokens), np.int64)
     formulas.check(name, given, None if draft is None else draft.shape, target.shape)
-    seed = natural(name, "seed", seed)
+    seed, lead = natural(name, "seed", seed), target.shape[:-2]
+    which = "target's shape without its last two axes"
+    stream = streams_of_rows(name, SimpleNamespace(lead=lead), stream, which).reshape(lead)
+    position = position_of(name, position, target.shape[-2] if draft is None else 1)
 
     def noise(seed, count):
-        return gumbel_noise((*target.shape[:-2], count), seed=seed, stream=stream, position=position)
+        return gumbel_noise((*lead, count), seed=seed, stream=stream, position=position)
 
     def draw(scores, seed, offset):
         return sample(scores, seed=seed, stream=stream, position=position + offset)

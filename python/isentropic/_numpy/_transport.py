@@ -1,5 +1,6 @@
 """Optimal transport of masses with a matrix of costs: exact, with entropy, and its dual."""
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -249,16 +250,19 @@ def _of_epsilons(a, b, cost, epsilon, given):
     )
 
 
-def with_nan_alone(run, a, b, cost, total=1.0):
-    """run(a, b, cost) for doors whose batches may have a problem with NaN, which gives NaN, no iteration and no convergence,
-    and does not disturb the others. Alone it is refused. `total` is a mass that run takes."""
-    lead = np.broadcast_shapes(a.shape[:-1], b.shape[:-1], cost.shape[:-2])
-    wrong = np.isnan(a).any(-1) | np.isnan(b).any(-1) | np.isnan(cost).any((-2, -1))
+def with_nan_alone(run, *given, own=(1, 1, 2), total=1.0):
+    """run(*given), arrays with `own` axes behind those of problems, for doors whose batches may have a problem with NaN, which
+    gives NaN, no iteration and no convergence, and does not disturb the others. Alone it is refused. `total` is a mass that run
+    takes."""
+    lead = np.broadcast_shapes(*(x.shape[: x.ndim - count] for x, count in zip(given, own, strict=True)))
+    pairs = [(x, tuple(range(-count, 0))) for x, count in zip(given, own, strict=True)]
+    wrong = functools.reduce(np.logical_or, (np.isnan(x).any(axes) for x, axes in pairs))
     if not lead or not wrong.any():
-        return run(a, b, cost)
+        return run(*given)
     wrong = np.broadcast_to(wrong, lead)
-    a, b = (np.where(wrong[..., None], x.dtype.type(total / x.shape[-1]), x) for x in (a, b))
-    found = run(a, b, np.where(wrong[..., None, None], 0, cost))
+    # Masses with this sum, costs that are equal, points that coincide.
+    stand_ins = (x.dtype.type(total / x.shape[-1]) for x in given)
+    found = run(*(np.where(np.expand_dims(wrong, axes), one, x) for one, (x, axes) in zip(stand_ins, pairs, strict=True)))
 
     def marked(x):
         x = np.asarray(x)

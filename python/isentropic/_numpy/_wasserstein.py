@@ -1,5 +1,6 @@
 """Distances of samples and of points that come from transport: on the line, in space, and with entropy."""
 
+import functools
 import math
 
 import numpy as np
@@ -8,7 +9,7 @@ import isentropic._core as _core
 from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic._numpy import _convert, _layout
-from isentropic._numpy._transport import Together, optimal_transport
+from isentropic._numpy._transport import Together, optimal_transport, with_nan_alone
 from isentropic.formulas.transport import METRICS
 
 
@@ -367,8 +368,13 @@ def unbalanced_sinkhorn_divergence(x, y, *, epsilon, penalty, a=None, b=None, or
 
 
 def of_each(function, x, y, a, b):
-    """The results of function(x, y, a, b), a tuple of arrays, for each of several problems: their axes come first."""
+    """The results of function(x, y, a, b), a tuple of arrays, for each of several problems: their axes come first. A problem
+    with NaN among several is NaN."""
     given = [np.require(one, np.float64, ["C", "A"]) for one in (x, y, a, b)]
+    return with_nan_alone(functools.partial(_of_each, function), *given, own=(2, 2, 1, 1))
+
+
+def _of_each(function, *given):
     own = (2, 2, 1, 1)
     lead = np.broadcast_shapes(*(one.shape[:-count] for one, count in zip(given, own, strict=True)))
     spread = [np.broadcast_to(one, (*lead, *one.shape[-count:])) for one, count in zip(given, own, strict=True)]

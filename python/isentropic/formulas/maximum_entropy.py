@@ -6,9 +6,9 @@ def refined(xp, features, moments, prior, multipliers, steps=2):
     features, the second also those of these."""
     there = prior > 0
     logs = xp.where(there, xp.log(xp.where(there, prior, 1.0)), -xp.inf)
-    low, high = xp.min(features, axis=0, keepdims=True), xp.max(features, axis=0, keepdims=True)
+    low, high = xp.min(features, axis=0), xp.max(features, axis=0)
     unit = xp.where(high > low, high - low, xp.ones_like(low))  # a scale, which changes no solution
-    scaled = (features[None, ...] - moments[..., None, :]) / unit
+    scaled = (features - moments[..., None, :]) / unit
     turned = multipliers * unit
     for step in range(steps + 1):
         exponents = xp.matmul(scaled, turned[..., None])[..., 0] + logs

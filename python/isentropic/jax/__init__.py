@@ -5,6 +5,7 @@ in parameters that are arrays. Values have the bits of the NumPy functions.
 ``isentropic.jax.distributed`` has functions for rows that are split over devices.
 """
 
+import isentropic as _isentropic
 from isentropic._descriptions import LOSSES, MAPS, MEASURES
 from isentropic.jax._attention import attention, keys_seen, linear_attention
 from isentropic.jax._calibration import (
@@ -68,3 +69,9 @@ for _info in MEASURES.values():
         _publish(_name, make_table(_info), _info)
     elif _info["family"] == "entry":
         _publish(_name, make_entry(_info), _info)
+
+
+def __getattr__(name):
+    if name in _isentropic.__all__:
+        raise AttributeError(f"isentropic.jax has no {name}; isentropic.{name} takes NumPy arrays: numpy.asarray(x)")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

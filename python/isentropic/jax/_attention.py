@@ -150,7 +150,7 @@ def attention(
 
 
 @documented
-def keys_seen(m, n, /, *, causal=False, mask=None):
+def keys_seen(m, n, *, causal=False, mask=None):
     """The number of keys that each query of attention sees, as isentropic.keys_seen."""
     if mask is not None:
         mask = jnp.asarray(mask)
@@ -160,7 +160,7 @@ def keys_seen(m, n, /, *, causal=False, mask=None):
 
 
 @documented
-def linear_attention(q, k, v, /, *, causal=False, scale="sqrt"):
+def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     """Attention with taylor_softmax of order 2, as isentropic.linear_attention, in time linear in the length."""
     shape, dtype, q, k, v = _arrays("linear_attention", q, k, v)
     q, scale = _scaled("linear_attention", q, scale, shape)

@@ -19,6 +19,12 @@ def _number(name, parameters, *arrays):
     return call_hosted(name, parameters, arrays, [jax.ShapeDtypeStruct((), dtype)], vmap_method="sequential")[0]
 
 
+def _kind(name, input):
+    if input not in ("scores", "probs", "log_probs"):
+        raise ValueError(f"{name}: input must be one of scores, probs, log_probs, got {input!r}")
+    return {"input": input}
+
+
 def _labelled(name, argument, x, labels):
     x, labels = array(name, argument, x), jnp.asarray(labels)
     if not jnp.issubdtype(labels.dtype, jnp.integer):
@@ -31,21 +37,22 @@ def _labelled(name, argument, x, labels):
 
 
 @documented
-def fit_temperature(x, labels, /):
+def fit_temperature(x, labels, *, input="scores"):
     """The temperature that fits labels, as isentropic.fit_temperature. It has no derivative."""
-    return _number("fit_temperature", {}, *_labelled("fit_temperature", "x", x, labels))
+    return _number("fit_temperature", _kind("fit_temperature", input), *_labelled("fit_temperature", "x", x, labels))
 
 
 @documented
-def fit_target_entropy(x, labels, /):
+def fit_target_entropy(x, labels, *, input="scores"):
     """The entropy that fits labels, as isentropic.fit_target_entropy. It has no derivative."""
-    return _number("fit_target_entropy", {}, *_labelled("fit_target_entropy", "x", x, labels))
+    name = "fit_target_entropy"
+    return _number(name, _kind(name, input), *_labelled(name, "x", x, labels))
 
 
 @documented
-def match_entropy(x_reference, /):
+def match_entropy(x_reference, *, input="scores"):
     """The mean entropy of softmax(x_reference), as isentropic.match_entropy. It has no derivative."""
-    return _number("match_entropy", {}, array("match_entropy", "x_reference", x_reference))
+    return _number("match_entropy", _kind("match_entropy", input), array("match_entropy", "x_reference", x_reference))
 
 
 def _distributions(name, p, labels, sum_tolerance):
@@ -61,7 +68,7 @@ def _expected_calibration_error(p, labels, *, bins, strategy, norm, classwise, d
 
 
 @documented
-def expected_calibration_error(p, labels, /, *, bins=15, strategy="uniform", norm="l1", classwise=False, debiased=False):
+def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", norm="l1", classwise=False, debiased=False):
     """How far confidence is from accuracy, as isentropic.expected_calibration_error. It has no derivative."""
     name = "expected_calibration_error"
     given = {"bins": bins, "strategy": strategy, "norm": norm, "classwise": classwise, "debiased": debiased}
@@ -75,29 +82,30 @@ def _brier_score(p, labels, *, sum_tolerance):
 
 
 @documented
-def brier_score(p, labels, /):
+def brier_score(p, labels):
     """The mean squared distance of distributions from the labels, as isentropic.brier_score. It has no derivative."""
     return _number("brier_score", {"sum_tolerance": sum_tolerance(p)}, *_labelled("brier_score", "p", p, labels))
 
 
 @documented
-def fit_vector_scaling(x, labels, /, *, ridge=1e-6):
+def fit_vector_scaling(x, labels, *, ridge=1e-6, input="scores"):
     """A scale and a bias for each class, as isentropic.fit_vector_scaling; a pair of arrays. It has no derivative."""
     x, labels = _labelled("fit_vector_scaling", "x", x, labels)
     output = jax.ShapeDtypeStruct(x.shape[-1:], jnp.result_type(float))
-    found = call_hosted("fit_vector_scaling", {"ridge": ridge}, [x, labels], [output, output], vmap_method="sequential")
+    given = {"ridge": ridge, **_kind("fit_vector_scaling", input)}
+    found = call_hosted("fit_vector_scaling", given, [x, labels], [output, output], vmap_method="sequential")
     return isentropic.VectorScaling(*found)
 
 
 @documented
-def entropy_invariant_scale(n, d, /, *, train_length=512, kappa=None):
+def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
     """The factor of scores that keeps attention's entropy as n grows, as isentropic.entropy_invariant_scale."""
     n = jnp.asarray(n, jnp.result_type(float))
     return kappa * jnp.log(n) / d if kappa is not None else jnp.log(n) / (math.log(train_length) * math.sqrt(d))
 
 
 @documented
-def normalize_density(p, weights, /, *, entropy, axis=-1):
+def normalize_density(p, weights, *, entropy, axis=-1):
     """A density raised to the power of a chosen entropy, as isentropic.normalize_density. It has no derivative."""
     name = "normalize_density"
     p = array(name, "p", p)
@@ -113,7 +121,7 @@ def normalize_density(p, weights, /, *, entropy, axis=-1):
 
 
 @documented
-def normalize_joint(pxy, /, *, joint=None, marginal=None, conditional=None):
+def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
     """A joint table with a chosen entropy, as isentropic.normalize_joint. It has no derivative."""
     pxy = array("normalize_joint", "pxy", pxy)
     target = {"joint": joint, "marginal": marginal, "conditional": conditional}

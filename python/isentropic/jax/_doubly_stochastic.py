@@ -30,7 +30,7 @@ def _limit_jvp(tolerance, primals, tangents):
 
 
 @documented
-def doubly_stochastic(x, /, *, temperature=1.0, iterations=None, tolerance=None):
+def doubly_stochastic(x, *, temperature=1.0, iterations=None, tolerance=None):
     """Tables with fixed sums of rows and columns, as isentropic.doubly_stochastic; differentiable in x and temperature, as
     often as one likes. With iterations it consists of JAX's operations alone."""
     name = "doubly_stochastic"

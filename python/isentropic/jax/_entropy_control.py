@@ -76,7 +76,7 @@ def _gamma_jvp(static, primals, tangents):
 
 
 @documented
-def gamma_for_entropy(x, /, *, axis=-1, **parameters):
+def gamma_for_entropy(x, *, axis=-1, **parameters):
     """The gamma at which softmax(gamma x) has an entropy; as isentropic.gamma_for_entropy.
 
     gamma and the entropy reached are differentiable, twice, in x and in a target that is an array. A gamma whose status is not
@@ -111,7 +111,7 @@ def _powered_jvp(static, primals, tangents):
 
 
 @documented
-def power_transform(p, /, *, gamma, axis=-1):
+def power_transform(p, *, gamma, axis=-1):
     """A distribution sharpened or flattened, as isentropic.power_transform; differentiable in p and gamma."""
     given = array("power_transform", "p", p)
     axis = normalized("power_transform", axis, given.ndim)
@@ -121,7 +121,7 @@ def power_transform(p, /, *, gamma, axis=-1):
 
 
 @documented
-def mean_field_entropy(x, /, *, gamma=1.0, axis=-1):
+def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     """An estimate of softmax(gamma x)'s entropy, as isentropic.mean_field_entropy; differentiable in x and gamma."""
     x = wide(array("mean_field_entropy", "x", x))
     if not isinstance(gamma, jax.core.Tracer) and not np.all((np.asarray(gamma) >= 0) & np.isfinite(gamma)):

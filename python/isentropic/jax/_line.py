@@ -10,6 +10,7 @@ from jax.custom_derivatives import SymbolicZero
 import isentropic
 from isentropic._descriptions import documented
 from isentropic._numpy import _wasserstein
+from isentropic._numpy._transport import with_nan_alone
 from isentropic.jax._call import array, call_hosted, hosted, normalized, sum_tolerance
 from isentropic.jax._parameters import known
 from isentropic.jax._transport import checked_order, empty, together
@@ -19,23 +20,34 @@ OTHERS = {"wasserstein_1d": "its weights", "wasserstein_histogram": "support"}
 
 @hosted("wasserstein_1d")
 def _wasserstein_1d(u, v, *weights, order, slopes):
-    u_weights, v_weights = weights or (None, None)
-    found = isentropic.wasserstein_1d(u, v, u_weights=u_weights, v_weights=v_weights, order=order, return_grad=slopes)
-    return found if slopes else (found,)
+    def run(u, v, u_weights=None, v_weights=None):
+        found = isentropic.wasserstein_1d(u, v, u_weights=u_weights, v_weights=v_weights, order=order, return_grad=slopes)
+        return found if slopes else (found,)
+
+    return with_nan_alone(run, u, v, *weights, own=(1,) * (2 + len(weights)))
 
 
 @hosted("wasserstein_histogram")
 def _wasserstein_histogram(p, q, *support, order, sum_tolerance, period, normalize, slopes):
     options = order, -1, slopes, sum_tolerance, period, normalize
     if not support or support[0].ndim == 1:
-        found = _wasserstein.of_histograms(p, q, support[0] if support else None, *options)
-        return found if slopes else (found,)
+
+        def run(p, q):
+            found = _wasserstein.of_histograms(p, q, support[0] if support else None, *options)
+            return found if slopes else (found,)
+
+        return with_nan_alone(run, p, q, own=(1, 1))
     # In a vectorised call each problem has its own.
     lead, n = np.broadcast_shapes(p.shape[:-1], q.shape[:-1], support[0].shape[:-1]), p.shape[-1]
     problems = (np.broadcast_to(x, (*lead, n)).reshape(-1, n) for x in (p, q, support[0]))
-    each = [_wasserstein.of_histograms(*three, *options) for three in zip(*problems, strict=True)]
-    outputs = zip(*each, strict=True) if slopes else (each,)
-    return tuple(np.array(one, p.dtype).reshape(*lead, *np.shape(one[0])) for one in outputs)
+
+    def of_each(p, q, support):
+        each = [_wasserstein.of_histograms(*three, *options) for three in zip(p, q, support, strict=True)]
+        outputs = zip(*each, strict=True) if slopes else (each,)
+        return tuple(np.array(one, p.dtype) for one in outputs)
+
+    found = with_nan_alone(of_each, *problems, own=(1, 1, 1))
+    return tuple(one.reshape(*lead, *one.shape[1:]) for one in found)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -80,7 +92,7 @@ def _line(name, order, axis, two, others, **more):
 
 
 @documented
-def wasserstein_1d(u, v, /, *, u_weights=None, v_weights=None, order=1.0, axis=-1):
+def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1):
     """The Wasserstein distance of samples along axis, as isentropic.wasserstein_1d; differentiable in the samples."""
     name, weights = "wasserstein_1d", []
     if u_weights is not None or v_weights is not None:
@@ -94,7 +106,7 @@ def wasserstein_1d(u, v, /, *, u_weights=None, v_weights=None, order=1.0, axis=-
 
 
 @documented
-def wasserstein_histogram(p, q, /, *, support=None, period=None, normalize=False, order=1.0, axis=-1):
+def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, order=1.0, axis=-1):
     """The Wasserstein distance of distributions over one support, as isentropic.wasserstein_histogram, with its gradients."""
     name = "wasserstein_histogram"
     support = [] if support is None else [array(name, "support", support)]

@@ -61,7 +61,7 @@ def _map_jvp(operation, static, primals, tangents):
 def make_map(info):
     name = info["name"]
 
-    def function(x, /, *, axis=-1, **parameters):
+    def function(x, axis=-1, **parameters):
         keepdims = parameters.pop("keepdims", False) if info["reduces"] else True
         x = array(name, "x", x)
         axis = normalized(name, axis, x.ndim)
@@ -74,7 +74,7 @@ def make_map(info):
 
 
 @documented
-def ratio_map(x, f, /, *, axis=-1):
+def ratio_map(x, f, *, axis=-1):
     """f of each score over the sum of all, as isentropic.ratio_map; f is of jax.numpy, and its values are not checked."""
     x = array("ratio_map", "x", x)
     axis = normalized("ratio_map", axis, x.ndim)

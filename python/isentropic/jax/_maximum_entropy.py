@@ -1,15 +1,14 @@
 """The distribution of given moments that is nearest to a prior."""
 
 import functools
-import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-import isentropic
 from isentropic._descriptions import documented
+from isentropic._numpy._maximum_entropy import check_shapes, of_each
 from isentropic.jax._call import array, call_hosted, hosted
 
 
@@ -36,16 +35,10 @@ def maximum_entropy(features, moments, *, prior=None):
     name = "maximum_entropy"
     features, moments = array(name, "features", features), array(name, "moments", jnp.atleast_1d(moments))
     features = features[:, None] if features.ndim == 1 else features
-    n, k = features.shape if features.ndim == 2 else (0, 0)
-    if not n or moments.shape[-1] != k:
-        raise ValueError(
-            f"{name}: features must have shape (classes, moments) and moments (..., moments), got {features.shape} "
-            f"and {moments.shape}"
-        )
-    lead = moments.shape[:-1]
-    prior = jnp.ones(n, features.dtype) if prior is None else array(name, "prior", prior)
-    if prior.shape not in ((n,), (*lead, n)):
-        raise ValueError(f"{name}: prior must have shape {(n,)}, or {(*lead, n)}, one for each problem, got {prior.shape}")
+    prior = None if prior is None else array(name, "prior", prior)
+    check_shapes(name, features.shape, moments.shape, None if prior is None else prior.shape)
+    lead, n = moments.shape[:-1], len(features)
+    prior = jnp.ones(n, features.dtype) if prior is None else prior
     dtype = functools.reduce(jnp.promote_types, (x.dtype for x in (features, moments, prior)), jnp.float32)
     features, moments, prior = (x.astype(dtype) for x in (features, moments, prior))
     prior = jnp.broadcast_to(prior, (*lead, n))
@@ -54,24 +47,10 @@ def maximum_entropy(features, moments, *, prior=None):
     share = prior / prior.sum(-1, keepdims=True)
     apart = jnp.where(p > 0, logs - jnp.log(jnp.where(share > 0, share, 1)), 0)
     divergence = jnp.maximum((p * apart).sum(-1), 0)
-    return MaximumEntropyResult(p, multipliers, -(p * logs).sum(-1), divergence, clamped)
+    return MaximumEntropyResult(p, multipliers, jnp.maximum(-(p * logs).sum(-1), 0), divergence, clamped)
 
 
-@hosted("maximum_entropy")
-def _solved(features, moments, prior):
-    """Problems alone, as in a vectorised call each may have features of its own."""
-    lead, (n, k), vectorised = moments.shape[:-1], features.shape[-2:], features.shape[:-2]
-    features = features.reshape(*vectorised, *(1,) * (len(lead) - len(vectorised)), n, k)
-    p, multipliers = np.full((*lead, n), math.nan), np.full((*lead, k), math.nan)
-    clamped = np.zeros(lead, np.int32)
-    tables, weights = np.broadcast_to(features, (*lead, n, k)), np.broadcast_to(prior, (*lead, n))
-    for at in np.ndindex(lead):
-        problem = tables[at], moments[at], weights[at]
-        if any(np.isnan(x).any() for x in problem):
-            continue
-        found = isentropic.maximum_entropy(*problem[:2], prior=problem[2])
-        p[at], multipliers[at], clamped[at] = found.p, found.multipliers, found.status == "clamped"
-    return p, multipliers, clamped
+hosted("maximum_entropy")(of_each)
 
 
 @jax.custom_jvp

@@ -60,7 +60,7 @@ def _draw(operation, static, x, streams, output):
 
 
 @documented
-def sample(x, /, *, size=None, replace=True, temperature=1.0, seed, stream=0, position=0, axis=-1):
+def sample(x, *, size=None, replace=True, temperature=1.0, seed, stream=0, position=0, axis=-1):
     """Indices drawn from softmax(x/T), the same as isentropic.sample draws. All but x
     and stream are known outside of jit; stream may be traced, and then its values are not checked.
 
@@ -110,7 +110,7 @@ def _relaxed_at(temperature, static, x, streams):
 
 
 @documented
-def gumbel_softmax(x, /, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
+def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
     """A relaxed draw, as isentropic.gumbel_softmax; where hard, with the derivative of the soft one (straight through).
 
     A temperature that is traced, or an array with one number for each row, has a derivative, and the result is NumPy's up to
@@ -144,7 +144,7 @@ class Sampler:
         self.steps, self.seed = checked.steps, checked.seed
         self._parameters = checked._named()
 
-    def probs(self, x, /, *, axis=-1):
+    def probs(self, x, *, axis=-1):
         """The distribution that sample draws from. It has no derivative."""
         x = jax.lax.stop_gradient(array("Sampler.probs", "x", x))
         axis = normalized("Sampler.probs", axis, x.ndim)
@@ -152,7 +152,7 @@ class Sampler:
         p = call("sampler_probs", (("steps", self._parameters),), {"x": moved}, {"y": like(moved)})[0]
         return jnp.moveaxis(p, -1, axis)
 
-    def sample(self, x, /, *, size=None, stream=0, position=0, axis=-1):
+    def sample(self, x, *, size=None, stream=0, position=0, axis=-1):
         """Indices drawn from probs(x), as the function sample draws them."""
         x = jax.lax.stop_gradient(array("Sampler.sample", "x", x))
         axis = normalized("Sampler.sample", axis, x.ndim)

@@ -126,7 +126,7 @@ def _cheapest_jvp(mass_tolerance, primals, tangents):
 
 
 @documented
-def optimal_transport(a, b, cost, /, *, mass_tolerance=None):
+def optimal_transport(a, b, cost, *, mass_tolerance=None):
     """The cheapest plan, as isentropic.optimal_transport; its cost is differentiable in a, b and cost.
 
     The gradient in cost is the plan, those in a and b are the potentials, up to a constant. An infeasible problem is an error.
@@ -167,7 +167,7 @@ def _numbers(name, **given):
 
 
 @documented
-def sinkhorn(a, b, cost, /, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
+def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
     """The plan with entropy, as isentropic.sinkhorn; its cost and plan are differentiable in a, b and cost.
 
     The derivative is that of the exact plan, by the implicit function theorem, so tolerance should be small. epsilon may be an
@@ -303,7 +303,7 @@ def _weight_slopes_jvp(params, primals, tangents):
 
 
 @documented
-def wasserstein(x, y, /, *, order=1.0, metric="euclidean", a=None, b=None):
+def wasserstein(x, y, *, order=1.0, metric="euclidean", a=None, b=None):
     """The Wasserstein distance of weighted points, as isentropic.wasserstein; differentiable in points and weights."""
     checked_order("wasserstein", order)
     if metric not in transport.METRICS:
@@ -322,11 +322,12 @@ def wasserstein(x, y, /, *, order=1.0, metric="euclidean", a=None, b=None):
     share = jnp.where(there, distance, 1) / jnp.where(there & (largest > 0), largest, 1)
     total = (plan * share**order * there).sum((-2, -1))
     root = jnp.where(total > 0, jnp.where(total > 0, total, 1) ** (1 / order), 0 * total)
-    return (largest[..., 0, 0] * root + _by_weights(tuple(params.items()), *fixed[:2], a, b)).astype(dtype)
+    value = largest[..., 0, 0] * root + _by_weights(tuple(params.items()), *fixed[:2], a, b)
+    return jnp.where(jnp.isnan(plan).any((-2, -1)), jnp.nan, value).astype(dtype)
 
 
 @documented
-def sinkhorn_divergence(x, y, /, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
+def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
     """A smooth distance of weighted points, as isentropic.sinkhorn_divergence; differentiable in points and weights.
 
     Second derivatives are those of the exact plan, so tolerance should be small for them. epsilon is a number.
@@ -342,7 +343,10 @@ def sinkhorn_divergence(x, y, /, *, epsilon, a=None, b=None, order=2, tolerance=
 
 @hosted("sinkhorn_divergence")
 def _divergence_of(x, y, a, b, *, order, given):
-    return (isentropic.sinkhorn_divergence(x, y, a=a, b=b, order=order, **given),)
+    def run(x, y, a, b):
+        return (isentropic.sinkhorn_divergence(x, y, a=a, b=b, order=order, **given),)
+
+    return with_nan_alone(run, x, y, a, b, own=(2, 2, 1, 1))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -369,7 +373,7 @@ def _divergence_jvp(given, order, primals, tangents):
 
 
 @documented
-def c_transform(f, cost, /):
+def c_transform(f, cost):
     """The largest g with f_i + g_j <= C_ij, as isentropic.c_transform."""
     (f, cost), dtype = together("c_transform", (1, 2), f=f, cost=cost)
     if f.shape[-1] != cost.shape[-2]:
@@ -378,7 +382,7 @@ def c_transform(f, cost, /):
 
 
 @documented
-def dual_value(f, g, a, b, /):
+def dual_value(f, g, a, b):
     """<a, f> + <b, g>, as isentropic.dual_value."""
     (f, g, a, b), dtype = together("dual_value", (1, 1, 1, 1), f=f, g=g, a=a, b=b)
     first, second = (
@@ -388,7 +392,7 @@ def dual_value(f, g, a, b, /):
 
 
 @documented
-def lipschitz_constant(f, distance, /):
+def lipschitz_constant(f, distance):
     """max |f_i - f_j| / D_ij over i != j, as isentropic.lipschitz_constant."""
     f, distance = array("lipschitz_constant", "f", f), array("lipschitz_constant", "distance", distance)
     f, distance = (x.astype(jnp.promote_types(x.dtype, jnp.float32)) for x in (f, distance))

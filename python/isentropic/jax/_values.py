@@ -1,13 +1,14 @@
 """Losses and measures: one number for each row, each table or each entry, with its gradient by the kernel."""
 
 import functools
+import inspect
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isentropic._checks import index_or_none
+from isentropic._checks import each_number, index_or_none
 from isentropic._descriptions import LOSSES, MEASURES, SPARSE_LOSSES, documented, inputs_of_two, several, takes_classes
 from isentropic.formulas import losses, measures
 from isentropic.jax._call import array, call, like, normalized, wide
@@ -133,7 +134,7 @@ def _formula(operation, static, arrays, rows):
 def make_loss(info):
     name, (first, second) = info["name"], info["arguments"]
 
-    def function(x, target, /, *, axis=-1, **parameters):
+    def function(x, target, *, axis=-1, **parameters):
         x = array(name, first, x)
         axis = normalized(name, axis, x.ndim)
         moved = jnp.moveaxis(x, axis, -1)
@@ -156,7 +157,24 @@ def make_loss(info):
         target = jax.lax.stop_gradient(target)
         return _value(name, static, ("x", "target"), (("x", "dx"),), (moved, target), rows)[..., 0]
 
-    return function
+    return function if (first, second) == ("x", "target") else _renamed(function, name, {first: "x", second: "target"})
+
+
+def _renamed(function, name, names):
+    """The function with other names of its first arguments."""
+    old = inspect.signature(function).parameters.values()
+    new = dict(zip(names.values(), names, strict=True))
+    signature = inspect.Signature([one.replace(name=new.get(one.name, one.name)) for one in old])
+
+    def renamed(*arrays, **parameters):
+        try:
+            signature.bind(*arrays, **parameters)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
+        return function(*arrays, **{names.get(key, key): value for key, value in parameters.items()})
+
+    renamed.__signature__ = signature
+    return renamed
 
 
 @documented
@@ -189,17 +207,19 @@ def sparse_distillation_loss(
 def make_measure(info, two):
     name = info["name"]
 
-    def one(p, /, *, axis=-1, **parameters):
+    def one(p, *, axis=-1, **parameters):
         if (listed := several(info)) and np.ndim(parameters.get(listed, 0)):
-            each = [one(p, axis=axis, **{**parameters, listed: number}) for number in np.asarray(parameters[listed], float)]
-            return jnp.stack(each, -1)
+            if isinstance(parameters[listed], jax.core.Tracer):
+                raise TypeError(f"{name}: {listed} must be known outside of jit and grad")
+            numbers = each_number(name, listed, parameters[listed])
+            return jnp.stack([one(p, axis=axis, **{**parameters, listed: number}) for number in numbers], -1)
         p = array(name, "p", p)
         axis = normalized(name, axis, p.ndim)
         moved = jnp.moveaxis(p, axis, -1)
         static, rows = split(info, parameters, moved, axis)
         return _value(name, static, ("p",), (("p", "dp"),), (moved,), rows)[..., 0]
 
-    def both(p, q, /, *, axis=-1, **parameters):
+    def both(p, q, *, axis=-1, **parameters):
         p, q = array(name, "p", p), array(name, "q", q)
         if q.shape != p.shape:
             raise ValueError(f"{name}: q must have the shape {p.shape} of p, got {q.shape}")
@@ -256,7 +276,7 @@ def make_entry(info):
     name = info["name"]
     of_rows = any(param["name"] in ("normalize",) for param in info["params"])  # such a row is normalised first
 
-    def function(p, /, **parameters):
+    def function(p, **parameters):
         p = wide(array(name, "p", jnp.atleast_1d(p)) if jnp.ndim(p) == 0 else array(name, "p", p))
         axis = normalized(name, parameters.pop("axis", -1), p.ndim)
         moved = jnp.moveaxis(p, axis, -1)
@@ -321,7 +341,7 @@ def _graded_entries_jvp(operation, static, primals, tangents):
 def make_table(info):
     name = info["name"]
 
-    def function(pxy, /, **parameters):
+    def function(pxy, **parameters):
         pxy = array(name, "pxy", pxy)
         if pxy.ndim < 2:
             raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {pxy.shape}")

@@ -13,6 +13,7 @@ try:
 except ImportError as error:
     raise ImportError("isentropic.torch needs PyTorch: pip install torch") from error
 
+import isentropic as _isentropic
 import isentropic.torch._generated as _generated
 from isentropic.torch._attention import (
     Attention,
@@ -96,3 +97,9 @@ for _name in __all__:
     if not isinstance(globals()[_name], type):
         torch.fx.wrap(_name)  # torch.fx keeps calls of it, by this module, as they are
 del torch
+
+
+def __getattr__(name):
+    if name in _isentropic.__all__:
+        raise AttributeError(f"isentropic.torch has no {name}; isentropic.{name} takes tensors on the CPU without grad")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -51,7 +51,12 @@ class EntropyController:
     def update(self, entropy):
         """Moves the coefficient by the entropy of a step, a number or a tensor with one, and returns it."""
         name = f"{type(self).__name__}.update"
-        entropy = _checks.number(name, "entropy", entropy.detach().item() if isinstance(entropy, Tensor) else entropy)
+        if isinstance(entropy, Tensor):
+            if entropy.numel() != 1:
+                shape = tuple(entropy.shape)
+                raise ValueError(f"{name}: entropy must be one number, such as the mean over tokens, got shape {shape}")
+            entropy = entropy.detach().item()
+        entropy = _checks.number(name, "entropy", entropy)
         if not math.isfinite(entropy):
             raise ValueError(f"{name}: entropy must be finite, got {entropy}")
         moved = self.coefficient + self.rate * (self.target - entropy)

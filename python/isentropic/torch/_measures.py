@@ -2,14 +2,15 @@
 
 import functools
 
+import numpy as np
 import torch
 
-from isentropic import _descriptions
+from isentropic import _checks, _descriptions
 from isentropic.formulas.measures import logarithms
 from isentropic.torch import _schemas
-from isentropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim, readable
+from isentropic.torch._arguments import Tensor, checked_dim, has_numbers, numbers_and_rows, one_device, one_dim, readable
 from isentropic.torch._builder import Operator
-from isentropic.torch._compat import is_dtensor
+from isentropic.torch._compat import is_differentiated, is_dtensor
 from isentropic.torch._reductions import reduced, row_reduction, widened
 from isentropic.torch._rows import ROWS
 from isentropic.torch._spec import OpSpec, result_type, working
@@ -50,12 +51,32 @@ def _of_several(name, tensors, values, dim, axis, dtype):
     several = _descriptions.several(DESCRIPTIONS[name])
     at = [param["name"] for param in DESCRIPTIONS[name]["params"]].index(several) if several else 0
     given = values[at]
-    if not several or not (isinstance(given, (list, tuple)) or getattr(given, "ndim", 0)):
+    if not several or isinstance(given, (int, float)) or not (isinstance(given, (list, tuple, Tensor)) or np.ndim(given)):
         return None
     if isinstance(given, Tensor):
-        no_gradient(name, several, given)
-    numbers = torch.as_tensor(given, dtype=torch.float64).tolist()
-    return torch.stack([call(name, tensors, (*values[:at], one, *values[at + 1 :]), dim, axis, dtype) for one in numbers], -1)
+        if is_differentiated(given) or not has_numbers(given):
+            return _of_orders(name, tensors[0], values, at, dim, axis, dtype)
+        if given.dim() == 0:
+            return None
+    given = given.tolist() if isinstance(given, Tensor) else given
+    each = given if torch.compiler.is_compiling() else _checks.each_number(name, several, given)
+    return torch.stack([call(name, tensors, (*values[:at], one, *values[at + 1 :]), dim, axis, dtype) for one in each], -1)
+
+
+def _of_orders(name, p, values, at, dim, axis, dtype):
+    """hill_number of orders that have a gradient or cannot be read: by the Renyi entropy, which has one for each row."""
+    dim, order = checked_dim(name, "p", p, one_dim(name, dim, axis)), values[at]
+    if order.dim() > 1 or order.numel() == 0:
+        raise ValueError(f"{name}: order must be a number or a list of some numbers, got shape {tuple(order.shape)}")
+    given = {param["name"]: value for param, value in zip(DESCRIPTIONS[name]["params"], values, strict=True)} | {"base": None}
+    given["alpha"] = order.to(p.device, torch.float64).reshape(*order.shape, *[1] * p.dim())
+    found = [given[param["name"]] for param in DESCRIPTIONS["renyi_entropy"]["params"]]
+    try:
+        entropies = call("renyi_entropy", (p.expand(*order.shape, *p.shape),), found, dim + order.dim(), None, None)
+    except ValueError as error:
+        raise ValueError(str(error).replace("renyi_entropy: alpha", f"{name}: order").replace("renyi_entropy", name)) from None
+    value = entropies.exp().movedim(0, -1) if order.dim() else entropies.exp()
+    return value if dtype is None else value.to(dtype)
 
 
 def call(name, tensors, values, dim, axis, dtype):

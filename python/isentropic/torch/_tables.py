@@ -3,6 +3,7 @@
 import torch
 
 import isentropic.torch._generated as _generated
+from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic.formulas.measures import independent_given
 from isentropic.torch._arguments import checked_dim
@@ -25,12 +26,16 @@ def conditional_mutual_information(pxyz, *, base=None, input="probs", normalize=
     if input not in ("probs", "log_probs", "scores"):
         raise ValueError(f"{name}: input must be one of probs, log_probs, scores, got {input!r}")
     flat = pxyz.to(result_type(pxyz)).flatten(-3)
-    if input == "scores" or (input == "log_probs" and normalize):
+    lost = None
+    if input == "scores":
+        p = _generated.softmax(flat)
+        lost = p.isnan().any(-1)  # tables with NaN, or without a score above -inf
+        p = torch.where(lost[..., None], 1 / max(p.shape[-1], 1), p)
+    elif input == "log_probs" and normalize:
         p = torch.softmax(flat, -1)
     else:
         p = flat.exp() if input == "log_probs" else flat / flat.sum(-1, keepdim=True) if normalize else flat
     q = independent_given(ROWS.xp, p.reshape(pxyz.shape)).flatten(-3)
-    try:
-        return _generated.kl_divergence(p, q, base=base)
-    except ValueError as error:
-        raise ValueError(str(error).replace("kl_divergence: p", f"{name}: pxyz").replace("kl_divergence", name)) from None
+    with _checks.in_the_name_of(name, "kl_divergence"):
+        value = _generated.kl_divergence(p, q, base=base)
+    return value if lost is None else torch.where(lost, torch.nan, value)

@@ -289,9 +289,12 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
     max_iterations = _checks.integer(name, "max_iterations", max_iterations)
     if weights is None:
         weights = torch.ones_like(p[..., 0])
+    several = max(p.dim(), cost.dim(), weights.dim() + 1) > 2
     for argument, x in (("p", p), ("weights", weights)):
         sums = x.sum(-1)
-        if readable(x) and not ((x >= 0).all() and ((sums > 0) & (sums < float("inf"))).all()):
+        fit = (x >= 0).all(-1) & (sums > 0) & (sums < float("inf"))
+        # A problem with NaN among several is NaN.
+        if readable(x) and not bool(((fit | sums.isnan()) if several else fit).all()):
             raise ValueError(f"{name}: {argument} must be finite, at least 0 and not all 0")
     p, weights = (x / x.sum(-1, keepdim=True) for x in (p, weights))
     lead = max(p.dim(), cost.dim(), weights.dim() + 1)

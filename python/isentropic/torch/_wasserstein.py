@@ -1,12 +1,12 @@
 """Distances of samples on the line and of points in space, differentiable in both."""
 
-import numpy as np
 import torch
 
 import isentropic
 from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic._numpy import _further_transport
+from isentropic._numpy._transport import with_nan_alone
 from isentropic.formulas.transport import METRICS
 from isentropic.torch._arguments import checked_dim, has_numbers, one_dim, readable
 from isentropic.torch._builder import Operator
@@ -24,11 +24,13 @@ from isentropic.torch._transport import (
 
 
 def _learned(name, argument, value):
-    """A tensor of one number that may require a gradient; None for anything else."""
-    if not isinstance(value, Tensor) or not is_differentiated(value):
+    """A tensor of one number that may require a gradient, or that cannot be read; None for anything else."""
+    if not isinstance(value, Tensor) or (has_numbers(value) and not is_differentiated(value)):
         return None
     if value.numel() != 1:
         raise ValueError(f"{name}: {argument} must be a number or a tensor of one, got shape {tuple(value.shape)}")
+    if has_numbers(value) and not 0 < value.item() < float("inf"):
+        raise ValueError(f"{name}: {argument} must be above 0 and finite, got {value.item():g}")
     return value
 
 
@@ -44,8 +46,10 @@ def _refuse_unless(fits, function, *tensors, **keywords):
 
 
 def _are_masses(x, dim):
+    """Whether each row is one; a row with NaN among several has a distance of NaN, alone."""
     sums = x.sum(dim)
-    return bool((x >= 0).all()) and bool(((sums > 0) & (sums < float("inf"))).all())
+    fit = (x >= 0).all(dim) & (sums > 0) & (sums < float("inf"))
+    return bool((fit | sums.isnan()).all()) if x.dim() > 1 else bool(fit)
 
 
 def _broadcast_beside(x, y, dim):
@@ -81,7 +85,15 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
     lead = _broadcast_beside(u, v, dim)
     rows = (u, v, *(w if w is None else w.expand(x.shape) for w, x in ((u_weights, u), (v_weights, v))))
     rows = (x if x is None else x.movedim(dim, -1) for x in rows)
-    return _line_distance(*(x if x is None else x.expand(*lead, x.shape[-1]) for x in rows), order)
+    rows = [x if x is None else x.expand(*lead, x.shape[-1]) for x in rows]
+    return _nan_beside(_line_distance(*rows, order), *(w for w in rows[2:] if w is not None))
+
+
+def _nan_beside(distance, *masses):
+    """The distances, NaN beside masses with NaN."""
+    for x in masses:
+        distance = torch.where(x.isnan().any(-1), torch.nan, distance)
+    return distance
 
 
 @documented
@@ -112,15 +124,23 @@ def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, o
     divided = [x / x.sum(dim, keepdim=True) for x in (p, q)]
     keywords = {"support": support, "order": order, "axis": dim}
     if period is not None:
-        keywords["period"] = period = _checks.number(name, "period", period)
-        isentropic.wasserstein_histogram([1.0], [1.0], period=period, order=order)  # which only checks them
+        period, order = numbers(name, period=period, order=order)
+        if not 0 < period < float("inf"):
+            raise ValueError(f"{name}: period must be above 0 and finite, got {period:g}")
+        learned = any(is_differentiated(x) for x in given.values())
+        if not 1 <= order < float("inf") or (learned and order != 1):
+            raise ValueError(f"{name}: with a period order must be finite, and 1 where there is a gradient, got {order:g}")
+        keywords |= {"period": period, "order": order}
     _refuse_unless(fits, isentropic.wasserstein_histogram, *divided, **keywords)
     if period is not None and order != 1:
-        if any(is_differentiated(x) for x in given.values() if x is not None):
-            isentropic.wasserstein_histogram([1.0], [1.0], period=period, order=order, return_grad=True)
-        on_host = (x.double().cpu() for x in divided)
-        keywords["support"] = None if support is None else support.double().cpu()
-        return isentropic.wasserstein_histogram(*on_host, **keywords).to(p.device, common_type(p, q))
+        on_host = [x.movedim(dim, -1).double().cpu().numpy() for x in divided]
+        keywords |= {"axis": -1, "support": None if support is None else support.double().cpu().numpy()}
+
+        def run(p, q):
+            return (isentropic.wasserstein_histogram(p, q, **keywords),)
+
+        (found,) = with_nan_alone(run, *on_host, own=(1, 1))
+        return torch.as_tensor(found).to(p.device, common_type(p, q))
     p, q = torch.broadcast_tensors(p.movedim(dim, -1), q.movedim(dim, -1))
     # Points in float64: those of a support far from 0 differ by little.
     x = torch.arange(p.shape[-1], dtype=torch.float64, device=p.device) if support is None else support.to(torch.float64)
@@ -132,7 +152,7 @@ def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, o
         distance = (apart.abs() * x.diff()).sum(-1)
     else:
         distance = _line_distance(x.expand(p.shape), x.expand(q.shape), p, q, order)
-    return distance.to(common_type(p, q))
+    return _nan_beside(distance, p, q).to(common_type(p, q))
 
 
 def _around(p, q, x, period):
@@ -207,50 +227,55 @@ def _norm(distance, mass, order, moves=()):
     return torch.where(total > 0, unit * torch.where(total > 0, total, 1) ** (1 / order), 0 * total)
 
 
-def _arguments(name, order, x, y, a, b):
-    """The power of distances, points as matrices, and their weights."""
+def _arguments(name, order, x, y, a, b, several=True):
+    """The power of distances, points as matrices, and their weights. If several problems are allowed, their axes come first and
+    are those of all four."""
     (order,) = numbers(name, order=order)
     if not 1 <= order < float("inf"):
         raise ValueError(f"{name}: order must be at least 1 and finite, got {order:g}")
     given = wide_floats(name, x=x, y=y, a=a, b=b)
-    found = []
-    for argument, weights in (("x", "a"), ("y", "b")):
-        points, w = given[argument], given.get(weights)
-        _checks.points(name, argument, points.shape)
-        points = points[:, None] if points.ndim == 1 else points
-        if found and points.shape[1] != found[0][0].shape[1]:
-            raise ValueError(f"{name}: y must have as many coordinates as x, {found[0][0].shape[1]}, got {points.shape[1]}")
-        if w is None:
-            w = torch.ones_like(points[:, 0])
-        elif w.shape != points.shape[:1]:
-            raise ValueError(
-                f"{name}: {weights} must have shape ({len(points)},), one weight for each point, got {tuple(w.shape)}"
-            )
-        elif readable(w) and not (bool((w >= 0).all()) and 0 < w.sum() < float("inf")):
-            raise ValueError(f"{name}: {weights} must be finite, at least 0 and not all 0")
-        found.append((points, w))
-    (x, a), (y, b) = found
-    return order, x, y, a, b
-
-
-def _of_problems(name, x, y, a, b, function):
-    """The function applied to each of several problems, whose points have leading axes; None for a single problem."""
-    given = wide_floats(name, x=x, y=y, a=a, b=b)
-    if max(given["x"].dim(), given["y"].dim()) <= 2:
-        return None
+    named = list(given)
+    several = several and max(given["x"].dim(), given["y"].dim()) > 2
     own = {"x": 2, "y": 2, "a": 1, "b": 1}
-    for argument, one in given.items():
-        if one.dim() < own[argument]:
-            raise ValueError(f"{name}: {argument} must have at least {own[argument]} axes, got shape {tuple(one.shape)}")
-    shapes = {argument: one.shape[: one.dim() - own[argument]] for argument, one in given.items()}
+    for argument in ("x", "y"):
+        points = given[argument]
+        if several and points.dim() < 2:
+            raise ValueError(f"{name}: {argument} must have at least 2 axes, got shape {tuple(points.shape)}")
+        _checks.points(name, argument, points.shape[-2:] if several else points.shape)
+        given[argument] = points[:, None] if points.dim() == 1 else points
+    if given["x"].shape[-1] != given["y"].shape[-1]:
+        raise ValueError(f"{name}: y must have as many coordinates as x, {given['x'].shape[-1]}, got {given['y'].shape[-1]}")
+    for argument, points in (("a", given["x"]), ("b", given["y"])):
+        count, w = points.shape[-2], given.setdefault(argument, points.new_ones(points.shape[-2]))
+        if w.shape[-1:] != (count,) or (not several and w.dim() != 1):
+            shape = f"(..., {count})" if several else f"({count},)"
+            raise ValueError(f"{name}: {argument} must have shape {shape}, one weight for each point, got {tuple(w.shape)}")
     try:
-        lead = torch.broadcast_shapes(*shapes.values())
+        lead = torch.broadcast_shapes(*(given[one].shape[:-count] for one, count in own.items()))
     except RuntimeError:
-        got = ", ".join(str(tuple(one.shape)) for one in given.values())
-        raise ValueError(f"{name}: the leading axes of {', '.join(given)} must broadcast, got shapes {got}") from None
-    each = {argument: one.expand(*lead, *one.shape[one.dim() - own[argument] :]) for argument, one in given.items()}
-    values = [function(*(each[argument][at] if argument in each else None for argument in "xyab")) for at in np.ndindex(*lead)]
-    return torch.stack(values).reshape(lead) if values else given["x"].new_zeros(lead)
+        got = ", ".join(str(tuple(given[one].shape)) for one in named)
+        raise ValueError(f"{name}: the leading axes of {', '.join(named)} must broadcast, got shapes {got}") from None
+    _refuse_numbers(name, given, own)
+    return order, *(given[one].expand(*lead, *given[one].shape[-count:]) for one, count in own.items())
+
+
+def _refuse_numbers(name, given, own):
+    """Refuses points that are not finite and weights that are none. A problem with NaN among several is NaN, alone."""
+    for argument, count in own.items():
+        x = given[argument]
+        if not readable(x):
+            continue
+        wrong = ~x.isfinite() if count == 2 else ~((x >= 0) & x.isfinite())
+        wrong = wrong if x.dim() == count else wrong & ~x.isnan()
+        if bool(wrong.any()):
+            *at, last = wrong.nonzero()[0].tolist()
+            must = "finite" if count == 2 else "finite, at least 0 and not all 0"
+            where = f"point {at.pop()}, coordinate {last}" if count == 2 else f"entry {last}"
+            got = x[wrong][0].item()
+            raise ValueError(f"{name}: {argument} must be {must}, got {got:g} at {where}{_checks.place('in problem', at)}")
+        if count == 1 and bool((wrong := (x.sum(-1) == 0) | x.sum(-1).isinf()).any()):
+            where = _checks.place("in problem", wrong.nonzero()[0].tolist())
+            raise ValueError(f"{name}: {argument} must be finite, at least 0 and not all 0{where}")
 
 
 def _directions(name, dimension, projections, seed):
@@ -280,7 +305,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     tensor(3., grad_fn=<PowBackward0>)
     """
     name = "sliced_wasserstein"
-    order, x, y, a, b = _arguments(name, order, x, y, a, b)
+    order, x, y, a, b = _arguments(name, order, x, y, a, b, several=False)
     dtype = common_type(x, y, a, b)
     # In float64, as the kernels: points that are far from each other have no digits to spare either. MPS has no float64.
     x, y, a, b = (one.to(dtype if one.device.type == "mps" else torch.float64) for one in (x, y, a, b))
@@ -306,7 +331,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
 
 def _powers(x, y, order):
     """|x_i - y_j|^order, with a gradient of 0 where points coincide."""
-    square = ((x[:, None] - y) ** 2).sum(-1)
+    square = ((x[..., None, :] - y[..., None, :, :]) ** 2).sum(-1)
     if order == 2:
         return square
     return torch.where(square > 0, torch.where(square > 0, square, 1) ** (order / 2), 0 * square)
@@ -349,13 +374,11 @@ def wasserstein(x, y, *, order=1.0, metric="euclidean", a=None, b=None):
     """
     if metric not in METRICS:
         raise ValueError(f"wasserstein: metric must be one of {', '.join(METRICS)}, got {metric!r}")
-    options = {"order": order, "metric": metric}
-    many = _of_problems("wasserstein", x, y, a, b, lambda *one: wasserstein(*one[:2], a=one[2], b=one[3], **options))
-    if many is not None:
-        return many
     order, *given = _arguments("wasserstein", order, x, y, a, b)
     of_weights = any(weights is not None and is_differentiated(weights) for weights in (a, b))
     dtype = common_type(*given)
+    if 0 in given[2].shape[:-1]:
+        return given[2].new_zeros(given[2].shape[:-1], dtype=dtype)
     return _of_points(*(one.to(torch.float64) for one in given), order, metric, of_weights)[0].to(dtype)
 
 
@@ -372,30 +395,21 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     >>> x.grad
     tensor([[-6., -8.]])
     """
-    options = {"epsilon": epsilon, "order": order, "tolerance": tolerance, "max_iterations": max_iterations}
-    many = _of_problems(
-        "sinkhorn_divergence", x, y, a, b, lambda *one: sinkhorn_divergence(*one[:2], a=one[2], b=one[3], **options)
-    )
-    if many is not None:
-        return many
-    learned = _learned("sinkhorn_divergence", "epsilon", epsilon)
-    epsilon = epsilon if learned is None else learned.detach().item()
-    epsilon, tolerance = numbers("sinkhorn_divergence", epsilon=epsilon, tolerance=tolerance)
-    max_iterations = _checks.integer("sinkhorn_divergence", "max_iterations", max_iterations)
-    order, x, y, a, b = _arguments("sinkhorn_divergence", order, x, y, a, b)
+    name = "sinkhorn_divergence"
+    learned = _learned(name, "epsilon", epsilon)
+    (tolerance,) = numbers(name, tolerance=tolerance)
+    # With an epsilon that is a tensor the costs are divided by it, and their minimum with an epsilon of 1 is multiplied.
+    epsilon = numbers(name, epsilon=epsilon)[0] if learned is None else 1.0
+    max_iterations = _checks.integer(name, "max_iterations", max_iterations)
+    order, x, y, a, b = _arguments(name, order, x, y, a, b)
     dtype = common_type(x, y, a, b)
     x, y, a, b = (one.to(torch.float64) for one in (x, y, a, b))
-    a, b = (weights / weights.sum() for weights in (a, b))
+    a, b = (weights / weights.sum(-1, keepdim=True) for weights in (a, b))
+    unit = 1.0 if learned is None else learned.to(x.device, torch.float64).reshape(())
 
     def isentropic_cost(u, v, from_, to):
         """The minimum, with its gradient."""
-        cost = _powers(u, v, order)
-        value, plan, *_ = solve(minimum, from_, to, cost, epsilon, tolerance, max_iterations, None)
-        if learned is not None:
-            divergence = (value - (plan * cost).sum()).detach() / epsilon
-            change = learned.to(x.device, torch.float64).reshape(()) - epsilon
-            value = value + change * divergence  # this only adds a derivative
-        return value
+        return unit * solve(minimum, from_, to, _powers(u, v, order) / unit, epsilon, tolerance, max_iterations, None)[0]
 
     between, within_x, within_y = (isentropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b)))
     value = between - 0.5 * (within_x + within_y)
@@ -417,24 +431,19 @@ def unbalanced_sinkhorn_divergence(x, y, *, epsilon, penalty, a=None, b=None, or
     tensor([[-0.5327, -0.7102]], dtype=torch.float64)
     """
     name = "unbalanced_sinkhorn_divergence"
-    options = {"epsilon": epsilon, "penalty": penalty, "order": order, "tolerance": tolerance}
-    options["max_iterations"] = max_iterations
-    many = _of_problems(name, x, y, a, b, lambda *one: unbalanced_sinkhorn_divergence(*one[:2], a=one[2], b=one[3], **options))
-    if many is not None:
-        return many
     epsilon, penalty, tolerance = numbers(name, epsilon=epsilon, penalty=penalty, tolerance=tolerance)
     max_iterations = _checks.integer(name, "max_iterations", max_iterations)
     # Without weights a point has the mass 1/n.
     order, x, y, of_x, of_y = _arguments(name, order, x, y, a, b)
     dtype = common_type(x, y, of_x, of_y)
     x, y, of_x, of_y = (one.to(torch.float64) for one in (x, y, of_x, of_y))
-    of_x, of_y = (w / len(w) if given is None else w for w, given in ((of_x, a), (of_y, b)))
+    of_x, of_y = (w / w.shape[-1] if given is None else w for w, given in ((of_x, a), (of_y, b)))
 
     def least(u, v, from_, to):
         return solve(unbalanced_minimum, from_, to, _powers(u, v, order), epsilon, penalty, tolerance, max_iterations)[0]
 
     value = least(x, y, of_x, of_y) - 0.5 * (least(x, x, of_x, of_x) + least(y, y, of_y, of_y))
-    value = value + 0.5 * epsilon * (of_x.sum() - of_y.sum()) ** 2
+    value = value + 0.5 * epsilon * (of_x.sum(-1) - of_y.sum(-1)) ** 2
     if order <= 2:  # only rounding can make it negative
         value = value + (value.clamp(min=0) - value).detach()
     return value.to(dtype)

@@ -13,6 +13,7 @@ import isentropic._core as _core
 from isentropic import _descriptions, _threads
 from isentropic._attention import shape_of
 from isentropic._numpy import _entropy_control, _further_transport, _layout, _wasserstein
+from isentropic._numpy import _maximum_entropy as _maximum
 from isentropic._numpy._transport import with_nan_alone
 from isentropic.torch._spec import CODES, HALVES, absent, result_type
 
@@ -355,21 +356,30 @@ def _problems(name, a, b, cost, *params):
         found = getattr(isentropic, name)(*arrays, **params)
         return found[: {"optimal_transport": 5, "sinkhorn": 9}.get(name)]  # without status, which is words, or epsilon
 
-    found = map(torch.as_tensor, with_nan_alone(run, *(x.numpy() for x in given), 2.0 * params.get("mass", 0.5)))
+    found = map(torch.as_tensor, with_nan_alone(run, *(x.numpy() for x in given), total=2.0 * params.get("mass", 0.5)))
     dtype = functools.reduce(torch.promote_types, map(result_type, (a, b, cost)))
     return tuple(x.to(dtype) if x.is_floating_point() else x for x in found)
 
 
 def _sinkhorn_barycenter(p, cost, weights, *params):
-    p, cost, weights = (x.detach().resolve_neg() for x in (p, cost, weights))
-    _, lead, (q, _, g, *numbers) = _further_transport.barycenters(p, cost, weights, params)
-    return tuple(torch.from_numpy(x.reshape((*lead, *x.shape[1:]))) for x in (q, g, *numbers))
+    given = (x.detach().resolve_neg().numpy() for x in (p, cost, weights))
+
+    def run(p, cost, weights):
+        _, lead, (q, _, g, *numbers) = _further_transport.barycenters(p, cost, weights, params)
+        return tuple(x.reshape((*lead, *x.shape[1:])) for x in (q, g, *numbers))
+
+    return tuple(map(torch.as_tensor, with_nan_alone(run, *given, own=(2, 2, 1))))
 
 
 def _points(x, y, a, b, order, metric, of_weights):
     given = (one.detach().resolve_neg().numpy() for one in (x, y, a, b))
     solved = functools.partial(_wasserstein.slopes_of, order, metric, of_weights)
-    return tuple(map(torch.from_numpy, _wasserstein.of_each(solved, *given)))
+    return tuple(map(torch.as_tensor, _wasserstein.of_each(solved, *given)))
+
+
+def _maximum_entropy(features, moments, prior):
+    given = (one.detach().resolve_neg().numpy() for one in (features, moments, prior))
+    return tuple(map(torch.from_numpy, _maximum.of_each(*given)))
 
 
 # Noise.
@@ -487,6 +497,7 @@ IMPLEMENTATIONS |= {
     "gumbel_noise": functools.partial(_along, _gumbel_noise),
     "linear_attention": _linear_attention,
     "linear_attention_vjp": _linear_attention_vjp,
+    "maximum_entropy": _maximum_entropy,
     "mean_field_entropy": _mean_field_entropy,
     "normalize_density": _normalize_density,
     "normalize_joint": _normalize_joint,

@@ -102,9 +102,13 @@ def barycenter_vjp(call, grads):
     sum_k w_k G_k = 0 is L_k dG_k = epsilon dq - h_k and sum_k w_k dG_k = -sum_k dw_k G_k, h_k = epsilon P_k^T (dp_k / p_k) and
     what C changes. So with mu of (sum_k w_k L_k^+) mu = grad / epsilon and l_k = -w_k L_k^+ mu the derivative is -<l_k, h_k> -
     <mu, sum_k dw_k G_k>. L_k = diag(s) (1 - Q_k) diag(s), s = sqrt(q), and eigenvalues of 1 - Q_k are in [0, 1]."""
-    p, cost, weights = call.tensors
     epsilon, grad = call.params[0], grads[0]
-    q, g = call.outputs[:2]
+    lost = call.outputs[0].isnan().any(-1)  # problems with NaN, of which there are no eigenvalues
+    grad = torch.where(lost[..., None] & (grad != 0), torch.nan, grad)
+    p, cost, weights, q, g = (
+        torch.where(lost[(..., *[None] * own)], 1 / x.shape[-1], x)
+        for x, own in zip((*call.tensors, *call.outputs[:2]), (2, 2, 1, 1, 2), strict=True)
+    )
     going = ((g[..., None, :] - cost[..., None, :, :]) / epsilon).softmax(-1)  # rows of the plans, each of sum 1
     plans = p[..., None] * going
     root = torch.where(q > 0, q.sqrt(), 0)
