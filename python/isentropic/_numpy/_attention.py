@@ -196,6 +196,8 @@ def attention(
     >>> q = k = v = np.eye(3)
     >>> out, entropy = isentropic.attention(q, k, v, map="entmax", alpha=1.5, scale=2.0, return_entropy=True)
     """
+    for argument, value in (("return_weights", return_weights), ("return_entropy", return_entropy)):
+        _checks.flag("attention", argument, value)
     call = _Call("attention", q, k, v)
     shape, chosen = call.shape, call.map(map, map_params)
     seen = _mask("attention", mask, shape, call.work)

@@ -64,6 +64,7 @@ def run_map(operation, x, axis, out, params):
 def run_reduction(operation, x, axis, keepdims, params):
     """operation(x), one number per row."""
     name = operation.name
+    _checks.flag(name, "keepdims", keepdims)
     if _containers.is_container(x):
 
         def of_blocks(x, params):

@@ -30,6 +30,8 @@ class Kernel:
 
 def run(operation, x, target, params, ignore_index, axis, return_grad, param_grad):
     """`params` are the parameters' values in their order; that of a map is (its name, its parameters' values by name)."""
+    if return_grad is not False:
+        _checks.flag(operation.name, "return_grad", return_grad)
     if type(x) is ndarray and type(target) is ndarray and type(axis) is int and axis == -1 and not param_grad:
         dtype, shape, kind = x.dtype, x.shape, operation.target
         if (dtype is FLOAT32 or dtype is FLOAT64) and (
@@ -164,7 +166,8 @@ def sparse_distillation_loss(
     """
     name, params = "sparse_distillation_loss", (temperature, divergence, beta, tail)
     description = SPARSE_LOSSES[name]
-    _checks.flag(name, "param_grad", param_grad)
+    for argument, value in (("return_grad", return_grad), ("param_grad", param_grad)):
+        _checks.flag(name, argument, value)
     rows = _layout.Along(name, "student", student, axis, halves=True)
     indices, log_probs = _convert.to_numpy(name, "indices", indices), _convert.to_numpy(name, "log_probs", log_probs)
     if indices.dtype.kind not in "iu":

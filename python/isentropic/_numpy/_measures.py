@@ -56,6 +56,8 @@ def _learned(operation, params, param_grad):
 
 
 def of_one(operation, p, axis, return_grad, params, param_grad=False):
+    if return_grad is not False:
+        _checks.flag(operation.name, "return_grad", return_grad)
     if operation.several is not None and np.ndim(params[operation.several]):
         return _of_several(operation, p, axis, return_grad, params)
     if type(p) is ndarray and type(axis) is int and axis == -1 and not param_grad:
@@ -91,6 +93,8 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
 
 
 def of_two(operation, p, q, axis, return_grad, params, param_grad=False):
+    if return_grad is not False:
+        _checks.flag(operation.name, "return_grad", return_grad)
     kind = params[operation.input]
     if type(kind) is str and type(p) is ndarray and type(q) is ndarray and type(axis) is int and axis == -1 and not param_grad:
         dtype, shape = p.dtype, p.shape
@@ -207,6 +211,7 @@ def _refuse_labels(name, pxy):
 
 def of_table(operation, pxy, return_grad, params):
     name = operation.name
+    _checks.flag(name, "return_grad", return_grad)
     _refuse_labels(name, pxy)
     values, dtype = _convert.to_floats(name, "pxy", _convert.to_numpy(name, "pxy", pxy))
     if values.ndim < 2:
@@ -221,6 +226,8 @@ def of_table(operation, pxy, return_grad, params):
 
 
 def of_entries(operation, p, axis, return_grad, params):
+    if return_grad is not False:
+        _checks.flag(operation.name, "return_grad", return_grad)
     if _containers.is_container(p):
         results = [True, True] if return_grad else [True]
         return _containers.along(

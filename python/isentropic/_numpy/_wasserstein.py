@@ -46,6 +46,7 @@ class _Pairs(Together):
     def distances(self, run, return_grad):
         """The results of run(rows, rows, distances, slopes, slopes): the distances and, with return_grad, the gradients in
         both."""
+        _checks.flag(self.function, "return_grad", return_grad)
         rows = [self.along(x) for x in self.two]
         distance = np.empty(math.prod(self.others))
         slopes = [np.empty_like(x) if return_grad else None for x in rows]

@@ -114,6 +114,8 @@ def attention(
     q, scale = _scaled("attention", q, scale, shape)
     for argument, value in (("train_length", train_length), ("softcap", softcap)):
         known("attention", argument, value)
+    for argument, value in (("return_weights", return_weights), ("return_entropy", return_entropy)):
+        _checks.flag("attention", argument, value)
     softcap = checked_softcap("attention", softcap)
     number = kappa
     if _is_array(kappa):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
+from isentropic._checks import flag
 from isentropic._descriptions import MAPS, documented
 from isentropic.formulas import maps
 from isentropic.jax._call import array, call, like, normalized, wide
@@ -62,7 +63,7 @@ def make_map(info):
     name = info["name"]
 
     def function(x, axis=-1, **parameters):
-        keepdims = parameters.pop("keepdims", False) if info["reduces"] else True
+        keepdims = flag(name, "keepdims", parameters.pop("keepdims", False)) if info["reduces"] else True
         x = array(name, "x", x)
         axis = normalized(name, axis, x.ndim)
         moved = jnp.moveaxis(x, axis, -1)

@@ -474,6 +474,8 @@ def scaled_dot_product_attention(
     >>> out = isentropic.torch.scaled_dot_product_attention(q, k, v, is_causal=True, map="entmax", alpha=1.5)
     """
     function = "scaled_dot_product_attention"
+    for argument, given in (("is_causal", is_causal), ("enable_gqa", enable_gqa)):
+        _checks.flag(function, argument, given)
     if is_dtensor(query):
         params = {"attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "map": map}
         params |= {"enable_gqa": enable_gqa, "window": window, "softcap": softcap, "sinks": sinks}
@@ -493,6 +495,7 @@ def scaled_dot_product_attention(
             f"{shape.heads}"
         )
     further = {}
+    no_gradient(function, "dropout_p", dropout_p)
     if dropout_p != 0.0:
         if not 0.0 <= dropout_p <= 1.0:
             raise ValueError(f"{function}: dropout_p must be in [0, 1], got {dropout_p}")

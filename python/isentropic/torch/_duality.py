@@ -3,6 +3,7 @@
 import torch
 
 import isentropic
+from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic.torch._spec import Tensor, result_type
 from isentropic.torch._transport import common_type, refuse_as_numpy, wide_floats
@@ -111,6 +112,7 @@ def gradient_penalty(critic, real, fake, *, target=1.0, one_sided=False, generat
     >>> isentropic.torch.gradient_penalty(critic, torch.zeros(5, 2, 2), torch.ones(5, 2, 2))
     tensor(25.)
     """
+    _checks.flag("gradient_penalty", "one_sided", one_sided)
     if real.shape != fake.shape:
         raise ValueError(f"gradient_penalty: fake must have the shape of real, {tuple(real.shape)}, got {tuple(fake.shape)}")
     shape = (len(real), *[1] * (real.ndim - 1))

@@ -6,7 +6,7 @@ import math
 import torch
 
 import isentropic._core as _core
-from isentropic import _descriptions, _threads
+from isentropic import _checks, _descriptions, _threads
 from isentropic.formulas.maps import LOGARITHMS
 from isentropic.torch import _schemas
 from isentropic.torch._arguments import checked_dim, numbers_and_rows, one_dim
@@ -132,6 +132,8 @@ _RULES = {name: _Rule(name, description) for name, description in _descriptions.
 
 
 def call_reduction(name, x, values, dim, axis, keepdim):
+    if keepdim is not False:
+        _checks.flag(name, "keepdims", keepdim)
     dim = one_dim(name, dim, axis)
     y = call_operator(name, x, values, dim)
     return y if keepdim else y.squeeze(dim)

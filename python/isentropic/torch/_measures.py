@@ -164,7 +164,9 @@ def call_table(name, pxy, values, dtype):
         raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {tuple(pxy.shape)}")
     flat = pxy.flatten(-2)
     if name in _descriptions.OF_ONE_ROW:
-        return call(_descriptions.OF_ONE_ROW[name], (flat,), values, -1, None, dtype)
+        inner = _descriptions.OF_ONE_ROW[name]
+        with _checks.in_the_name_of(name, inner):
+            return call(inner, (flat,), values, -1, None, dtype)
     (flat,) = widened(name, dtype, flat)
     values, _ = numbers_and_rows(DESCRIPTIONS[name], values, "pxy", flat, -1)
     return reduced(OPERATORS[name], (flat,), (), (*values, pxy.shape[-1]), flat.dim() - 1, dtype)

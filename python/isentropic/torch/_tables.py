@@ -20,6 +20,7 @@ def conditional_mutual_information(pxyz, *, base=None, input="probs", normalize=
     tensor(1.)
     """
     name = "conditional_mutual_information"
+    _checks.flag(name, "normalize", normalize)
     checked_dim(name, "pxyz", pxyz, -1)
     if pxyz.dim() < 3:
         raise ValueError(f"{name}: pxyz must have at least 3 axes, x, y and z, got shape {tuple(pxyz.shape)}")

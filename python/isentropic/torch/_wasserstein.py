@@ -71,6 +71,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
     """
     name = "wasserstein_1d"
     dim = one_dim(name, dim, axis)
+    (order,) = numbers(name, order=order)
     given = wide_floats(name, u=u, v=v, u_weights=u_weights, v_weights=v_weights)
     u, v, u_weights, v_weights = map(given.get, ("u", "v", "u_weights", "v_weights"))
     checked_dim(name, "u", u, dim)
@@ -110,6 +111,7 @@ def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, o
     """
     name = "wasserstein_histogram"
     dim = one_dim(name, dim, axis)
+    (order,) = numbers(name, order=order)
     given = wide_floats(name, p=p, q=q, support=support)
     p, q, support = map(given.get, ("p", "q", "support"))
     checked_dim(name, "p", p, dim)
@@ -124,7 +126,7 @@ def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, o
     divided = [x / x.sum(dim, keepdim=True) for x in (p, q)]
     keywords = {"support": support, "order": order, "axis": dim}
     if period is not None:
-        period, order = numbers(name, period=period, order=order)
+        (period,) = numbers(name, period=period)
         if not 0 < period < float("inf"):
             raise ValueError(f"{name}: period must be above 0 and finite, got {period:g}")
         learned = any(is_differentiated(x) for x in given.values())
