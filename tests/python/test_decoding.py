@@ -480,6 +480,8 @@ def test_torch_draws_are_those_of_numpy(torch, it):
     for a, b in zip(got, want, strict=True):
         np.testing.assert_array_equal(a, b)
     want = isentropic.speculative_sample(None, target.numpy(), tokens.numpy(), seed=1)
+    with pytest.raises(ValueError, match=r"^speculative_sample: position must be at least 0 and below"):
+        it.speculative_sample(None, target, tokens, seed=1, position=2**64 - 1)
     for a, b in zip(it.speculative_sample(None, target, tokens, seed=1), want, strict=True):
         np.testing.assert_array_equal(a, b)
     text = torch.randint(-1, 9, (4, 5, 12), generator=torch.Generator().manual_seed(2))

@@ -1666,3 +1666,9 @@ def test_orders_are_a_list():
     for wrong in ([], [[1.0]]):
         with pytest.raises(ValueError, match=r"^hill_number: order must be a number or a list of some numbers, got shape"):
             ej.hill_number(np.array([0.5, 0.5]), order=wrong)
+
+
+@pytest.mark.parametrize("wrong", [(1,), 5, "ab"])
+def test_a_range_of_gamma_is_a_pair(wrong):
+    with pytest.raises(TypeError, match=r"^gamma_for_entropy: gamma_range must be a pair of numbers \(least, largest\), got"):
+        ej.gamma_for_entropy(scores(3, 4), entropy=1.0, gamma_range=wrong)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isentropic._descriptions import CONTROL, STATUSES, documented
+from isentropic._numpy._entropy_control import checked_range
 from isentropic.formulas import maps
 from isentropic.formulas.rows import from_most
 from isentropic.jax._call import array, call, like, normalized, wide
@@ -87,7 +88,7 @@ def gamma_for_entropy(x, *, axis=-1, **parameters):
     axis = normalized(name, axis, x.ndim)
     x = jnp.moveaxis(x, axis, -1)
     if "gamma_range" in parameters:
-        parameters["min_gamma"], parameters["max_gamma"] = parameters.pop("gamma_range")
+        parameters["min_gamma"], parameters["max_gamma"] = checked_range(name, parameters.pop("gamma_range"))
     static, rows = split(CONTROL[name], parameters, x, axis)
     return GammaResult(*(one[..., 0] for one in _gamma(static, x, rows)))
 

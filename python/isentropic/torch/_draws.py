@@ -220,6 +220,8 @@ def speculative_sample(draft, target, tokens, *, seed, stream=0, position=0):
         formulas.check(name, tokens.cpu().numpy(), None if draft is None else draft.shape, target.shape)
     rows = target.select(-2, 0)
     number, streams = natural(name, "seed", seed), streams_of(name, stream, rows, rows.dim() - 1)
+    if not isinstance(position, Tensor):
+        _arrays.position_of(name, position, target.shape[-2] if draft is None else 1)
 
     def noise(seed, count):
         like = target.new_empty((*target.shape[:-2], count), dtype=torch.float64)
