@@ -128,7 +128,13 @@ def _settings(module):
     learned = getattr(module, "isentropic", None)
     if learned is not None:
         return learned._values()
-    params = dict(getattr(module.config, "isentropic", None) or {})
+    params = getattr(module.config, "isentropic", None)
+    if not isinstance(params, (dict, type(None))):
+        raise TypeError(
+            "isentropic.transformers.attention: config.isentropic must be a dict, such as {'map': 'entmax', 'alpha': 1.5}, got "
+            f"{params!r}"
+        )
+    params = dict(params or {})
     of_map = params.get("map")
     given = {**params, **(of_map[1] if isinstance(of_map, (tuple, list)) else {})}
     for name, value in given.items():
@@ -271,7 +277,11 @@ class SamplerLogitsProcessor(LogitsProcessor):
             raise ValueError(f"{name}: give a generator, or a seed and, if wanted, a stream")
         self._generator = generator
         self._chain = TensorChain(steps, seed, stream) if generator is None else TensorChain(steps, 0, 0)
-        self._seen = None if attention_mask is None else torch.as_tensor(attention_mask) != 0
+        try:
+            self._seen = None if attention_mask is None else torch.as_tensor(attention_mask) != 0
+        except (TypeError, ValueError, RuntimeError):
+            kind = type(attention_mask).__name__
+            raise TypeError(f"{name}: attention_mask must be a tensor or an array of numbers, got {kind}") from None
         if self._seen is not None and self._seen.dim() != 2:
             raise ValueError(f"{name}: attention_mask must be of shape (prompts, length), got {tuple(self._seen.shape)}")
         if pad_token_id is not None and self._seen is not None:

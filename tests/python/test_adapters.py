@@ -238,6 +238,8 @@ def test_padding_by_its_number(tiny):
     with pytest.warns(UserWarning, match="padding on the left counts as text") as found:
         tiny.generate(padded, attention_mask=(padded != 0).long(), **given, **sampling(STEPS, seed=3))
     assert len([one for one in found if "padding on the left" in str(one.message)]) == 1
+    with pytest.raises(TypeError, match=r"^SamplerLogitsProcessor: attention_mask must be a tensor or an array of numbers"):
+        sampling(STEPS, seed=3, attention_mask="left")
     with pytest.raises(ValueError, match="give one of attention_mask and pad_token_id"):
         sampling(STEPS, seed=3, pad_token_id=0, attention_mask=[[1]])
 

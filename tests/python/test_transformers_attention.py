@@ -180,6 +180,7 @@ def test_another_name_needs_masks():
         ({"map": "entmaxx"}, ValueError, "map must be one of"),
         ({"map": "entmax", "beta": 1.0}, TypeError, "has no parameter 'beta'"),
         ({"scale": "half"}, ValueError, "scale must be"),
+        ("entmax", TypeError, "config.isentropic must be a dict"),
     ],
 )
 def test_refused(chosen, error, text):
