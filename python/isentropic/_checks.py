@@ -40,7 +40,8 @@ def number(operation, argument, value, expected="a number"):
     """A float. Other values that Python would convert are refused, such as "1". A number beyond floats becomes inf."""
     if type(value) is float:  # so are torch.compile's symbols, of which float would make one number
         return value
-    no_gradient(operation, argument, value)
+    if type(value) is not int:  # nor has a symbol for an int a gradient, nor an attribute that a compiler knows
+        no_gradient(operation, argument, value)
     try:
         if not isinstance(value, (str, bytes)):
             return float(value)
