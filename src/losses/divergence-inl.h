@@ -17,10 +17,13 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+// A function of a row serves several losses, so that it is not inlined. It gets its rows by value, so that a store to dx, which
+// might be one to them, does not make it read them again.
+
 // T^2 sum t (e^y - 1 - y), y = log s - log t: for small y by its series, in T y so that a large T loses no digits; otherwise as
 // T (T (s - t) - t T y).
 template <class T>
-HWY_INLINE double ForwardKlRow(const StudentAndTeacher<T>& rows, T* dx) {
+HWY_NOINLINE double ForwardKlRow(StudentAndTeacher<T> rows, T* dx) {
   const RowTag<T> d;
   const auto factor = hn::Set(d, static_cast<T>(rows.temperature)), zero = hn::Zero(d), infinity = hn::Set(d, kInfinity<T>);
   return Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
@@ -82,7 +85,7 @@ struct ScaledScores {
 //   T sum (2 t g + t y u - (s - t) w) = T sum t (h - g u), h = 2 (e^y - 1) - y (1 + e^y) = sum_{k >= 3} (2 - k) y^k / k!,
 // in which the series is used for small y, because nothing cancels in it. For other y there are T w and T y, which are finite
 // for any T.
-HWY_INLINE double ForwardKlSlope(const StudentAndTeacher<double>& rows) {
+HWY_NOINLINE inline double ForwardKlSlope(StudentAndTeacher<double> rows) {
   const D64 d;
   const V64 zero = hn::Zero(d), two = hn::Set(d, 2.0), factor = hn::Set(d, rows.temperature);
   const ScaledScores scores(rows);
@@ -137,7 +140,7 @@ HWY_INLINE double AtLargest(const SoftmaxRow<T>& student, size_t n, const Of& of
 // T^2 KL(s, t), and its gradient s (l - <s, l>), l = T (log s - log t) less its value at the student's largest score, so that
 // nothing cancels. An infinite value has gradient 0.
 template <class T>
-HWY_INLINE double ReverseKlRow(const StudentAndTeacher<T>& rows, T* dx) {
+HWY_NOINLINE double ReverseKlRow(StudentAndTeacher<T> rows, T* dx) {
   const RowTag<T> d;
   const double value = ForwardKlRow<T>(rows.swapped(), nullptr);
   if (dx == nullptr) return value;
@@ -184,7 +187,7 @@ struct VariationTerms {
 
 // Half of the sum of |s - t|, and T times the gradient s (l - <s, l>), l = sign(s - t) / 2.
 template <class T>
-HWY_INLINE double VariationRow(const StudentAndTeacher<T>& rows, T* dx) {
+HWY_NOINLINE double VariationRow(StudentAndTeacher<T> rows, T* dx) {
   const RowTag<T> d;
   const double value = Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
     const VariationTerms<T> terms(rows, i, count);
@@ -228,7 +231,7 @@ HWY_INLINE double SlopeInTemperature(const StudentAndTeacher<double>& rows, cons
   });
 }
 
-HWY_INLINE double JsdSlopeInTemperature(double beta, const StudentAndTeacher<double>& rows) {
+HWY_NOINLINE inline double JsdSlopeInTemperature(double beta, StudentAndTeacher<double> rows) {
   const D64 d;
   const V64 zero = hn::Zero(d), bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta);
   const auto terms_of = [&](size_t i, size_t count) HWY_ATTR {
@@ -254,7 +257,7 @@ HWY_INLINE double JsdSlopeInTemperature(double beta, const StudentAndTeacher<dou
   });
 }
 
-HWY_INLINE double VariationSlopeInTemperature(const StudentAndTeacher<double>& rows) {
+HWY_NOINLINE inline double VariationSlopeInTemperature(StudentAndTeacher<double> rows) {
   const D64 d;
   const V64 half = hn::Set(d, 0.5);
   double sums[3];
@@ -336,7 +339,7 @@ size_t PairMemory(size_t n) {
 }
 
 template <class Op, class T>
-HWY_INLINE double PairRowOf(const Op& op, const T* x, const T* target, size_t n, Arena memory, T* dx, double* slopes);
+HWY_NOINLINE double PairRowOf(const Op& op, const T* x, const T* target, size_t n, Arena memory, T* dx, double* slopes);
 
 // As PairRowOf for float, in float64.
 template <class Op>
@@ -360,7 +363,7 @@ HWY_NOINLINE double WidePairRowOf(const Op& op, const float* x, const float* tar
 // The value of a row, its gradient in x in dx, if there is one, and its derivatives in the loss's parameters in slopes,
 // likewise.
 template <class Op, class T>
-HWY_INLINE double PairRowOf(const Op& op, const T* x, const T* target, size_t n, Arena memory, T* dx, double* slopes) {
+HWY_NOINLINE double PairRowOf(const Op& op, const T* x, const T* target, size_t n, Arena memory, T* dx, double* slopes) {
   if constexpr (sizeof(T) == 4) {
     if (!FitsFloat(op)) return WidePairRowOf(op, x, target, n, memory, dx, slopes);
     // The derivatives in parameters are sums of either sign, in float64.

@@ -165,7 +165,7 @@ HWY_INLINE bool JsdCancels(double constant, double apart, double mean) {
 // of the gradient is <s, l> times the largest mass or more. Where <s, l> is less than a 32nd of these factors of eps, l is
 // computed again, from differences. The gradient is that times T.
 template <class T>
-HWY_INLINE double JsdRow(double beta, const StudentAndTeacher<T>& rows, T* dx) {
+HWY_NOINLINE double JsdRow(double beta, StudentAndTeacher<T> rows, T* dx) {
   const RowTag<T> d;
   const auto bs = hn::Set(d, static_cast<T>((1 - beta) * rows.temperature));
   double sums[4];
@@ -194,7 +194,7 @@ HWY_INLINE double JsdRow(double beta, const StudentAndTeacher<T>& rows, T* dx) {
 }
 
 // d loss / d beta = KL(t, m) - KL(s, m): to first order the change of m with beta has no effect.
-HWY_INLINE double JsdSlope(double beta, const StudentAndTeacher<double>& rows) {
+HWY_NOINLINE inline double JsdSlope(double beta, StudentAndTeacher<double> rows) {
   const D64 d;
   return Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
     const JsdTerms<D64> terms(d, beta, rows.student.Masses(d, i, count), rows.teacher.Masses(d, i, count),
