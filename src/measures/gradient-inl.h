@@ -29,6 +29,25 @@ struct Partial {
 
 HWY_INLINE Partial WeightedPartial(D64 d, V64 p, V64 g) { return {g, ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Mul(p, g))}; }
 
+// Where a gradient goes: to numbers of either type, or nowhere. What computes it, in float64, is compiled once for both.
+class GradientOut {
+ public:
+  HWY_INLINE GradientOut(std::nullptr_t) {}
+  HWY_INLINE GradientOut(float* out) : narrow_(out) {}
+  HWY_INLINE GradientOut(double* out) : wide_(out) {}
+  HWY_INLINE bool wanted() const { return narrow_ != nullptr || wide_ != nullptr; }
+  HWY_INLINE void Store(V64 v, size_t i, size_t count) const {
+    narrow_ != nullptr ? StoreNarrow(v, D64(), count, narrow_ + i) : StoreUpTo(v, D64(), count, wide_ + i);
+  }
+  HWY_INLINE void Fill(double value, size_t n) const {
+    narrow_ != nullptr ? FillRow(RowTag<float>(), static_cast<float>(value), n, narrow_) : FillRow(D64(), value, n, wide_);
+  }
+
+ private:
+  float* narrow_ = nullptr;
+  double* wide_ = nullptr;
+};
+
 // The numbers that gradients refer to; the chain rule follows from p, g and p g.
 enum class Through { probs, log_probs, softmax, division };
 
@@ -44,14 +63,11 @@ HWY_INLINE V64 WhereScored(D64 d, const Distribution& row, size_t i, size_t coun
 
 // The gradient of factor f. partial(i, count) is the derivative of f in p without the constant `lacking`, which is added if the
 // sum of p is free and drops out if it is not.
-template <class T, class PartialAt>
+template <class PartialAt>
 HWY_NOINLINE void WriteGradient(Through through, const Distribution& row, double factor, double lacking, PartialAt&& partial,
-                                T* out) {
+                                GradientOut out) {
   const D64 d;
-  if (!row.exists || row.constant) {
-    FillRow(RowTag<T>(), row.exists ? T(0) : kNaN<T>, row.n, out);
-    return;
-  }
+  if (!row.exists || row.constant) return out.Fill(row.exists ? 0 : kNaN<double>, row.n);
   const bool fixed = through == Through::softmax || through == Through::division;
   const double mean = fixed ? Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR { return partial(i, count).weight; }) : 0;
   const V64 level = hn::Set(d, fixed ? mean : -lacking);
@@ -65,8 +81,7 @@ HWY_NOINLINE void WriteGradient(Through through, const Distribution& row, double
     const V64 p = row.P(d, i, count);
     const V64 own = ZeroWhere(hn::Eq(p, hn::Zero(d)), level);  // an infinite level is none where p is 0
     const V64 centred = weighted ? WhereScored(d, row, i, count, hn::NegMulAdd(p, own, at.weight)) : hn::Sub(at.g, level);
-    StoreNarrow(tiny ? hn::Div(hn::Mul(hn::Set(d, factor), centred), hn::Set(d, divisor)) : hn::Mul(scale, centred), d, count,
-                out + i);
+    out.Store(tiny ? hn::Div(hn::Mul(hn::Set(d, factor), centred), hn::Set(d, divisor)) : hn::Mul(scale, centred), i, count);
   });
 }
 

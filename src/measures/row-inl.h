@@ -49,10 +49,26 @@ HWY_INLINE auto NatsOf(const Op& op) {
 template <class Op>
 inline constexpr bool kIsExponential = std::is_same_v<Op, Perplexity> || std::is_same_v<Op, HillNumber>;
 
-template <class Op, class T>
-HWY_NOINLINE void OneRow(const Op& op, const Distribution& row, double* value, T* dp, double* slope = nullptr) {
+template <class Kernel>
+HWY_NOINLINE void WriteGradientOf(const Kernel& kernel, const Distribution& row, double nats, Through through, double factor,
+                                  GradientOut out) {
+  if constexpr (std::is_same_v<Kernel, RenyiEntropy>) {
+    const Powers powers = row.exists && kernel.alpha > 0 ? PowersOf(kernel.alpha, row) : Powers{0, 0};
+    WriteGradient(
+        through, row, factor, 0,
+        [&](size_t i, size_t count) HWY_ATTR { return PartialOf(kernel, row, nats, powers, i, count); }, out);
+  } else {
+    const double known = std::is_same_v<Kernel, Varentropy> && row.exists ? MeanLog(row) : nats;
+    const double lacking = std::is_same_v<Kernel, Entropy> ? -1 : 0;
+    WriteGradient(
+        through, row, factor, lacking, [&](size_t i, size_t count) HWY_ATTR { return PartialOf(kernel, row, known, i, count); },
+        out);
+  }
+}
+
+template <class Op>
+HWY_NOINLINE void OneRow(const Op& op, const Distribution& row, double* value, GradientOut dp, double* slope = nullptr) {
   const auto kernel = NatsOf(op);
-  using Kernel = std::remove_cv_t<decltype(kernel)>;
   double nats = kNaN<double>, factor = 1 / LogBaseOf(op);
   if (row.exists) nats = ValueOf(kernel, row);
   *value = InUnit(nats, op);
@@ -63,20 +79,7 @@ HWY_NOINLINE void OneRow(const Op& op, const Distribution& row, double* value, T
     }
   }
   if (slope != nullptr) *slope = row.exists ? InUnit(OrderSlope(kernel, row, nats), op) : kNaN<double>;
-  if (dp == nullptr) return;
-  const Through through = ThroughOf(op.input, op.normalize);
-  if constexpr (std::is_same_v<Kernel, RenyiEntropy>) {
-    const Powers powers = row.exists && kernel.alpha > 0 ? PowersOf(kernel.alpha, row) : Powers{0, 0};
-    WriteGradient(
-        through, row, factor, 0,
-        [&](size_t i, size_t count) HWY_ATTR { return PartialOf(kernel, row, nats, powers, i, count); }, dp);
-  } else {
-    const double known = std::is_same_v<Kernel, Varentropy> && row.exists ? MeanLog(row) : nats;
-    const double lacking = std::is_same_v<Kernel, Entropy> ? -1 : 0;
-    WriteGradient(
-        through, row, factor, lacking, [&](size_t i, size_t count) HWY_ATTR { return PartialOf(kernel, row, known, i, count); },
-        dp);
-  }
+  if (dp.wanted()) WriteGradientOf(kernel, row, nats, ThroughOf(op.input, op.normalize), factor, dp);
 }
 
 // Whether the distribution is the softmax of the given numbers.
@@ -154,24 +157,26 @@ HWY_INLINE double OfNats(const Op& op, double nats) {
   return kIsRoot<Op> ? std::sqrt(value) : value;
 }
 
-template <class Op, class T>
-HWY_NOINLINE void TwoRow(const Op& op, const Pair& rows, double* value, T* dp, T* dq) {
-  const bool exists = rows.p.exists && rows.q.exists;
-  const double nats = exists ? ValueOf(Rooted(op), rows) : kNaN<double>;
-  *value = OfNats(op, nats);
-  const double factor = FactorOf(op, *value);
-  const Through through = ThroughOf(op.input, op.normalize);
+template <class Kernel>
+HWY_NOINLINE void WriteGradientsOf(const Kernel& kernel, const Pair& rows, Through through, double factor, GradientOut dp,
+                                   GradientOut dq) {
   Distribution p = rows.p, q = rows.q;
-  p.exists = q.exists = exists;
-  if (dp != nullptr) {
+  p.exists = q.exists = p.exists && q.exists;
+  if (dp.wanted()) {
     WriteGradient(
-        through, p, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return FirstPartialOf(Rooted(op), rows, i, count); }, dp);
+        through, p, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return FirstPartialOf(kernel, rows, i, count); }, dp);
   }
-  if (dq != nullptr) {
+  if (dq.wanted()) {
     WriteGradient(
-        through, q, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return SecondPartialOf(Rooted(op), rows, i, count); },
-        dq);
+        through, q, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return SecondPartialOf(kernel, rows, i, count); }, dq);
   }
+}
+
+template <class Op>
+HWY_NOINLINE void TwoRow(const Op& op, const Pair& rows, double* value, GradientOut dp, GradientOut dq) {
+  const bool exists = rows.p.exists && rows.q.exists;
+  *value = OfNats(op, exists ? ValueOf(Rooted(op), rows) : kNaN<double>);
+  WriteGradientsOf(Rooted(op), rows, ThroughOf(op.input, op.normalize), FactorOf(op, *value), dp, dq);
 }
 
 // Whether p and q are nearly equal and given by the scores x and y; `ratios` then becomes log q - log p.

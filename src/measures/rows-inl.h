@@ -69,7 +69,7 @@ void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, dou
           }
           double slope = 0;
           OneRow(op, DistributionOf(op.input, op.normalize, p.row(r), n, sum, Logs::inaccurate, own, logs), value + r,
-                 dp.data == nullptr ? nullptr : dp.row(r), gradients.empty() ? nullptr : &slope);
+                 dp.data == nullptr ? nullptr : GradientOut(dp.row(r)), gradients.empty() ? nullptr : &slope);
           for (const ParamGradient& gradient : gradients) gradient.values[r] = slope;  // alpha's, the only one
         }
       },
@@ -157,6 +157,25 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
       divergence);
 }
 
+template <class Op>
+HWY_NOINLINE double OneTable(const Op& op, const Distribution& all, TableShape shape, const TableMemory& memory,
+                             GradientOut dp) {
+  double value = kNaN<double>;
+  if constexpr (std::is_same_v<Op, JointEntropy>) {
+    OneRow(Entropy{op.base, op.input, op.normalize}, all, &value, dp);
+  } else {
+    Marginals marginals;
+    if (all.exists) value = ValueOf(op, all, shape, memory, &marginals);
+    value = InUnit(value, op);
+    if (dp.wanted()) {
+      WriteGradient(
+          ThroughOf(op.input, op.normalize), all, 1 / LogBaseOf(op), 0,
+          [&](size_t i, size_t count) HWY_ATTR { return PartialOf(op, all, shape, marginals, i, count); }, dp);
+    }
+  }
+  return value;
+}
+
 template <class T>
 double TableOf(const TableMeasure& measure, const T* pxy, TableShape shape, double sum, Arena memory, T* dp) {
   const size_t n = shape.rows * shape.cols;
@@ -164,24 +183,8 @@ double TableOf(const TableMeasure& measure, const T* pxy, TableShape shape, doub
   const TableMemory rest(memory, shape);
   return std::visit(
       [&]<class Op>(const Op& op) {
-        constexpr bool kJoint = std::is_same_v<Op, JointEntropy>;
-        const Distribution all =
-            DistributionOf(op.input, op.normalize, pxy, n, sum, kJoint ? Logs::inaccurate : Logs::none, own, logs);
-        double value = kNaN<double>;
-        if constexpr (kJoint) {
-          OneRow(Entropy{op.base, op.input, op.normalize}, all, &value, dp);
-        } else {
-          Marginals marginals;
-          if (all.exists) value = ValueOf(op, all, shape, rest, &marginals);
-          const Through through = ThroughOf(op.input, op.normalize);
-          value = InUnit(value, op);
-          if (dp != nullptr) {
-            WriteGradient(
-                through, all, 1 / LogBaseOf(op), 0,
-                [&](size_t i, size_t count) HWY_ATTR { return PartialOf(op, all, shape, marginals, i, count); }, dp);
-          }
-        }
-        return value;
+        const Logs needed = std::is_same_v<Op, JointEntropy> ? Logs::inaccurate : Logs::none;
+        return OneTable(op, DistributionOf(op.input, op.normalize, pxy, n, sum, needed, own, logs), shape, rest, dp);
       },
       measure);
 }

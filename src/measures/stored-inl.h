@@ -83,9 +83,8 @@ HWY_NOINLINE Compared SmoothedOf(const Op& op, const T* x, size_t n, double sum,
 
 // The gradient in the numbers given, from partial derivatives: of a smoothed row through the division by the sum to those in
 // the probabilities before, and from there as of any distribution.
-template <class T>
-HWY_NOINLINE void WriteStored(Input input, bool normalize, const Compared& of, bool exists, double factor, Partials partials,
-                              T* out) {
+HWY_NOINLINE inline void WriteStored(Input input, bool normalize, const Compared& of, bool exists, double factor,
+                                     Partials partials, GradientOut out) {
   Distribution row = of.original;
   row.exists = exists;
   Through through = ThroughOf(input, normalize);
@@ -108,9 +107,9 @@ HWY_NOINLINE void WriteStored(Input input, bool normalize, const Compared& of, b
 }
 
 // As TwoRow. `slope`, if it is not null, becomes the derivative in the order; `partials` are a workspace.
-template <class Op, class T>
-HWY_NOINLINE void StoredTwoRow(const Op& op, const Compared& p, const Compared& q, const double* ratios, double* value, T* dp,
-                               T* dq, double* slope, Partials partials) {
+template <class Op>
+HWY_NOINLINE void StoredTwoRow(const Op& op, const Compared& p, const Compared& q, const double* ratios, double* value,
+                               GradientOut dp, GradientOut dq, double* slope, Partials partials) {
   const Pair rows = {p.row, q.row, ratios};
   const bool exists = rows.p.exists && rows.q.exists;
   const auto kernel = KernelOf(op, rows, exists);
@@ -120,11 +119,11 @@ HWY_NOINLINE void StoredTwoRow(const Op& op, const Compared& p, const Compared& 
     if (slope != nullptr) *slope = !exists ? kNaN<double> : std::isinf(nats) ? 0 : InUnit(OrderSlope(kernel, rows), op);
   }
   const double factor = FactorOf(op, *value);
-  if (dp != nullptr) {
+  if (dp.wanted()) {
     StorePartials(kernel, rows, false, partials);
     WriteStored(op.input, op.normalize, p, exists, factor, partials, dp);
   }
-  if (dq != nullptr) {
+  if (dq.wanted()) {
     StorePartials(kernel, rows, true, partials);
     WriteStored(op.input, op.normalize, q, exists, factor, partials, dq);
   }
