@@ -94,7 +94,8 @@ HWY_INLINE T* RowAt(T* data, ptrdiff_t stride, size_t r) {
 
 // Rows (1, factor x) of a chunk.
 template <class T>
-HWY_INLINE void Augment(const LinearMemory<T>& memory, const T* x, ptrdiff_t x_row, size_t rows, T factor, T* out) {
+HWY_NOINLINE HWY_FLATTEN void Augment(const LinearMemory<T>& memory, const T* x, ptrdiff_t x_row, size_t rows, T factor,
+                                      T* out) {
   for (size_t r = 0; r < rows; ++r, out += memory.row) {
     const T* const from = x + static_cast<ptrdiff_t>(r) * x_row;
     out[0] = T(1);
@@ -106,7 +107,7 @@ HWY_INLINE void Augment(const LinearMemory<T>& memory, const T* x, ptrdiff_t x_r
 // x_a x_b for a <= b and the next a from *first on, contiguous for each row; times c_ab for rows that read a state. Returns the
 // number of products.
 template <bool kReads, class T>
-HWY_INLINE size_t Features(const LinearMemory<T>& memory, const T* x, size_t rows, size_t* first) {
+HWY_NOINLINE HWY_FLATTEN size_t Features(const LinearMemory<T>& memory, const T* x, size_t rows, size_t* first) {
   const RowTag<T> d;
   const size_t e = memory.e, N = hn::Lanes(d), begin = *first;
   size_t count = 0;
@@ -138,8 +139,8 @@ HWY_INLINE void AddTo(T* HWY_RESTRICT to, T* HWY_RESTRICT lost, const T* HWY_RES
 
 // Adds a block of rows y, weighted_y = weight y, and vectors v to a state.
 template <class T>
-HWY_INLINE void AddRows(const LinearMemory<T>& memory, const LinearState<T>& state, const T* y, const T* weighted_y,
-                        size_t rows, const T* v, ptrdiff_t v_row) {
+HWY_NOINLINE HWY_FLATTEN void AddRows(const LinearMemory<T>& memory, const LinearState<T>& state, const T* y,
+                                      const T* weighted_y, size_t rows, const T* v, ptrdiff_t v_row) {
   const size_t e = memory.e, dv = memory.dv;
   const auto width = static_cast<ptrdiff_t>(dv);
   for (size_t a = 0, at = 0; a < e;) {
@@ -158,8 +159,8 @@ HWY_INLINE void AddRows(const LinearMemory<T>& memory, const LinearState<T>& sta
 
 // For a block of rows x: stores the sum of (1 + <x, y>^2) v in out.
 template <class T>
-HWY_INLINE void ReadState(const LinearMemory<T>& memory, const LinearState<T>& state, const T* x, size_t rows, T* out,
-                          ptrdiff_t out_row) {
+HWY_NOINLINE HWY_FLATTEN void ReadState(const LinearMemory<T>& memory, const LinearState<T>& state, const T* x, size_t rows,
+                                        T* out, ptrdiff_t out_row) {
   const size_t e = memory.e, dv = memory.dv;
   for (size_t r = 0; r < rows; ++r) {
     for (size_t c = 0; c < dv; ++c) RowAt(out, out_row, r)[c] = static_cast<T>(state.sum[c]);
@@ -175,8 +176,8 @@ HWY_INLINE void ReadState(const LinearMemory<T>& memory, const LinearState<T>& s
 
 // For a block of rows x: the sum of 1 + <x, y>^2 over `count` rows y of weight 1, and of x_a^2 y_a^2 over all a.
 template <class T>
-HWY_INLINE void ReadMass(const LinearMemory<T>& memory, const LinearState<T>& state, size_t count, const T* x, size_t rows,
-                         double* mass, double* terms) {
+HWY_NOINLINE HWY_FLATTEN void ReadMass(const LinearMemory<T>& memory, const LinearState<T>& state, size_t count, const T* x,
+                                       size_t rows, double* mass, double* terms) {
   const size_t e = memory.e;
   for (size_t i = 0; i < e * e; ++i) memory.gram[i] = static_cast<T>(state.gram[i]);
   const auto step = static_cast<ptrdiff_t>(e);
@@ -208,8 +209,8 @@ HWY_INLINE void ForEachDiagonalTile(const LinearMemory<T>& memory, size_t rows, 
 
 // Adds the part of a chunk's own keys: query r sees those up to r.
 template <class T>
-HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, T* out, ptrdiff_t out_row,
-                            double* mass) {
+HWY_NOINLINE HWY_FLATTEN void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, T* out,
+                                          ptrdiff_t out_row, double* mass) {
   const RowTag<T> d;
   const size_t stride = memory.stride;
   ForEachDiagonalTile(memory, rows, [&](size_t first, size_t count, size_t cols) HWY_ATTR {

@@ -52,8 +52,8 @@ HWY_INLINE void TransposeBlock(const T* x, ptrdiff_t x_row, size_t rows, size_t 
 // For a block of rows x with vectors u and weights (1 without): dx = 2 M x, M = sum (<u, v> + weight) y y^T over the state's y
 // and v. Each lane has one row, so the order of every sum does not depend on the vector width.
 template <class T>
-HWY_INLINE void Slopes(const LinearVjpMemory<T>& memory, const LinearState<T>& state, const T* x, size_t rows, const T* u,
-                       ptrdiff_t u_row, const T* weights, T* dx) {
+HWY_NOINLINE HWY_FLATTEN void Slopes(const LinearVjpMemory<T>& memory, const LinearState<T>& state, const T* x, size_t rows,
+                                     const T* u, ptrdiff_t u_row, const T* weights, T* dx) {
   const RowTag<T> d;
   const size_t e = memory.e, dv = memory.dv;
   const auto block = static_cast<ptrdiff_t>(kLinearBlock), row = static_cast<ptrdiff_t>(memory.row);
@@ -98,8 +98,8 @@ HWY_INLINE void Slopes(const LinearVjpMemory<T>& memory, const LinearState<T>& s
 
 // Adds to dx, dy and dv the part from a causal chunk's queries, in memory.x, and its own keys, in memory.y.
 template <class T>
-HWY_INLINE void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, const T* a,
-                               const T* c, const bool* cancels, T* dv, ptrdiff_t dv_row) {
+HWY_NOINLINE HWY_FLATTEN void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row,
+                                             const T* a, const T* c, const bool* cancels, T* dv, ptrdiff_t dv_row) {
   const RowTag<T> d;
   const size_t e = memory.e, stride = memory.stride;
   const auto row = static_cast<ptrdiff_t>(memory.row), width = static_cast<ptrdiff_t>(memory.dv);
@@ -131,8 +131,8 @@ HWY_INLINE void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, co
 
 // Adds the part of a chunk of keys, in memory.y, from the state of queries.
 template <class T>
-HWY_INLINE void KeyChunk(const LinearVjpMemory<T>& memory, const LinearHead<T>& head, const LinearVjp<T>& vjp, size_t first,
-                         size_t count) {
+HWY_NOINLINE HWY_FLATTEN void KeyChunk(const LinearVjpMemory<T>& memory, const LinearHead<T>& head, const LinearVjp<T>& vjp,
+                                       size_t first, size_t count) {
   const auto width = static_cast<ptrdiff_t>(memory.dv);
   for (size_t r = 0; r < count; r += kLinearBlock) {
     const size_t rows = HWY_MIN(kLinearBlock, count - r);
