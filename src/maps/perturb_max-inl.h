@@ -629,7 +629,7 @@ class CustomNoise {
 // The difference in float64 loses no digits of the scores. A scale above 1 is halved together with the scores, so that the
 // difference of the largest and the smallest number does not overflow. Infinite quotients correctly become absent entries.
 template <class T>
-HWY_INLINE bool Relative(double scale, const T* x, size_t n, T max, double* z) {
+HWY_NOINLINE bool Relative(double scale, const T* x, size_t n, T max, double* z) {
   const D64 d;
   const double half = scale > 1 ? 0.5 : 1, divisor = scale * half, shift = static_cast<double>(max) * half;
   size_t nan = 0;
@@ -693,7 +693,21 @@ HWY_NOINLINE void PerturbRow(const Noise& noise, double scale, const T* x, size_
   });
 }
 
-// g is taken relative to its mean under p: this does not change the gradient, and a large common part of g cannot swamp it.
+// The slopes that Integral takes, g relative to its mean under p: this does not change the gradient, and a large common part of
+// g cannot swamp it. Returns whether there is no NaN.
+template <class T>
+HWY_NOINLINE bool SlopesOf(const T* p, const T* g, size_t n, double* slopes) {
+  const D64 d64;
+  if (FindNonFinite(p, n).nan) return false;
+  const V64 mean = hn::Set(d64, DotWithDistribution(RowTag<T>(), p, g, n));
+  ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 pi = LoadWide(d64, p + i, count, T(0)), gi = LoadWide(d64, g + i, count, T(0));
+    StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d64)), hn::Sub(gi, mean)), d64, count, slopes + i);
+  });
+  FillRow(d64, 0.0, PaddedTo16(n) - n, slopes + n);
+  return true;
+}
+
 template <class Noise, class T>
 HWY_NOINLINE void PerturbVjpRow(const Noise& noise, double scale, const T* x, const T* p, const T* g, size_t n, T* dx,
                                 Arena memory) {
@@ -704,13 +718,7 @@ HWY_NOINLINE void PerturbVjpRow(const Noise& noise, double scale, const T* x, co
   double* const slopes = memory.take<double>(padded);
   double* const gradient = memory.take<double>(padded);
   const T max = RowMax(d, x, n);
-  if (!IsFinite(max) || !Relative(scale, x, n, max, keys) || FindNonFinite(p, n).nan) return FillRow(d, kNaN<T>, n, dx);
-  const double mean = DotWithDistribution(d, p, g, n);
-  FillRow(d64, 0.0, padded, slopes);
-  ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V64 pi = LoadWide(d64, p + i, count, T(0)), gi = LoadWide(d64, g + i, count, T(0));
-    StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d64)), hn::Sub(gi, hn::Set(d64, mean))), d64, count, slopes + i);
-  });
+  if (!IsFinite(max) || !Relative(scale, x, n, max, keys) || !SlopesOf(p, g, n, slopes)) return FillRow(d, kNaN<T>, n, dx);
   Integral integral = {gradient, slopes};
   IntegrateRow(noise, keys, padded, AccuracyOf<T>(true), integral, memory);
   ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {

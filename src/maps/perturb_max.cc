@@ -10,6 +10,9 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+// softmax.cc compiles these.
+extern template struct KernelsOf<Softmax, float>;
+extern template struct KernelsOf<Softmax, double>;
 ISENTROPIC_COMPILE_MAP(PerturbMax);
 ISENTROPIC_COMPILE_MAP(CustomPerturbMax);
 

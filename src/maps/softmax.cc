@@ -13,6 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+template struct KernelsOf<Softmax, float>;
+template struct KernelsOf<Softmax, double>;
 ISENTROPIC_COMPILE_MAP(Softmax);
 ISENTROPIC_COMPILE_MAP(TaylorSoftmax);
 ISENTROPIC_COMPILE_MAP(SigSoftmax);
