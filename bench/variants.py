@@ -14,33 +14,44 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ENTMAX, EDGE = "src/maps/entmax-inl.h", "src/maps/edge_entmax-inl.h"
+ENTMAX, POWER = "src/maps/entmax-inl.h", "src/maps/power_entmax-inl.h"
+EDGE, BENT = "src/maps/edge_entmax-inl.h", "src/maps/bent_entmax-inl.h"
 TAKES = "(op.alpha >= kLeastAlpha<T> || op.alpha <= kMostHeavyAlpha)"
+TAKES_VJP = "return b == 0.5 || b == 1 || (sizeof(T) == 4 && b != 0);"
 SHORT, MIDDLE, LONG = (8, 32, 64), (256, 1024, 4096), (16384, 131072)
 
-# name: what it is, file, original, changed, alphas, lengths, gradient
+# name: what it is, alphas, lengths, gradient, and what switches it off: file, original, changed
 VARIANTS = {
-    "short squares": (ENTMAX, "if (op.alpha != 1 && op.alpha != 1.5 && op.alpha != 2) {",
-                      "if (op.alpha != 1 && op.alpha != 2) {", (1.5,), SHORT, False),
-    "short powers": (ENTMAX, TAKES, TAKES.replace("op.alpha >= kLeastAlpha<T>", "op.alpha > 2"), (1.2, 1.3, 1.7), SHORT, False),
-    "short heavy": (ENTMAX, TAKES, "(op.alpha >= kLeastAlpha<T>)", (0.5, 0.8), SHORT, False),
-    "short edge": (ENTMAX, TAKES, f"(op.alpha < 2 && {TAKES[1:]}", (2.5, 4.0), SHORT, False),
-    "squares": (ENTMAX, "} else if (b == 0.5) {", "} else if (b == 0.51) {", (1.5,), MIDDLE + LONG, False),
-    "several rows": (ENTMAX, "return !quick && n >= 256 && n <= kLongestOfSeveral ? kMost : 1;", "return 1;",
-                     (1.3, 1.5, 1.7, 3.0), MIDDLE, False),
-    "few survivors": (ENTMAX, "if (row.kept <= 64) {", "if (row.kept <= 0) {", (1.3, 1.7), MIDDLE + LONG, False),
-    "start by whole powers": (ENTMAX, "constexpr size_t kSample = 128;", "return c; constexpr size_t kSample = 128;",
-                              (1.3, 1.7), MIDDLE + LONG, False),
-    "heavy": (ENTMAX, "if (op.alpha <= kMostHeavyAlpha) return MapHeavyRow", "if (false) return MapHeavyRow", (0.5, 0.8),
-              MIDDLE + LONG, False),
-    "near softmax, survivors alone": (ENTMAX, "if (b >= 0.0625) {", "if (false) {", (1.1, 1.19), MIDDLE + LONG, False),
-    "near softmax, start by a sample": (ENTMAX, "if (c > 0 && IsFinite(c)) start = c;", "", (1.05, 1.1), LONG, False),
-    "edge by sorting": (EDGE, "if (most <= 32) {", "if (most <= 0) {", (2.5, 4.0), MIDDLE, False),
-    "edge bracket": (EDGE, "if (kept > 24) {", "if (false) {", (2.5, 4.0), MIDDLE + LONG, False),
-    "gradient, only the support": (ENTMAX, "if (2 * zeros < static_cast<double>(n)) return {p, g, n};", "return {p, g, n};",
-                                   (1.3, 1.7, 3.0), MIDDLE + LONG, True),
-    "gradient, short rows": (ENTMAX, "return b == 0.5 || b == 1 || (sizeof(T) == 4 && b != 0);", "return b == 0.5 || b == 1;",
-                             (1.3, 1.7, 3.0), SHORT, True),
+    "short squares": ((1.5,), SHORT, False,
+                      (ENTMAX, "if (op.alpha == 1.5) return ShortBy", "if (op.alpha == 1.51) return ShortBy"),
+                      (ENTMAX, "op.alpha != 1 && op.alpha != 1.5 && op.alpha != 2", "op.alpha != 1 && op.alpha != 2")),
+    "short powers": ((1.2, 1.3, 1.7), SHORT, False,
+                     (ENTMAX, TAKES, TAKES.replace("op.alpha >= kLeastAlpha<T>", "op.alpha > 2"))),
+    "short inverse powers": ((0.5, 0.8), SHORT, False, (ENTMAX, TAKES, "(op.alpha >= kLeastAlpha<T>)")),
+    "short edge": ((2.5, 4.0), SHORT, False, (ENTMAX, TAKES, f"(op.alpha < 2 && {TAKES[1:]}")),
+    "squares": ((1.5,), MIDDLE + LONG, False, (ENTMAX, "} else if (b == 0.5) {", "} else if (b == 0.51) {")),
+    "several rows": ((1.3, 1.5, 1.7, 3.0), MIDDLE, False,
+                     (ENTMAX, "n >= 256 && n <= kLongestOfSeveral ? kMost : 1", "n > ~size_t{0} - 1 ? kMost : 1")),
+    "few survivors": ((1.3, 1.5, 1.7), MIDDLE + LONG, False,
+                      (POWER, "if (MostKept(filtered, rows) <= 32) {", "if (MostKept(filtered, rows) <= 0) {"),
+                      (POWER, "if (row.kept > 64) return", "if (row.kept > 0) return")),
+    "start by whole powers": ((1.3, 1.7, 0.5), MIDDLE + LONG, False,
+                              (POWER, "if constexpr (!kIsSquare) start =", "if constexpr (false) start =")),
+    "inverse powers": ((0.5, 0.8), MIDDLE + LONG, False,
+                       (ENTMAX, "if (op.alpha <= kMostHeavyAlpha) return MapHeavyRow", "if (false) return MapHeavyRow")),
+    "near softmax, survivors alone": ((1.1, 1.19), MIDDLE + LONG, False, (BENT, "if (b >= 0.0625) {", "if (false) {")),
+    "near softmax, start by a sample": ((1.02, 1.1), MIDDLE + LONG, False,
+                                        (BENT, "} else if (n >= 512) {", "} else if (false) {")),
+    "near softmax, start by moments": ((0.9, 0.95), MIDDLE + LONG, False,
+                                       (BENT, "  if (b < 0) {\n    start", "  if (false) {\n    start")),
+    "edge by sorting": ((2.5, 4.0), MIDDLE, False, (EDGE, "if (most <= 32) {", "if (most <= 0) {"),
+                        (EDGE, "if (filtered[r].kept <= 32) {", "if (filtered[r].kept <= 0) {")),
+    "edge bracket": ((2.5, 4.0), MIDDLE + LONG, False, (EDGE, "if (kept > 24) {", "if (false) {")),
+    "edge bound by roots": ((3.0, 4.0), MIDDLE + LONG, False, (EDGE, "if (b < 2 || n < 256) return least;", "return least;")),
+    "gradient, only the support": ((1.3, 1.7, 3.0), MIDDLE + LONG, True,
+                                   (ENTMAX, "if (2 * zeros < static_cast<double>(n)) return {p, g, n};", "return {p, g, n};")),
+    "gradient, short rows, below 2": ((1.3, 1.7), SHORT, True, (ENTMAX, TAKES_VJP, TAKES_VJP.replace("b != 0)", "b > 1)"))),
+    "gradient, short rows, above 2": ((2.5, 3.0), SHORT, True, (ENTMAX, TAKES_VJP, TAKES_VJP.replace("b != 0)", "b < 1)"))),
 }  # fmt: skip
 SPREADS = {"flat": 0.3, "normal": 1.0, "wide": 4.0}
 
@@ -91,11 +102,13 @@ def main(build, names):
         shutil.copytree(build / "python", whole)
         print("| variant | gain, float32: median (least to most) | float64 | shapes above 1.3 |\n|---|---|---|---|")
         for name in names or VARIANTS:
-            file, original, changed, *case = VARIANTS[name]
-            text = (ROOT / file).read_text()
-            assert text.count(original) == 1, (name, text.count(original))
-            (ROOT / file).write_text(text.replace(original, changed))
+            *case, changes = *VARIANTS[name][:3], VARIANTS[name][3:]
+            before = {ROOT / file: (ROOT / file).read_text() for file, _, _ in changes}
             try:
+                for file, original, changed in changes:
+                    text = (ROOT / file).read_text()
+                    assert text.count(original) == 1, (name, text.count(original))
+                    (ROOT / file).write_text(text.replace(original, changed))
                 built(build)
                 best = [{}, {}]
                 for _ in range(2):
@@ -103,7 +116,8 @@ def main(build, names):
                         for call, one in measured(package, case).items():
                             times[call] = min(one, times.get(call, 1e9))
             finally:
-                (ROOT / file).write_text(text)
+                for file, text in before.items():
+                    file.write_text(text)
             gains = {call: best[1][call] / best[0][call] for call in best[0]}
             columns = []
             for dtype in ("float32", "float64"):

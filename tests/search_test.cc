@@ -70,8 +70,12 @@ struct ThresholdRow {
   Pair PowersAbove(double b, double edge, double lift) const {
     return Add([&](long double x) { return x > edge ? Power(b, x - edge + lift) : Terms(0, 0); });
   }
-  Pair Bent(double b, double c) const {
-    return Add([&](long double x) { return Power(b, 1 + x / c * (b > 0 ? 1 : -1)); });
+  // The sums of s w^k and s w^(k + 1), see BentSeries.
+  Pair Bent(double b, double c, int k) const {
+    return Add([&](long double x) {
+      const long double v = x / c * (b > 0 ? 1 : -1), s = Power(b, 1 + v).first, w = s > 0 ? v / (b * (1 + v)) : 0;
+      return Terms(s * std::pow(w, k), s * std::pow(w, k + 1));
+    });
   }
   double Equal(double edge) const {
     return Add([&](long double x) { return Terms(x == edge, 0); }).first;
@@ -561,11 +565,11 @@ TEST(ThresholdSearch, EndsWhereASumIsNaN) {
   edge.Sum(NAN);
   ASSERT_EQ(edge.stage(), search::EdgeSearch::Stage::kMet);
   ASSERT_TRUE(std::isnan(edge.p()));
-  search::BentSearch bent;
+  search::BentSeries bent;
   bent.Begin(0.1, 1, 1, 0x1p-53);
-  bent.Take(NAN, NAN);
+  bent.Take(NAN, NAN, NAN, NAN);
   ASSERT_FALSE(bent.asks());
-  ASSERT_TRUE(std::isnan(bent.c()));
+  ASSERT_TRUE(std::isnan(bent.sum()));
 }
 
 TEST(ThresholdSearch, HasTheSameBitsHoweverItIsCompiled) {

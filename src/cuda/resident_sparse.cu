@@ -32,7 +32,7 @@ namespace HWY_NAMESPACE {
 // How a map finds the masses of a row's survivors: Masses calls use(mass, factor) for each survivor, whose mass is
 // mass times factor. It returns false if one is NaN. kApart: by another kernel.
 struct BySimplex {
-  static constexpr bool kCanBeDense = false, kApart = false;
+  static constexpr bool kApart = false;
   template <class Op>
   static HWY_INLINE double Power(const Op& /*op*/) {
     return 1;
@@ -47,26 +47,13 @@ struct BySimplex {
     return true;
   }
 };
-struct BySquares {
-  static constexpr bool kCanBeDense = false, kApart = false;
-  static HWY_INLINE double Power(const Entmax& /*op*/) { return 0.5; }
-  template <class Use>
-  static HWY_INLINE bool Masses(double /*b*/, const Filtered<float>& row, float* /*slopes*/, const Use& use) {
-    const RowTag<float> d;
-    Threshold c;
-    SquareThresholds(&row, 1, &c);
-    if (c.low != c.low) return false;
-    const SquareAbove<RowTag<float>> mass(d, c);
-    use([&](auto u) HWY_ATTR { return mass(d, u); }, 1);
-    return true;
-  }
-};
+template <Bend kBend>
 struct ByPowers {
-  static constexpr bool kCanBeDense = true, kApart = true;
+  static constexpr bool kApart = kBend == Bend::rising;
   static HWY_INLINE double Power(const Entmax& op) { return op.alpha - 1; }
   template <class Use>
-  static HWY_INLINE bool Masses(double b, const Filtered<float>& row, float* slopes, const Use& use) {
-    const double sum = SurvivorMasses(b, row, slopes);
+  static HWY_INLINE bool Masses(double b, const Filtered<float>& row, float* powers, const Use& use) {
+    const double sum = SurvivorMasses<kBend>(b, row, powers);
     if (sum != sum) return false;
     use([](auto mass) { return mass; }, static_cast<float>(1 / sum));
     return true;
@@ -154,19 +141,6 @@ __global__ void __launch_bounds__(512, 1)
     const auto fill_with_nan = [&](unsigned first, unsigned step) HWY_ATTR {
       for (unsigned i = first; i < n; i += step) out.Put(i, kNaN<float>);
     };
-    if constexpr (Way::kCanBeDense) {
-      if (chosen.all > 64 && chosen.all > n / 2) {
-        float* const u = memory.take<float>(n);
-        row.ForOwn([&](unsigned i, float own_u) { u[i] = own_u; });
-        Team::Narrow(false);
-        const auto load = [&](size_t i, size_t) HWY_ATTR { return hn::LoadU(d, u + i); };
-        MapDenseRow(b, found, n, load, [&](const auto& p_at, bool nan) HWY_ATTR {
-          for (size_t i = thread; i < n; i += threads) out.Put(i, nan ? kNaN<float> : hn::GetLane(p_at(i, size_t{1})));
-        });
-        Team::Narrow(true);
-        continue;
-      }
-    }
     const auto put_masses = [&](unsigned first, unsigned step) HWY_ATTR {
       const bool good = Way::Masses(b, found, slopes, [&](const auto& mass, float factor) HWY_ATTR {
         for (unsigned k = first; k < chosen.all; k += step) {
@@ -287,8 +261,8 @@ bool launch_sparse(const Call<Entmax>& call, Stream stream) {
   using namespace HWY_NAMESPACE;
   const double alpha = call.op.alpha;
   if (alpha == 2) return launch_by<BySimplex>(call, stream);
-  if (alpha == 1.5) return launch_by<BySquares>(call, stream);
-  return alpha >= kLeastAlpha<float> && alpha < 2 && launch_by<ByPowers>(call, stream);
+  if (alpha == 1.5) return launch_by<ByPowers<Bend::square>>(call, stream);
+  return alpha >= kLeastAlpha<float> && alpha < 2 && launch_by<ByPowers<Bend::rising>>(call, stream);
 }
 
 }  // namespace cuda

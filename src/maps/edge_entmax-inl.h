@@ -11,7 +11,7 @@
 #define ISENTROPIC_MAPS_EDGE_ENTMAX_INL_H_
 #endif
 
-#include "src/maps/filtered_rows-inl.h"
+#include "src/maps/threshold_start-inl.h"
 #include "src/rows/short_largest-inl.h"
 #include "src/search/search-inl.h"
 
@@ -327,14 +327,9 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsByEdge(double b, double temperature, const 
                              [&](const auto& relative, const T* row)
                                  HWY_ATTR { return LeastThresholdOfEdge(d, b, relative, row, n); });
   if constexpr (sizeof(T) == 4) {
-    const size_t most = MostKept(filtered, rows);
     float sums[kSearches<T>];
-    if (most <= 32) {
-      if (most <= 16) {
-        MassesByEdge<16>(b, filtered, rows, sums);
-      } else {
-        MassesByEdge<32>(b, filtered, rows, sums);
-      }
+    if (MostKept(filtered, rows) <= 32) {
+      MassesByEdge<32>(b, filtered, rows, sums);
       for (size_t r = 0; r < rows; ++r) WriteFew(filtered[r], sums[r], n, p[r], workspace.stream);
       return;
     }
@@ -348,6 +343,73 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsByEdge(double b, double temperature, const 
     }
   } else {
     for (size_t r = 0; r < rows; ++r) MapRowByEdge(d, b, temperature, filtered[r], x[r], n, max[r], p[r]);
+  }
+}
+
+// Rows of at most ShortRows::kLongest, side by side: the 16 largest of each are sorted, and the search reads only these. Of 64
+// normal scores 2 have mass for alpha = 3, and 11 if they differ by a hundredth. A row with more mass goes alone.
+HWY_NOINLINE HWY_FLATTEN inline void ShortByEdge(double b, double temperature, const hn::Vec<RowTag<float>>* max,
+                                                 ShortRows<float>* u, float* const* p, size_t count) {
+  using D = RowTag<float>;
+  using V = hn::Vec<D>;
+  constexpr size_t kCount = LargestOfShort<>::kCount, kRows = ShortRows<float>::kRows;
+  constexpr size_t kBlocks = ShortRows<float>::kLanes / kRows;
+  const D d;
+  const RootOf<D> root(d, b);
+  for (size_t g = 0; g * kRows < count; ++g) {
+    const RelativeScores<D> relative(max[g], temperature / b);
+    u[g].Transform([&](V x) HWY_ATTR { return relative(x); });
+  }
+  // Each block of a vector has the rows of another group.
+  for (size_t first = 0; first * kRows < count; first += kBlocks) {
+    const size_t groups = HWY_MIN(kBlocks, (count + kRows - 1) / kRows - first);
+    V largest[kCount], nan;
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kBlocks > 1) {
+      LargestOfShort<> of[kBlocks];
+      for (size_t g = 0; g < kBlocks; ++g) of[g].Take(u[first + (g < groups ? g : 0)]);
+      for (size_t i = 0; i < kCount; ++i) {
+        largest[i] = hn::OddEvenBlocks(of[1][i], of[0][i]);
+        if constexpr (kBlocks == 4) largest[i] = hn::ConcatUpperLower(d, hn::OddEvenBlocks(of[3][i], of[2][i]), largest[i]);
+      }
+      nan = hn::OddEvenBlocks(of[1].nan(), of[0].nan());
+      if constexpr (kBlocks == 4) nan = hn::ConcatUpperLower(d, hn::OddEvenBlocks(of[3].nan(), of[2].nan()), nan);
+    } else
+#endif
+    {
+      LargestOfShort<> of;
+      of.Take(u[first]);
+      for (size_t i = 0; i < kCount; ++i) largest[i] = of[i];
+      nan = of.nan();
+    }
+    const EdgeOfSorted<D, kCount> found(root, largest);
+    HWY_ALIGN float edges[kBlocks * kRows], lifts[kBlocks * kRows], leasts[kBlocks * kRows], scales[kBlocks * kRows],
+        last[kBlocks * kRows];
+    hn::Store(found.edge, d, edges);
+    hn::Store(found.lift, d, lifts);
+    hn::Store(found.least, d, leasts);
+    hn::Store(hn::Add(found.scale, nan), d, scales);
+    hn::Store(largest[kCount - 1], d, last);
+    for (size_t g = 0; g < groups; ++g) {
+      const ShortRows<float>& rows = u[first + g];
+      const size_t begin = (first + g) * kRows, in_group = HWY_MIN(kRows, count - begin);
+      const V edge = rows.Spread(edges + g * kRows), lift = rows.Spread(lifts + g * kRows);
+      const V least = rows.Spread(leasts + g * kRows), scale = rows.Spread(scales + g * kRows);
+      rows.Store(p + begin, in_group, [&](V ui) HWY_ATTR {
+        // 0 times the scale carries a NaN to all entries.
+        return hn::Mul(MassAboveEdge(d, root, ui, edge, lift, least), scale);
+      });
+      if (rows.size() <= kCount) continue;
+      for (size_t r = 0; r < in_group; ++r) {
+        if (HWY_LIKELY(edges[g * kRows + r] != last[g * kRows + r])) continue;
+        HWY_ALIGN float row[ShortRows<float>::kLongest];
+        HWY_ALIGN uint8_t memory[16 * ShortRows<float>::kLongest + 1024];
+        for (size_t i = 0; i < rows.size(); ++i) row[i] = rows.At(r, i);
+        const float *const x = row, top = 0;
+        // The scores u at the temperature b are u again.
+        MapRowsByEdge(b, b, &x, rows.size(), &top, p + begin + r, 1, {Arena(memory, sizeof(memory)), false});
+      }
+    }
   }
 }
 

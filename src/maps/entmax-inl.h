@@ -1,15 +1,9 @@
-// entmax of one row, for every alpha.
+// entmax for every alpha.
 //
 // With b = alpha - 1, z = (x - max)/T <= 0 and c = p_max^b, all cases are p = (c + b z)^(1/b), 0 where the base is negative;
-// c is the root of sum p = 1. Three ways to it:
-//   alpha >= 1.25  the terms u = b z above a bound of -c are packed and c solved on those few; where they are few indeed each
-//                  power is taken once, and the masses put in their places in a row of zeros. In float32 from alpha = 1.2 on.
-//   alpha > 2      the same, but (c + u)^(1/b) is infinitely steep at the edge of the support: edge_entmax-inl.h.
-//   alpha < 1.25   where b is small, c is near 1 and the rounding of c + u would be magnified by 1/b. Hence
-//                  p = p_max (1 + v)^(1/b), v = b z/c, by log(1 + v) of a small v, divided by its sum as softmax is:
-//                  a softmax at inverse temperature 1/c whose exp is bent by b. Also for alpha < 1, where all have mass.
-// alpha = 1 and alpha = 2 are softmax and sparsemax themselves. For float32, alpha <= 0.8 is in heavy_entmax-inl.h, and short
-// rows are in short_entmax-inl.h and short_edge-inl.h.
+// c is the root of sum p = 1. There are three ways to it, each in a file: power_entmax-inl.h where c + b z has all its digits,
+// bent_entmax-inl.h where b is small, and edge_entmax-inl.h for alpha > 2, where the power is infinitely steep at the edge of
+// the support. alpha = 1 and alpha = 2 are softmax and sparsemax themselves.
 
 #if defined(ISENTROPIC_MAPS_ENTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_MAPS_ENTMAX_INL_H_
@@ -19,13 +13,12 @@
 #endif
 
 #include "isentropic/maps.h"
+#include "src/maps/bent_entmax-inl.h"
+#include "src/maps/contract-inl.h"
 #include "src/maps/edge_entmax-inl.h"
-#include "src/maps/heavy_entmax-inl.h"
-#include "src/maps/short_edge-inl.h"
-#include "src/maps/short_entmax-inl.h"
+#include "src/maps/power_entmax-inl.h"
 #include "src/maps/softmax-inl.h"
 #include "src/maps/sparsemax-inl.h"
-#include "src/maps/whole_powers-inl.h"
 #include "src/rows/entry-inl.h"
 #include "src/rows/expm1-inl.h"
 #include "src/rows/select-inl.h"
@@ -43,6 +36,15 @@ inline constexpr double kLeastAlpha = sizeof(T) == 4 ? 1.2 : 1.25;
 
 // Above, 1/b is too large for WholePowers and UnitPower, which float32 uses for alpha < 1.
 inline constexpr double kMostHeavyAlpha = 0.8;
+
+struct SeveralEntmaxRows {
+  static constexpr size_t kMost = kSearches<float>;
+  static HWY_INLINE size_t Count(const Entmax& op, size_t n) {
+    return op.alpha >= kLeastAlpha<float> && op.alpha != 2 && n >= 256 && n <= kLongestOfSeveral ? kMost : 1;
+  }
+  static void Map(const Entmax& op, const float* const* x, size_t n, const float* max, float* const* p, size_t count,
+                  Workspace workspace);
+};
 
 template <class T>
 struct KernelsOf<Entmax, T> {
@@ -67,12 +69,7 @@ struct KernelsOf<Entmax, T> {
     static HWY_INLINE bool TakesVjp(const Entmax& op);
     static void Vjp(const Entmax& op, ShortRows<T>* p, ShortRows<T>* g, T* const* dx, size_t count);
   };
-  struct Several {
-    static constexpr size_t kMost = kSearches<T>;
-    static size_t Count(const Entmax& op, size_t n);
-    static void Map(const Entmax& op, const T* const* x, size_t n, const T* max, T* const* p, size_t count,
-                    Workspace workspace);
-  };
+  using Several = std::conditional_t<sizeof(T) == 4, SeveralEntmaxRows, NotOffered>;
 };
 
 // b = alpha - 1. Nearer to 0 than 2^-26 (2^-55) entmax differs from softmax by less than a tenth of eps, and b/T is a normal
@@ -84,487 +81,18 @@ HWY_INLINE double EntmaxPower(const Entmax& op) {
   return HWY_MIN(b, sizeof(T) == 4 ? 0x1p26 : 0x1p60);
 }
 
-// What SmallStep has of sums that are rounded to T.
+// Rows of alpha from kLeastAlpha on, but not 2.
 template <class T>
-inline constexpr double kSumError = sizeof(T) == 4 ? 0x1p-24 : 0x1p-52;
-
-// A start near the root. u has n numbers and then 64 times -inf. If there are many u, steps on a sample of them come first.
-template <class T>
-HWY_NOINLINE HWY_FLATTEN T StartByWholePowers(double b, T c, const T* u, size_t n) {
-  const WholePowers whole_powers(b);
-  const auto take_steps = [&](const T* of, size_t count, double weight) HWY_ATTR {
-    const auto load = [&](size_t i, size_t) HWY_ATTR { return hn::LoadU(RowTag<T>(), of + i); };
-    c = WholePowerSteps<true>(whole_powers, c, count, weight, load);
-  };
-  constexpr size_t kSample = 128;
-  if (n >= 4 * kSample) {
-    HWY_ALIGN T sample[kSample];
-    for (size_t k = 0; k < kSample; ++k) sample[k] = u[k * (n / kSample)];
-    take_steps(sample, kSample, static_cast<double>(n) / static_cast<double>(kSample));
-  }
-  take_steps(u, n, 1);
-  return c;
-}
-
-// alpha = 1.5: c as high + low, from one that is not below it, with -inf 64 times behind u. The steps are taken in T, sums in
-// float64.
-template <class T>
-HWY_NOINLINE HWY_FLATTEN Threshold SquareThreshold(const Filtered<T>& row) {
-  const RowTag<T> d;
-  const Square<RowTag<T>> square(d, 0.5);
-  NormSearch<double, SquareNorm, UntilStep, T> search;
-  search.Begin(0.5, -row.least, {SmallStep(0.5, static_cast<double>(row.kept), kSumError<T>)});
-  while (search.asks()) {
-    double sums[2];
-    const auto at = hn::Set(d, search.c());
-    MassSums<true>(d, row.kept, sums, [&](size_t i, size_t /*count*/, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
-      square.WithDerivative(d, hn::Add(hn::LoadU(d, row.survivors.z + i), at), terms);
-    });
-    search.Take(sums[0], sums[1]);
-  }
-  return {static_cast<double>(search.c()), -search.step()};
-}
-
-// SquareThreshold for rows of at most kCount survivors, with sums in T too. While others go on, a row whose c is found is
-// summed again: no row's depends on another's.
-template <size_t kCount, class T>
-HWY_NOINLINE HWY_FLATTEN void FewThresholds(const Filtered<T>* filtered, size_t rows, Threshold* found) {
-  const RowTag<T> d;
-  constexpr double b = 0.5;
-  const Square<RowTag<T>> square(d, b);
-  NormSearch<T, BoundNorm, UntilStep> search[kSearches<T>];
-  for (size_t r = 0; r < rows; ++r) {
-    search[r].Begin(b, -filtered[r].least, {SmallStep(b, static_cast<double>(filtered[r].kept), kSumError<T>)});
-  }
-  for (bool far = true; far;) {
-    far = false;
-    for (size_t r = 0; r < rows; ++r) {
-      const T* const u = filtered[r].survivors.z;
-      const auto at = hn::Set(d, search[r].c());
-      T sums[2];
-      PowerSumsOf<kCount>(
-          d,
-          [&](size_t i, hn::Vec<RowTag<T>>* terms)
-              HWY_ATTR { square.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms); },
-          sums);
-      search[r].Take(sums[0], sums[1]);
-      far |= search[r].asks();
-    }
-  }
-  for (size_t r = 0; r < rows; ++r) found[r] = {static_cast<double>(search[r].c()), -static_cast<double>(search[r].step())};
-}
-
-// (c + u)^2 from c's upper part, exact in T, and the rest: near the edge the first sum is exact.
-template <class D, class T = hn::TFromD<D>>
-class SquareAbove {
- public:
-  HWY_INLINE SquareAbove(D d, Threshold c) : square_(d, 0.5), high_(hn::Set(d, static_cast<T>(c.high))) {
-    const double high = static_cast<double>(static_cast<T>(c.high));
-    low_ = hn::Set(d, static_cast<T>((c.high - high) + c.low));
-  }
-  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> u) const { return square_(d, hn::Add(hn::Add(u, high_), low_)); }
-
- private:
-  Square<D> square_;
-  hn::Vec<D> high_, low_;
-};
-
-// The thresholds of rows, in registers if the survivors are few.
-template <class T>
-HWY_INLINE void SquareThresholds(const Filtered<T>* filtered, size_t rows, Threshold* c) {
-  if (MostKept(filtered, rows) <= 32) return FewThresholds<32>(filtered, rows, c);
-  for (size_t r = 0; r < rows; ++r) {
-    if (filtered[r].kept <= 64) {
-      FewThresholds<64>(filtered + r, 1, c + r);
-    } else {
-      c[r] = SquareThreshold(filtered[r]);
-    }
-  }
-}
-
-// alpha = 1.5: a mass is a few operations, so a row is written as if all scores had some.
-template <class T>
-HWY_NOINLINE HWY_FLATTEN void MapRowsBySquares(double temperature, const T* const* x, size_t n, const T* max, T* const* p,
-                                               size_t rows, Workspace workspace) {
-  const RowTag<T> d;
-  Filtered<T> filtered[kSearches<T>] = {};
-  FilterRows<false>(0.5, temperature, x, n, max, rows, workspace.memory, filtered);
-  Threshold c[kSearches<T>];
-  SquareThresholds(filtered, rows, c);
-  for (size_t r = 0; r < rows; ++r) {
-    if (c[r].low != c[r].low) {
-      FillRow(d, kNaN<T>, n, p[r]);
-      continue;
-    }
-    const auto relative = Bent(0.5, temperature, max[r]);
-    const SquareAbove<RowTag<T>> mass(d, c[r]);
-    QuickWriteRow(d, workspace.stream, n, p[r],
-                  [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x[r] + i, count, max[r]))); });
-  }
-}
-
-// For rows of at most kCount survivors: u becomes (c + u)^(1/b), and their sum, 1 but for rounding, is left in `sums`. As in
-// FewThresholds no row's depends on another's. c is rounded to T, and many masses together may move by more than one of them
-// may be off: so each makes the last step, which is smaller than c's rounding, along its own slope. To divide all by their sum
-// instead would take from the large ones what the many small ones have too much.
-template <size_t kCount, class T>
-HWY_NOINLINE HWY_FLATTEN void PowerMasses(double b, const Filtered<T>* filtered, size_t rows, T* sums) {
-  const RowTag<T> d;
-  const UnitRootOf<RowTag<T>> root(d, b);
-  HWY_ALIGN T masses[kSearches<T>][kCount], slopes[kSearches<T>][kCount];
-  constexpr T kEnough = T(sizeof(T) == 4 ? 0x1p-22 : 0x1p-51);
-  NormSearch<T, BoundNorm, UntilSum<T>> search[kSearches<T>];
-  for (size_t r = 0; r < rows; ++r) search[r].Begin(b, -filtered[r].least, {kEnough});
-  for (bool far = true; far;) {
-    far = false;
-    for (size_t r = 0; r < rows; ++r) {
-      const T* const u = filtered[r].survivors.z;
-      T *const row = masses[r], *const row_slopes = slopes[r];
-      const auto at = hn::Set(d, search[r].c());
-      T both[2];
-      PowerSumsOf<kCount>(
-          d,
-          [&](size_t i, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
-            const auto q = hn::Add(hn::LoadU(d, u + i), at);
-            root.WithDerivative(d, q, terms);
-            hn::Store(terms[0], d, row + i);
-            hn::Store(terms[1], d, row_slopes + i);
-          },
-          both);
-      search[r].Take(both[0], both[1]);
-      sums[r] = both[0] - search[r].step() / static_cast<T>(b) * both[1];
-      far |= search[r].asks();
-    }
-  }
-  AwaitReaders();
-  for (size_t r = 0; r < rows; ++r) {
-    const auto step = hn::Set(d, search[r].step() / static_cast<T>(b));
-    ForEachVector(d, kCount, [&](size_t i, size_t count) HWY_ATTR {
-      const auto mass = hn::NegMulAdd(step, hn::LoadU(d, slopes[r] + i), hn::LoadU(d, masses[r] + i));
-      StoreUpTo(MaxKeepNaN(hn::Zero(d), mass), d, count, filtered[r].survivors.z + i);
-    });
-  }
-}
-
-// The end of a search: c - step is the root up to terms of the order of step^2, and `sum` that of the masses there.
-struct LastStep {
-  double c, step, sum;
-};
-
-// From a start near the root, which may be below it, for n scores of which `most` can have mass; load(i, count) gives u, -inf
-// beyond. Leaves (c + u)^(1/b - 1) in `slopes`. The steps are taken in T, sums in float64.
-template <class T, class Load>
-HWY_NOINLINE HWY_FLATTEN LastStep ThresholdAndSlopes(double b, T start, size_t n, size_t most, const Load& load, T* slopes) {
-  const RowTag<T> d;
-  const UnitRootOf<RowTag<T>> root(d, b);
-  NormSearch<double, PowerNorm, UntilStep, T> search;
-  search.Begin(b, start, {SmallStep(b, static_cast<double>(most), kSumError<T>)});
-  double sums[2] = {};
-  while (search.asks()) {
-    const auto c = hn::Set(d, search.c());
-    MassSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
-      root.WithDerivative(d, hn::Add(load(i, count), c), terms);
-      StoreUpTo(terms[1], d, count, slopes + i);
-    });
-    search.Take(sums[0], sums[1]);
-  }
-  return {static_cast<double>(search.c()), search.step(), sums[0] - search.step() / b * sums[1]};
-}
-
-// (q - step)^(1/b) up to terms of the order of step^2, from the slope q^(1/b - 1) at q = c + u.
-template <class D, class T = hn::TFromD<D>>
-class MassAfterStep {
- public:
-  HWY_INLINE MassAfterStep(D d, double b, const LastStep& last)
-      : c_(hn::Set(d, static_cast<T>(last.c))), step_(hn::Set(d, static_cast<T>(last.step / b))) {}
-  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> u, hn::Vec<D> slope) const {
-    const auto zero = hn::Zero(d);
-    const auto q = MaxKeepNaN(zero, hn::Add(u, c_));
-    return hn::Mul(slope, MaxKeepNaN(zero, hn::Sub(q, step_)));
-  }
-
- private:
-  hn::Vec<D> c_, step_;
-};
-
-// The survivors' u of a row with at most n/2 of them become their masses, but for the factor 1/sum; returns the sum. `slopes`
-// has room for as many numbers.
-template <class T>
-HWY_INLINE double SurvivorMasses(double b, const Filtered<T>& row, T* slopes) {
-  const RowTag<T> d;
-  T* const u = row.survivors.z;
-  if (row.kept <= 64) {
-    T sum;
-    if (row.kept <= 16) {
-      PowerMasses<16>(b, &row, 1, &sum);
-    } else if (row.kept <= 32) {
-      PowerMasses<32>(b, &row, 1, &sum);
-    } else {
-      PowerMasses<64>(b, &row, 1, &sum);
-    }
-    return static_cast<double>(sum);
-  }
-  const T start = StartByWholePowers(b, -row.least, u, row.kept);
-  const auto load = [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, u + i); };
-  const LastStep last = ThresholdAndSlopes(b, start, row.kept, row.kept, load, slopes);
-  const MassAfterStep<RowTag<T>> mass(d, b, last);
-  ForEachVector(d, row.kept, [&](size_t i, size_t count) HWY_ATTR {
-    StoreUpTo(mass(d, load(i, count), LoadUpTo(d, slopes + i, count, T(0))), d, count, u + i);
-  });
-  return last.sum;
-}
-
-// p of a row of which most scores may have mass; load(i, count) gives their u, -inf beyond the end. The packed scores are not
-// needed any more when their memory gets the slopes. In write(p_at, nan), p_at(i, count) gives p; nan: the row becomes NaN.
-template <class T, class Load, class Write>
-HWY_INLINE void MapDenseRow(double b, const Filtered<T>& row, size_t n, const Load& load, const Write& write) {
-  const RowTag<T> d;
-  T* const slopes = row.survivors.z;
-  const T start = StartByWholePowers(b, -row.least, slopes, row.kept);
-  const LastStep last = ThresholdAndSlopes(b, start, n, row.kept, load, slopes);
-  const MassAfterStep<RowTag<T>> mass(d, b, last);
-  write([&](size_t i, size_t count) HWY_ATTR { return mass(d, load(i, count), LoadUpTo(d, slopes + i, count, T(0))); },
-        last.sum != last.sum);
-}
-
-template <class T>
-HWY_INLINE void MapFilteredRow(double b, double temperature, const Filtered<T>& row, const T* x, size_t n, T max, T* p,
-                               Workspace workspace) {
-  const RowTag<T> d;
-  if (row.kept > 64 && row.kept > n / 2) {
-    const auto relative = Bent(b, temperature, max);
-    const auto load = [&](size_t i, size_t count) HWY_ATTR { return relative(LoadUpTo(d, x + i, count, -kInfinity<T>)); };
-    return MapDenseRow(b, row, n, load, [&](const auto& p_at, bool nan) HWY_ATTR {
-      if (nan) return FillRow(d, kNaN<T>, n, p);
-      WriteRow(d, workspace.stream, n, p, p_at);
-    });
-  }
-  const double sum = SurvivorMasses(b, row, p);  // so many of p are free until it is written
-  if (sum != sum) return FillRow(d, kNaN<T>, n, p);
-  Scatter(d, row.survivors.z, row.survivors.places, row.kept, sum, n, p, workspace.stream);
-}
-
-template <class T>
-HWY_NOINLINE HWY_FLATTEN void MapRowsByThreshold(double b, double temperature, const T* const* x, size_t n, const T* max,
-                                                 T* const* p, size_t rows, Workspace workspace) {
-  Filtered<T> filtered[kSearches<T>] = {};
-  FilterRows<true>(b, temperature, x, n, max, rows, workspace.memory, filtered);
-  const size_t most = MostKept(filtered, rows);
-  if (most <= 32) {
-    T sums[kSearches<T>];
-    if (most <= 16) {
-      PowerMasses<16>(b, filtered, rows, sums);
-    } else {
-      PowerMasses<32>(b, filtered, rows, sums);
-    }
-    for (size_t r = 0; r < rows; ++r) WriteFew(filtered[r], sums[r], n, p[r], workspace.stream);
+HWY_NOINLINE void MapRowsWithEdge(const Entmax& op, const T* const* x, size_t n, const T* max, T* const* p, size_t rows,
+                                  Workspace workspace) {
+  const double b = EntmaxPower<T>(op);
+  if (b > 1) {
+    MapRowsByEdge(b, op.temperature, x, n, max, p, rows, workspace);
+  } else if (b == 0.5) {
+    MapRowsByPowers<Bend::square>(b, op.temperature, x, n, max, p, rows, workspace);
   } else {
-    for (size_t r = 0; r < rows; ++r) MapFilteredRow(b, temperature, filtered[r], x[r], n, max[r], p[r], workspace);
+    MapRowsByPowers<Bend::rising>(b, op.temperature, x, n, max, p, rows, workspace);
   }
-}
-
-// (1 + v)^(1/b), v = b (x - max)/(T c), for b < 1/4: exp bent by b, with its value 1 at the maximum. 0 where v <= -1 and at
-// -inf. b/(T c) goes as two numbers: its rounding would be the same for all scores and move as much mass as they have.
-//
-// Of two scores the higher gets no less: z high + z low is rounded once, but for z low, whose rounding is far below what
-// z high gains; and neither Log1p nor ExpScaled ever falls.
-template <class D, class T = hn::TFromD<D>>
-class BentExp {
- public:
-  // For c/(1 + tau).
-  HWY_INLINE BentExp(D d, double b, double temperature, double c, T max, double tau = 0)
-      : exp_(d, std::abs(b)), exp_slope_(d, std::abs(b) / (1 - b)), max_(hn::Set(d, max)), rising_(b > 0) {
-    // With the roundings of T c, of the quotient, and of the sum.
-    const double divisor = temperature * c, quotient = b / divisor;
-    const double residue = MulSub(quotient, divisor, b) + quotient * MulSub(temperature, c, divisor);
-    const double rest = IsFinite(divisor) ? -residue / divisor : 0;  // a first c may be as large as numbers are
-    const double step = quotient * tau, factor = quotient + step;
-    const T high = static_cast<T>(factor);
-    high_ = hn::Set(d, high);
-    low_ = hn::Set(d, static_cast<T>((factor - static_cast<double>(high)) + ((quotient - factor) + step + rest)));
-    // Farther scores are out of the support, or at the end of the type's range: no infinity meets one of the other sign.
-    constexpr double kFar = static_cast<double>(std::numeric_limits<T>::max()) / 4;
-    lowest_ = hn::Set(d, static_cast<T>(rising_ ? -HWY_MIN(2 / factor, kFar) : -kFar / HWY_MAX(-factor, 1.0)));
-  }
-
-  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x) const { return Raise(d, x, V(d, x), exp_); }
-
-  // (1 + v)^(1/b) and (1 + v)^(1/b - 1).
-  HWY_INLINE void WithDerivative(D d, hn::Vec<D> x, hn::Vec<D>* terms) const {
-    const auto v = V(d, x);
-    terms[1] = Raise(d, x, v, exp_slope_);
-    const auto base = hn::Add(v, hn::Set(d, T(1)));
-    terms[0] = hn::IfThenZeroElse(hn::Eq(terms[1], hn::Zero(d)), hn::Mul(terms[1], base));
-  }
-
-  // v/(1 + v).
-  HWY_INLINE hn::Vec<D> Part(D d, hn::Vec<D> x) const {
-    const auto v = V(d, x);
-    return hn::Div(v, hn::Add(v, hn::Set(d, T(1))));
-  }
-
- private:
-  HWY_INLINE hn::Vec<D> V(D /*d*/, hn::Vec<D> x) const {
-    const auto z = MaxKeepNaN(lowest_, hn::Sub(x, max_));
-    return hn::MulAdd(z, high_, hn::Mul(z, low_));
-  }
-
-  HWY_INLINE hn::Vec<D> Raise(D d, hn::Vec<D> x, hn::Vec<D> v, const ExpScaled<D>& exp) const {
-    if (rising_) {
-      const auto out = hn::Le(v, hn::Set(d, T(-1)));
-      if (hn::AllTrue(d, out)) return hn::Zero(d);
-      return hn::IfThenZeroElse(out, exp(d, Log1p(d, v)));
-    }
-    const auto out = hn::Eq(x, hn::Set(d, -kInfinity<T>));
-    return hn::IfThenZeroElse(out, exp(d, hn::Neg(Log1p(d, v))));
-  }
-
-  ExpScaled<D> exp_, exp_slope_;
-  hn::Vec<D> max_, high_, low_, lowest_;
-  bool rising_;
-};
-
-// S and S1 of BentSearch.
-template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE HWY_FLATTEN void BentSums(D d, double b, double temperature, double c, const T* x, size_t n, T max,
-                                       double (&sums)[2]) {
-  const BentExp<D> exp(d, b, temperature, c, max);
-  MassSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
-    exp.WithDerivative(d, LoadUpTo(d, x + i, count, -kInfinity<T>), terms);
-  });
-}
-
-// From a start to where one more step would not be seen. `weight`: each score counts so often.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE double FindC(D d, double b, double temperature, double start, const T* x, size_t n, T max, double weight,
-                        double enough) {
-  BentSearch search;
-  search.Begin(b, start, weight, enough);
-  while (search.asks()) {
-    double sums[2];
-    BentSums(d, b, temperature, search.c(), x, n, max, sums);
-    search.Take(sums[0], sums[1]);
-  }
-  return search.c();
-}
-
-// Writes exp of n scores to `masses` and returns their sum.
-template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE HWY_FLATTEN double BentMasses(D d, const BentExp<D>& exp, const T* x, size_t n, T* masses) {
-  double sum[1];
-  MassSums(d, n, sum, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
-    terms[0] = exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>));
-    StoreUpTo(terms[0], d, count, masses + i);
-  });
-  return sum[0];
-}
-
-// A change of c by this part is not seen.
-template <class T>
-inline constexpr double kUnseen = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
-
-inline constexpr size_t kMostSampled = 2048;
-
-// The sums of s w^k for k = 0 to 3, see BentSeries.
-template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE HWY_FLATTEN void BentMoments(D d, double b, const BentExp<D>& exp, const T* x, size_t n, double (&sums)[4]) {
-  const auto inverse = hn::Set(d, static_cast<T>(1 / b));
-  MassSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
-    const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
-    terms[0] = exp(d, xi);
-    const auto w = hn::IfThenZeroElse(hn::Eq(terms[0], hn::Zero(d)), hn::Mul(exp.Part(d, xi), inverse));
-    for (size_t k = 1; k < 4; ++k) terms[k] = hn::Mul(terms[k - 1], w);
-  });
-}
-
-// p = exp times `scale`.
-template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE HWY_FLATTEN void WriteBentRow(D d, const BentExp<D>& exp, double scale, const T* x, size_t n, T* p, bool stream) {
-  const auto factor = hn::Set(d, static_cast<T>(scale));
-  WriteRow(d, stream, n, p,
-           [&](size_t i, size_t count) HWY_ATTR { return hn::Mul(exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>)), factor); });
-}
-
-// The row by its c: Newton's steps, each a pass over it, until what one pass says of its surroundings is all that is needed.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapBentRow(D d, double b, double temperature, double start, const T* x, size_t n, T max, T* p, bool stream) {
-  BentSeries series;
-  series.Begin(b, static_cast<double>(n), start, sizeof(T) == 4 ? 0x1p-25 : 0x1p-54);
-  while (series.asks()) {
-    double sums[4];
-    BentMoments(d, b, BentExp<D>(d, b, temperature, series.c(), max), x, n, sums);
-    series.Take(sums[0], sums[1], sums[2], sums[3]);
-  }
-  if (!(series.sum() > 0)) return FillRow(d, kNaN<T>, n, p);
-  WriteBentRow(d, BentExp<D>(d, b, temperature, series.c(), max, series.tau()), 1 / series.sum(), x, n, p, stream);
-}
-
-// A first c from the mean m and the variance s^2 of z = (x - max)/T: with q = c + b m the sum of (q + b (z - m))^(1/b) is
-// n q^(1/b) times about exp((1 - b) s^2/(2 q^2)), and it is to be 1. It is good where b < 0.
-template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE double BentStart(D d, double b, double temperature, const T* x, size_t n, T max) {
-  const RelativeScores<D> relative(hn::Set(d, max), temperature);
-  const auto one = hn::Set(d, T(1)), none = hn::Set(d, -kInfinity<T>);
-  double sums[3];
-  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
-    const auto z = relative(LoadUpTo(d, x + i, count, -kInfinity<T>));
-    const auto in = hn::Gt(z, none);
-    terms[0] = hn::IfThenElseZero(in, one);
-    terms[1] = hn::IfThenElseZero(in, z);
-    terms[2] = hn::Mul(terms[1], terms[1]);
-  });
-  const double mean = sums[1] / sums[0], variance = HWY_MAX(sums[2] / sums[0] - mean * mean, 0.0);
-  const double flat = Power(sums[0], -b);
-  double q = flat;
-  for (int k = 0; k < 3; ++k) q = flat * ExpNumber(-b * (1 - b) / 2 * variance / (q * q));
-  const double c = q - b * mean;
-  return (b > 0 ? c > 0 && c < 1 : c > 1) && IsFinite(c) ? c : 1;
-}
-
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x, size_t n, T max, T* p, Workspace workspace) {
-  double start = 1;
-  // Where few have mass, they are solved alone.
-  if (b >= 0.0625) {
-    Arena memory = workspace.memory;
-    const RelativeScores<D> relative(hn::Set(d, max), temperature / b);
-    const T least = LeastThreshold(d, b, relative, x, n);
-    const Survivors<T> survivors(memory, n);
-    const size_t kept = FilterAbove<true>(d, relative, x, n, least, survivors);
-    start = -static_cast<double>(least);
-    if (kept <= n / 4) {
-      T* const masses = survivors.z;
-      ForEachVector(d, kept, [&](size_t i, size_t count) HWY_ATTR {
-        for (size_t k = i; k < i + count; ++k) masses[k] = x[survivors.places[k]];
-      });
-      const double c = FindC(d, b, temperature, start, masses, kept, max, 1, kUnseen<T>);
-      if (c != c) return FillRow(d, kNaN<T>, n, p);
-      const double sum = BentMasses(d, BentExp<D>(d, b, temperature, c, max), masses, kept, masses);
-      return Scatter(d, masses, survivors.places, kept, sum, n, p, workspace.stream);
-    }
-  }
-  if (b > 0 && n < 512) {
-    const double c = FindC(d, b, temperature, start, x, n, max, 1, kUnseen<T>);
-    if (c != c) return FillRow(d, kNaN<T>, n, p);
-    const double sum = BentMasses(d, BentExp<D>(d, b, temperature, c, max), x, n, p);
-    return ScaleRow(d, static_cast<T>(1 / sum), n, p);
-  }
-  // Each step is a pass over the row: it starts near the root. For b > 0 a few of the scores stand for the others.
-  Arena memory = workspace.memory;
-  if (b < 0) {
-    start = BentStart(d, b, temperature, x, n, max);
-  } else {
-    const size_t size = HWY_MIN(n / 8, kMostSampled), stride = n / size;
-    T* const sample = memory.take<T>(size);
-    ForEachVector(d, size, [&](size_t i, size_t count) HWY_ATTR {
-      for (size_t k = i; k < i + count; ++k) sample[k] = x[k * stride];
-    });
-    const double weight = static_cast<double>(n) / static_cast<double>(size);
-    const double c = FindC(d, b, temperature, start, sample, size, max, weight, 0x1p-10);
-    // A sample without a score near the maximum says nothing.
-    if (c > 0 && IsFinite(c)) start = c;
-  }
-  MapBentRow(d, b, temperature, start, x, n, max, p, workspace.stream);
 }
 
 template <class T>
@@ -577,110 +105,33 @@ HWY_INLINE void KernelsOf<Entmax, T>::MapRow(const Entmax& op, const T* x, size_
     if (op.alpha <= kMostHeavyAlpha) return MapHeavyRow(b, op.temperature, x, n, max, p, workspace);
   }
   if (op.alpha < kLeastAlpha<T>) return MapRowNearSoftmax(d, b, op.temperature, x, n, max, p, workspace);
-
-  if (b > 1) {
-    MapRowsByEdge(b, op.temperature, &x, n, &max, &p, 1, workspace);
-  } else if (b == 0.5) {
-    MapRowsBySquares(op.temperature, &x, n, &max, &p, 1, workspace);
-  } else {
-    MapRowsByThreshold(b, op.temperature, &x, n, &max, &p, 1, workspace);
-  }
+  MapRowsWithEdge(op, &x, n, &max, &p, 1, workspace);
 }
 
-template <class T>
-HWY_INLINE size_t KernelsOf<Entmax, T>::Several::Count(const Entmax& op, size_t n) {
-  const bool quick = op.alpha < kLeastAlpha<T> || op.alpha == 2 || (op.alpha > 2 && sizeof(T) == 8);
-  return !quick && n >= 256 && n <= kLongestOfSeveral ? kMost : 1;
-}
-
-template <class T>
-HWY_INLINE void KernelsOf<Entmax, T>::Several::Map(const Entmax& op, const T* const* x, size_t n, const T* max, T* const* p,
-                                                   size_t count, Workspace workspace) {
-  if (op.alpha == 1.5) {
-    MapRowsBySquares(op.temperature, x, n, max, p, count, workspace);
-  } else if (op.alpha > 2) {
-    MapRowsByEdge(EntmaxPower<T>(op), op.temperature, x, n, max, p, count, workspace);
-  } else {
-    MapRowsByThreshold(op.alpha - 1, op.temperature, x, n, max, p, count, workspace);
-  }
-}
-
-// alpha = 1.5 for a group of rows of at most ShortRows::kLongest, all entries taken as survivors.
-template <class T>
-HWY_INLINE void MapShortBySquares(double temperature, hn::Vec<RowTag<T>> max, ShortRows<T>* group, T* const* p, size_t count) {
-  using V = hn::Vec<RowTag<T>>;
-  const RowTag<T> d;
-  ShortRows<T>& rows = *group;
-  const RelativeScores<RowTag<T>> relative(max, temperature * 2);
-  rows.Transform([&](V x) HWY_ATTR { return relative(x); });
-
-  const V zero = hn::Zero(d);
-  using L = Lanes<RowTag<T>>;
-  NormSearch<L, QuickSquareNorm, UntilPart<L>> search;
-  // 64 squares of it are below the error of the sum.
-  search.Begin(0.5, T(1), {T(sizeof(T) == 4 ? 0x1p-14 : 0x1p-29)});
-  while (!AllFalse(search.asks())) {
-    V sums[2];
-    const V c = search.c().v;
-    rows.template Sums<2>(sums, [&](V u, V* terms) HWY_ATTR {
-      terms[1] = MaxKeepNaN(zero, hn::Add(u, c));
-      terms[0] = hn::Mul(terms[1], terms[1]);
-    });
-    search.Take(sums[0], sums[1]);
-  }
-
-  HWY_ALIGN T high[ShortRows<T>::kLanes], low[ShortRows<T>::kLanes];
-  hn::Store(search.c().v, d, high);
-  hn::Store(search.step().v, d, low);
-  const auto c_high = rows.Spread(high), c_low = rows.Spread(low);
-  rows.Store(p, count, [&](V u) HWY_ATTR {
-    const V q = MaxKeepNaN(hn::Zero(d), hn::Sub(hn::Add(u, c_high), c_low));
-    return hn::Mul(q, q);
-  });
-}
-
-// alpha > 2 for groups of rows of at most ShortRows::kLongest.
-HWY_INLINE void MapShortByEdge(const Entmax& op, const hn::Vec<RowTag<float>>* max, ShortRows<float>* group, float* const* p,
-                               size_t count) {
-  constexpr size_t kRows = ShortRows<float>::kRows, kLongest = ShortRows<float>::kLongest;
-  const double b = EntmaxPower<float>(op);
-  for (size_t g = 0; g * kRows < count; ++g) {
-    const RelativeScores<RowTag<float>> relative(max[g], op.temperature / b);
-    group[g].Transform([&](hn::Vec<RowTag<float>> x) HWY_ATTR { return relative(x); });
-  }
-  // The scores u at the temperature b are u again.
-  const auto alone = [&](size_t g, size_t r) HWY_ATTR {
-    HWY_ALIGN float u[kLongest];
-    HWY_ALIGN uint8_t memory[16 * kLongest + 1024];
-    const size_t n = group[g].size();
-    for (size_t i = 0; i < n; ++i) u[i] = group[g].At(r, i);
-    KernelsOf<Entmax, float>::MapRow({.alpha = op.alpha, .temperature = b}, u, n, 0, p[g * kRows + r],
-                                     {Arena(memory, sizeof(memory)), false});
-  };
-  ShortByEdge(b, group, p, count, alone);
+HWY_INLINE void SeveralEntmaxRows::Map(const Entmax& op, const float* const* x, size_t n, const float* max, float* const* p,
+                                       size_t count, Workspace workspace) {
+  MapRowsWithEdge(op, x, n, max, p, count, workspace);
 }
 
 template <class T>
 HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group,
                                                  T* const* p, size_t count) {
   if constexpr (sizeof(T) == 4) {
-    if (op.alpha > 2) return MapShortByEdge(op, max, group, p, count);
+    if (op.alpha > 2) return ShortByEdge(EntmaxPower<T>(op), op.temperature, max, group, p, count);
+    if (op.alpha < 1) return ShortByPowers<Bend::falling, T>(op.alpha - 1, op.temperature, max, group, p, count);
     if (op.alpha != 1 && op.alpha != 1.5 && op.alpha != 2) {
-      const double b = op.alpha - 1;
-      return b > 0 ? ShortEntmax<true>(RowTag<T>(), b, op.temperature, max, group, p, count)
-                   : ShortEntmax<false>(RowTag<T>(), b, op.temperature, max, group, p, count);
+      return ShortByPowers<Bend::rising, T>(op.alpha - 1, op.temperature, max, group, p, count);
     }
   }
+  if (op.alpha == 1.5) return ShortByPowers<Bend::square, T>(0.5, op.temperature, max, group, p, count);
   constexpr size_t kRows = ShortRows<T>::kRows;
   for (size_t g = 0; g * kRows < count; ++g) {
     T* const* const out = p + g * kRows;
     const size_t rows = HWY_MIN(kRows, count - g * kRows);
     if (op.alpha == 1) {
       KernelsOf<Softmax, T>::Short::Map({.temperature = op.temperature}, max + g, group + g, out, rows);
-    } else if (op.alpha == 2) {
-      KernelsOf<Sparsemax, T>::Short::Map({.temperature = op.temperature}, max + g, group + g, out, rows);
     } else {
-      MapShortBySquares(op.temperature, max[g], group + g, out, rows);
+      KernelsOf<Sparsemax, T>::Short::Map({.temperature = op.temperature}, max + g, group + g, out, rows);
     }
   }
 }
@@ -815,6 +266,32 @@ HWY_INLINE void VjpRowBySlope(D d, double temperature, const T* p, const T* g, s
   };
   kQuick ? QuickSums(d, n, sums, visit) : Sums(d, n, sums, visit);
   WriteCentred(d, temperature, s, g, sums[1] / sums[0], n, dx, workspace.stream);
+}
+
+// s = p^(1 - b) of masses p, for b < 1; of 0 it is some number.
+class SlopePower {
+ public:
+  using V = hn::Vec<RowTag<float>>;
+  HWY_INLINE explicit SlopePower(double b)
+      : power_(1 - b, UnitPower::Order::any), exponent_(hn::Set(RowTag<float>(), static_cast<float>(1 - b))) {}
+  HWY_INLINE V operator()(V p) const {
+    const RowTag<float> d;
+    const V least = hn::Set(d, UnitPower::kLeastExact), s = power_(hn::Max(p, least));
+    const auto small = hn::Lt(p, least);
+    if (HWY_LIKELY(hn::AllFalse(d, hn::And(small, hn::Gt(p, hn::Zero(d)))))) return s;
+    return hn::IfThenElse(small, Exp(d, hn::Mul(exponent_, Log(d, p))), s);
+  }
+
+ private:
+  UnitPower power_;
+  V exponent_;
+};
+
+// dx for b < 1.
+HWY_NOINLINE HWY_FLATTEN inline void ShortEntmaxVjp(double b, double temperature, ShortRows<float>* p, ShortRows<float>* g,
+                                                    float* const* dx, size_t count) {
+  const SlopePower power(b);
+  ShortVjpBySlope(temperature, p, g, dx, count, [&](auto pi) HWY_ATTR { return power(pi); });
 }
 
 // SlopePower in float64.

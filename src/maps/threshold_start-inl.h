@@ -12,7 +12,6 @@
 #include "src/rows/few-inl.h"
 #include "src/rows/filter-inl.h"
 #include "src/rows/threshold-inl.h"
-#include "src/rows/unit_power-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
@@ -22,8 +21,7 @@ namespace HWY_NAMESPACE {
 template <class D>
 class RootOf {
  public:
-  HWY_INLINE RootOf(D d, double b)
-      : exp_(d, b), exp_slope_(d, b < 1 ? b / (1 - b) : 1), b_(hn::Set(d, static_cast<hn::TFromD<D>>(b))) {}
+  HWY_INLINE RootOf(D d, double b) : exp_(d, b), b_(hn::Set(d, static_cast<hn::TFromD<D>>(b))) {}
   HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
     return hn::IfThenZeroElse(hn::Le(q, hn::Zero(d)), exp_(d, Log(d, q)));
   }
@@ -31,79 +29,28 @@ class RootOf {
   HWY_INLINE hn::Vec<D> Inverse(D d, hn::Vec<D> root) const {
     return hn::IfThenZeroElse(hn::Le(root, hn::Zero(d)), Exp(d, hn::Mul(b_, Log(d, root))));
   }
-  // q^(1/b), equal up to rounding, and q^(1/b - 1), for b < 1.
-  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
-    const auto out = hn::Le(q, hn::Zero(d));
-    terms[1] = hn::IfThenZeroElse(out, exp_slope_(d, Log(d, q)));
-    terms[0] = hn::IfThenZeroElse(out, hn::Mul(terms[1], q));
-  }
 
  private:
-  ExpScaled<D> exp_, exp_slope_;
+  ExpScaled<D> exp_;
   hn::Vec<D> b_;
 };
 
-// RootOf for q up to 1 and 1/5 <= b < 1, in float32 with less than half of its operations. Powers of q < 2^-49 are 0.
-template <class D>
-class UnitRootOf {
- public:
-  HWY_INLINE UnitRootOf(D d, double b) : power_(1 / b - 1), least_(hn::Set(d, UnitPower::kLeast)) {}
-  HWY_INLINE void WithDerivative(D /*d*/, hn::Vec<D> q, hn::Vec<D>* terms) const {
-    q = MaxKeepNaN(least_, q);
-    terms[1] = power_(q);
-    terms[0] = hn::Mul(terms[1], q);
-  }
-
- private:
-  UnitPower power_;
-  hn::Vec<D> least_;
-};
-template <>
-class UnitRootOf<D64> : public RootOf<D64> {
- public:
-  HWY_INLINE UnitRootOf(D64 d, double b) : RootOf<D64>(d, b) {}
-};
-
-template <class D>
-class Square {
- public:
-  HWY_INLINE Square(D /*d*/, double /*b*/) {}
-  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
-    q = MaxKeepNaN(hn::Zero(d), q);
-    return hn::Mul(q, q);
-  }
-  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
-    terms[1] = MaxKeepNaN(hn::Zero(d), q);
-    terms[0] = hn::Mul(terms[1], terms[1]);
-  }
-};
-
-// b = 1/2, 1/4, ... 1/16, by squaring.
+// q^(1/b) and q^(1/b - 1) of b = 1, 1/2, ... 1/16, by squaring.
 template <class D>
 class RepeatedSquare {
  public:
-  HWY_INLINE RepeatedSquare(D /*d*/, double b) : exponent_(static_cast<int>(1 / b)) {}
-  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
-    terms[0] = terms[1] = MaxKeepNaN(hn::Zero(d), q);
-    for (int power = 2;; power *= 2) {
-      terms[0] = hn::Mul(terms[0], terms[0]);
-      if (power == exponent_) break;
+  HWY_INLINE explicit RepeatedSquare(double b) : exponent_(static_cast<int>(1 / b)) {}
+  HWY_INLINE void operator()(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
+    terms[0] = MaxKeepNaN(hn::Zero(d), q);
+    terms[1] = hn::IfThenElseZero(hn::Gt(q, hn::Zero(d)), hn::Set(d, hn::TFromD<D>(1)));
+    for (int power = 1; power < exponent_; power *= 2) {
       terms[1] = hn::Mul(terms[1], terms[0]);
+      terms[0] = hn::Mul(terms[0], terms[0]);
     }
   }
 
  private:
   int exponent_;
-};
-
-template <class D>
-class Linear {
- public:
-  HWY_INLINE Linear(D /*d*/, double /*b*/) {}
-  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
-    terms[0] = MaxKeepNaN(hn::Zero(d), q);
-    terms[1] = hn::IfThenElseZero(hn::Gt(q, hn::Zero(d)), hn::Set(d, hn::TFromD<D>(1)));
-  }
 };
 
 // As Sums, where terms[0] are masses, whose sum is 1 at the root. In float64 each is cut at 2^-30: the upper parts have an
@@ -127,27 +74,18 @@ HWY_INLINE void MassSums(D d, size_t n, double (&sums)[K], const Visit& visit) {
   }
 }
 
-// The step by which c falls for 64 numbers u, which load(i) gives.
-template <template <class> class Root, class D, class Load, class T = hn::TFromD<D>>
-HWY_INLINE T StepOf64(D d, double b, T c, const Load& load) {
-  const Root<D> root(d, b);
-  const auto at = hn::Set(d, c);
-  T sums[2];
-  PowerSumsOf<64>(
-      d, [&](size_t i, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(load(i), at), terms); }, sums);
-  return BoundNorm::Step(b, sums[0], sums[1]);
-}
-
-// LeastThreshold from the maxima of the 64 parts.
+// LeastThreshold from the maxima of the 64 parts, which load(i) gives.
 template <class D, class Load, class T = hn::TFromD<D>>
 HWY_INLINE T LeastThresholdOf64(D d, double b, const Load& load) {
+  const double power_of_2 = b >= 1 ? 1 : b >= 0.5 ? 0.5 : b >= 0.25 ? 0.25 : b >= 0.125 ? 0.125 : 0.0625;
+  const RepeatedSquare<D> root(power_of_2);
   T c = 1;
-  for (int i = 0; i < 2; ++i) {
-    if (b == 1) {
-      c -= StepOf64<Linear>(d, 1, c, load);
-    } else {
-      c -= StepOf64<RepeatedSquare>(d, b >= 0.5 ? 0.5 : b >= 0.25 ? 0.25 : b >= 0.125 ? 0.125 : 0.0625, c, load);
-    }
+  for (int steps = 0; steps < 2; ++steps) {
+    const auto at = hn::Set(d, c);
+    T sums[2];
+    PowerSumsOf<64>(
+        d, [&](size_t i, hn::Vec<D>* terms) HWY_ATTR { root(d, hn::Add(load(i), at), terms); }, sums);
+    c -= BoundNorm::Step(power_of_2, sums[0], sums[1]);
   }
   return -HWY_MIN(c * T(1 + 0x1p-12), T(1));
 }
@@ -162,6 +100,71 @@ HWY_INLINE T LeastThreshold(D d, double b, const Relative& relative, const T* x,
   HWY_ALIGN T u[64];
   PartMaxima(d, x, n, relative, u);
   return LeastThresholdOf64(d, b, [&](size_t i) HWY_ATTR { return hn::LoadU(d, u + i); });
+}
+
+// Rows of float32 that go side by side: the search of one alone waits for its own results. In float64 it gains nothing.
+template <class T>
+inline constexpr size_t kSearches = sizeof(T) == 4 ? 4 : 1;
+
+// A row of which only the scores above a bound are left, as u = b (x - max)/T.
+template <class T>
+struct Filtered {
+  T least;  // the bound: -c is not below it
+  Survivors<T> survivors;
+  size_t kept;
+};
+
+// The relative scores u of a row.
+template <class T>
+HWY_INLINE RelativeScores<RowTag<T>> Bent(double b, double temperature, T max) {
+  return RelativeScores<RowTag<T>>(hn::Set(RowTag<T>(), max), temperature / b);
+}
+
+// Filters rows by the bounds bound(relative, x) of each, all bounds first: one does not wait for another.
+template <bool kPlaces, class T, class Bound>
+HWY_INLINE void FilterRows(double b, double temperature, const T* const* x, size_t n, const T* max, size_t rows, Arena memory,
+                           Filtered<T>* filtered, Bound&& bound) {
+  const RowTag<T> d;
+  for (size_t r = 0; r < rows; ++r) filtered[r].least = bound(Bent(b, temperature, max[r]), x[r]);
+  for (size_t r = 0; r < rows; ++r) {
+    filtered[r].survivors = Survivors<T>(memory, n);
+    filtered[r].kept = FilterAbove<kPlaces>(d, Bent(b, temperature, max[r]), x[r], n, filtered[r].least, filtered[r].survivors);
+  }
+}
+
+template <bool kPlaces, class T>
+HWY_INLINE void FilterRows(double b, double temperature, const T* const* x, size_t n, const T* max, size_t rows, Arena memory,
+                           Filtered<T>* filtered) {
+  FilterRows<kPlaces>(b, temperature, x, n, max, rows, memory, filtered, [&](const auto& relative, const T* row) HWY_ATTR {
+    return LeastThreshold(RowTag<T>(), b, relative, row, n);
+  });
+}
+
+template <class T>
+HWY_INLINE size_t MostKept(const Filtered<T>* filtered, size_t rows) {
+  size_t most = 0;
+  for (size_t r = 0; r < rows; ++r) most = HWY_MAX(most, filtered[r].kept);
+  return most;
+}
+
+// p = the masses of the survivors at their places, divided by `sum`, and 0 elsewhere.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void Scatter(D d, const T* masses, const hwy::MakeSigned<T>* places, size_t kept, double sum, size_t n, T* p,
+                        bool stream) {
+  QuickWriteRow(d, stream, n, p, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
+  const T factor = static_cast<T>(1 / sum);
+  ForEachVector(d, kept, [&](size_t i, size_t count) HWY_ATTR {
+    for (size_t k = i; k < i + count; ++k) p[places[k]] = masses[k] * factor;
+  });
+}
+
+// For masses that cost some 20 operations, which those of alpha = 1.5 do not: the few survivors' are taken once each and put in
+// their places.
+template <class T>
+HWY_INLINE void WriteFew(const Filtered<T>& row, T sum, size_t n, T* p, bool stream) {
+  const RowTag<T> d;
+  if (sum != sum) return FillRow(d, kNaN<T>, n, p);
+  Scatter(d, row.survivors.z, row.survivors.places, row.kept, static_cast<double>(sum), n, p, stream);
 }
 
 }  // namespace HWY_NAMESPACE
