@@ -122,11 +122,11 @@ enum class Bend { square, rising, falling };
 
 // The masses of scores from u and c, in two steps, since the second reads what the first has found.
 template <Bend kBend, class D, class T = hn::TFromD<D>>
-class MassOf {
+class EntryMass {
  public:
   using V = hn::Vec<D>;
 
-  HWY_INLINE explicit MassOf(double b) : power_(1 / std::abs(b) - 1) {}
+  HWY_INLINE explicit EntryMass(double b) : power_(1 / std::abs(b) - 1) {}
 
   // The base y, and y^(1/|b| - 1), so that the mass is their product.
   HWY_INLINE V Base(V u, V c) const {
@@ -214,7 +214,7 @@ HWY_NOINLINE HWY_FLATTEN T StartByWholePowers(double b, T c, const T* u, size_t 
 template <Bend kBend, size_t kCount, class T>
 HWY_NOINLINE HWY_FLATTEN void FewMasses(double b, const Filtered<T>* filtered, size_t rows, T* sums) {
   const RowTag<T> d;
-  const MassOf<kBend, RowTag<T>> mass(b);
+  const EntryMass<kBend, RowTag<T>> mass(b);
   HWY_ALIGN T powers[kSearches<T>][kCount];
   constexpr T kEnough = T(sizeof(T) == 4 ? 0x1p-22 : 0x1p-51);
   NormSearch<T, BoundNorm, UntilSum<T>> search[kSearches<T>];
@@ -255,7 +255,7 @@ HWY_NOINLINE HWY_FLATTEN void FewMasses(double b, const Filtered<T>* filtered, s
 template <Bend kBend, class T>
 HWY_NOINLINE HWY_FLATTEN double ManyMasses(double b, T start, T* u, size_t n, T* powers) {
   const RowTag<T> d;
-  const MassOf<kBend, RowTag<T>> mass(b);
+  const EntryMass<kBend, RowTag<T>> mass(b);
   constexpr bool kIsSquare = kBend == Bend::square;
   using Until = std::conditional_t<kBend == Bend::falling, UntilPart<double>, UntilStep>;
   NormSearch<double, std::conditional_t<kIsSquare, QuickSquareNorm, PowerNorm>, Until, T> search;
@@ -337,7 +337,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortByPowers(double b, double temperature, const 
   constexpr bool kIsSquare = kBend == Bend::square;
   constexpr size_t kRows = ShortRows<T>::kRows;
   const D d;
-  const MassOf<kBend, D> mass(b);
+  const EntryMass<kBend, D> mass(b);
   [[maybe_unused]] const WholePowers whole_powers(b);
   ShortRows<T> powers(group->size());
   for (size_t g = 0; g * kRows < count; ++g) {
