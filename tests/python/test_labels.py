@@ -191,6 +191,22 @@ def test_labels_at_the_ends_of_their_types():
     assert isentropic.contingency_table(high, high).a_labels.tolist() == [2**64 - 3, 2**64 - 1]
 
 
+def test_classes_in_place_of_a_distribution():
+    """cross_entropy(logits, labels) is softmax_loss, and says so; a distribution of whole numbers stays one."""
+    x, labels = np.array([[1.0, 2.0, 0.0], [3.0, 4.0, 1.0]]), np.array([0, 2])
+    text = r"^cross_entropy: q must be a distribution, got integers of shape \(\d,\); that of classes is softmax_loss"
+    for given in (labels, labels.tolist(), np.array([0, 1]), np.array([0, 1, 2])):
+        with pytest.raises(TypeError, match=text):
+            isentropic.cross_entropy(x, given)
+    p = isentropic.softmax(x)
+    np.testing.assert_array_equal(isentropic.cross_entropy(p, np.array([0, 1, 0])), [math.inf, math.inf])
+    pytest.importorskip("jax")
+    import isentropic.jax as ej
+
+    with pytest.raises(TypeError, match=text):
+        ej.cross_entropy(x, labels)
+
+
 def test_errors_are_of_the_function_that_was_called():
     a, b = [0, 1, 1], ["x", "y", "x"]
     calls = {

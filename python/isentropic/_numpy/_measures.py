@@ -127,6 +127,8 @@ def of_two(operation, p, q, axis, return_grad, params, param_grad=False):
         value, gradients, slopes = _device.measure_of(name, (p, q), axis, params, learned, return_grad)
         return _layout.packed(value, gradients if return_grad else [], slopes if param_grad else None)
     given = [_convert.to_numpy(name, argument, x) for argument, x in (("p", p), ("q", q))]
+    if name == "cross_entropy":
+        _refuse_classes(name, *given)
     (first, p_type), (second, q_type) = (
         _convert.to_floats(name, argument, array) for argument, array in zip("pq", given, strict=True)
     )
@@ -162,6 +164,15 @@ def of_two(operation, p, q, axis, return_grad, params, param_grad=False):
         _of_pair(operation, pair, (rows.values, second), value, gradients, rows.axis, params, asked)
     slopes = [rows.measured(slope) for _, slope in asked] if param_grad else None
     return _layout.packed(rows.measured(value), map(rows.back, gradients) if return_grad else [], slopes)
+
+
+def _refuse_classes(name, p, q):
+    """Refuses a class for each row in place of a distribution; whole numbers that are one are 0 and 1."""
+    for argument, one, other in (("p", p, q), ("q", q, p)):
+        beside = one.dtype.kind in "iu" and one.ndim == other.ndim - 1 and one.size
+        if beside and (one.shape[-1:] != other.shape[-1:] or one.max() > 1):
+            kinds = f"integers of shape {one.shape}"
+            raise TypeError(f"{name}: {argument} must be a distribution, got {kinds}; that of classes is softmax_loss")
 
 
 def _of_pair(operation, pair, arrays, value, gradients, axis, params, asked):

@@ -220,6 +220,11 @@ def make_measure(info, two):
         return _value(name, static, ("p",), (("p", "dp"),), (moved,), rows)[..., 0]
 
     def both(p, q, *, axis=-1, **parameters):
+        if name == "cross_entropy":
+            for argument, one, other in (("p", p, q), ("q", q, p)):
+                if np.ndim(one) == np.ndim(other) - 1 and jnp.issubdtype(jnp.result_type(one), jnp.integer):
+                    kinds = f"integers of shape {np.shape(one)}"
+                    raise TypeError(f"{name}: {argument} must be a distribution, got {kinds}; that of classes is softmax_loss")
         p, q = array(name, "p", p), array(name, "q", q)
         if q.shape != p.shape:
             raise ValueError(f"{name}: q must have the shape {p.shape} of p, got {q.shape}")
