@@ -1,14 +1,15 @@
-"""Stubs of what is written by hand: signatures from the sources, types by the names of arguments."""
+"""Stubs of what is written by hand: signatures from the sources, types by the names of arguments, or by their defaults."""
 
 import ast
 
 from source import head
 
-# Types by the names of arguments, where the source has none; all others are Any, or tensors. A default of None adds None.
+# Types by the names of arguments, where the source has none. Others have that of their default; the rest are Any, or tensors.
+# A default of None adds None.
 _OF_ARRAYS = {
     "_DLPack | _Lists": "x p pxy pxyz q k v x_reference counts table",
-    "SupportsFloat": "order epsilon penalty tolerance mass temperature train_length softcap mass_tolerance ridge d base",
-    "SupportsIndex": "axis position seed max_iterations bins ignore_index size outcomes m n",
+    "SupportsFloat": "order penalty tolerance mass temperature train_length softcap mass_tolerance ridge d base period beta",
+    "SupportsIndex": "axis position seed max_iterations bins ignore_index size outcomes m n iterations",
     "SupportsIndex | _DLPack | Sequence[SupportsIndex]": "stream",
     "bool": "causal hard return_weights return_entropy return_grad return_std param_grad header normalize classwise debiased",
     'Literal["l1", "l2", "max"]': "norm",
@@ -17,7 +18,8 @@ _OF_ARRAYS = {
     "_Target": "gamma entropy perplexity joint marginal conditional",
     "_Map": "map",
     'Literal["sqrt", "entropy_invariant", "log_n"] | SupportsFloat | _DLPack | _Lists': "scale",
-    "SupportsFloat | _DLPack | _Lists": "kappa",
+    "SupportsFloat | _DLPack | _Lists": "kappa epsilon",
+    'Literal["euclidean", "sqeuclidean", "cosine", "cityblock"]': "metric",
     'Literal["uniform", "quantile"]': "strategy",
     'Literal["error", "nan", "skip"]': "missing",
     'Literal["scores", "probs", "log_probs"]': "input",
@@ -32,10 +34,13 @@ _OF_ARRAYS = {
     "Counts": "other",
 }
 _OF_TENSORS = {
-    "float": "order tolerance penalty mass mass_tolerance train_length dropout_p bound softcap z_loss target",
+    "float": "order tolerance penalty mass mass_tolerance train_length dropout_p bound softcap z_loss period base",
     "float | Tensor": "temperature beta gamma entropy perplexity joint marginal conditional epsilon margin kappa",
-    "int": "seed max_iterations dim axis top window in_features num_classes ignore_index heads m n",
-    "int | Tensor": "stream",
+    "int": "max_iterations dim axis top window in_features num_classes ignore_index heads m n iterations size",
+    "int | Tensor": "stream seed position",
+    "int | Sequence[int]": "shape",
+    "Tensor | None": "draft",
+    'Literal["euclidean", "sqeuclidean", "cosine", "cityblock"]': "metric",
     "bool": "hard causal is_causal enable_gqa return_weights return_entropy one_sided",
     "str": "loss reduction divergence tail",
     "_MapName": "map",
@@ -45,7 +50,8 @@ _OF_TENSORS = {
     "Callable[[Tensor], Tensor]": "critic f",
     "nn.Module | Tensor | Iterable[Tensor]": "parameters",
     "Generator": "generator",
-    "Any": "projections params map_params device dtype",
+    "Any": "projections params map_params device dtype tokens steps",
+    "dict[str, Any]": "state",
 }
 ARRAYS, TENSORS = (
     {name: kind for kind, names in table.items() for name in names.split()} for table in (_OF_ARRAYS, _OF_TENSORS)
@@ -105,11 +111,12 @@ FLAGS = {
     "read": (({"names": _NO}, "NDArray[np.floating[Any]]"), ({"names": _YES}, "_Table")),
 }
 FLAGS_OF_TENSORS = {
+    "linear_loss": (({"target": "Tensor | tuple[Tensor, Tensor] | None"}, "Tensor"),),
     "attention": (
         ({"return_weights": _NO, "return_entropy": _NO}, "Tensor"),
         ({"return_weights": _YES}, "tuple[Tensor, ...]"),
         ({"return_weights": _NO, "return_entropy": _YES}, "tuple[Tensor, Tensor]"),
-    )
+    ),
 }
 BASES = {
     "Configured": "nn.Module",
@@ -178,10 +185,12 @@ def _argument(argument, default, given, tensors):
     name = argument.arg
     if name == "self":
         return name
+    value = getattr(default, "value", None)  # of a constant
+    of_default = type(value).__name__ if isinstance(value, (bool, str, float)) else ""
     default = ast.unparse(default) if default is not None else ""
-    known = TENSORS.get(name, "Tensor") if tensors else ARRAYS.get(name, "Any")
+    known = (TENSORS if tensors else ARRAYS).get(name) or of_default or ("Tensor" if tensors else "Any")
     kind = ast.unparse(argument.annotation) if argument.annotation else known
-    kind += " | None" * (default == "None" and kind != "Any")
+    kind += " | None" * (default == "None" and kind != "Any" and not kind.endswith(" | None"))
     if name in given:
         kind, default = given[name], "" if given[name] == _YES else default
     return f"{name}: {kind}" + (

@@ -4,14 +4,16 @@ from measures import ARGUMENTS, has_axis, of_pairs
 from measures import doc as doc_of_arrays
 from source import Argument, Signature, define, stub
 from tensors import DIM, DTYPE, DTYPE_DOC, argument, values
-from words import document
+from words import document, several
 
 
 def signature(description):
     arrays = [Argument(name, type="Tensor") for name in ARGUMENTS[description["family"]]]
-    return Signature(
-        arrays, [*of_pairs(description, map(argument, description["params"])), *(DIM if has_axis(description) else []), DTYPE]
-    )
+    params = [
+        one._replace(type="float | Sequence[float] | Tensor") if one.name == several(description) else one
+        for one in map(argument, description["params"])
+    ]
+    return Signature(arrays, [*of_pairs(description, params), *(DIM if has_axis(description) else []), DTYPE])
 
 
 def function(description):

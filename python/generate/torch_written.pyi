@@ -1,6 +1,6 @@
 # The beginning of the stubs of isentropic.torch.
 # ruff: noqa: F401
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, overload
 
 import torch

@@ -37,8 +37,14 @@ _Target: TypeAlias = SupportsFloat | _DLPack | _Lists
 _Map: TypeAlias = str | tuple[str, dict[str, Any]]
 _Step: TypeAlias = (
     tuple[Literal["top_k"], SupportsIndex]
-    | tuple[Literal["temperature", "top_p", "min_p", "typical_p", "entropy"], SupportsFloat]
+    | tuple[
+        Literal["temperature", "top_p", "min_p", "typical_p", "entropy", "epsilon", "eta", "top_n_sigma", "top_h"],
+        SupportsFloat,
+    ]
     | tuple[Literal["entropy_clip"], tuple[SupportsFloat | None, SupportsFloat | None]]
+    | tuple[Literal["xtc", "mirostat"], tuple[SupportsFloat, SupportsFloat]]
+    | tuple[Literal["penalties", "dry"], dict[str, Any]]
+    | tuple[Literal["p_less"], None]
 )
 
 def simd_targets() -> list[str]: ...

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -16,6 +17,7 @@ import pytest
 
 import isentropic
 from cases import OPERATIONS, call, call_vjp, each, scores, torch_or_skip
+from isentropic import _core
 
 
 def parameter(param):
@@ -157,6 +159,13 @@ USER_CODE = """
     assert_type(isentropic.get_num_threads(), int)
     total: NDArray[np.float32] = isentropic.logsumexp(x32, keepdims=True)
     isentropic.softmax(x32, temprature=1.0)  # type: ignore[call-overload]
+    steps = isentropic.Sampler([("top_h", 0.4), ("p_less", None), ("xtc", (0.5, 0.1)), ("penalties", {"presence": 1.0})])
+    steps.sample(x32, tokens=[[1], [2]], return_probs=True)
+    isentropic.sample(x32, seed=1, size=2, replace=False)
+    isentropic.wasserstein(x32, x32, metric="cosine")
+    isentropic.wasserstein_histogram(x32, x32, period=24, normalize=True)
+    isentropic.sinkhorn([0.5, 0.5], [0.5, 0.5], [[0.0, 1.0], [1.0, 0.0]], epsilon=[0.1, 0.2]).map([1.0, 2.0])
+    isentropic.doubly_stochastic(x32, iterations=3)
     isentropic.top_k_softmax(x32, k="hot")  # type: ignore[call-overload]
     isentropic.sigsoftmax_vjp(x32, x32, x32, param_grad=True)  # type: ignore[call-overload]
     isentropic.softmax(None)  # type: ignore[call-overload]
@@ -171,6 +180,20 @@ def test_stubs_by_mypy(tmp_path):
     assert ran.returncode == 0, ran.stdout + ran.stderr
     ran = python("-m", "mypy", "--strict", "-m", "isentropic", cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_stubs_have_every_step_and_every_public_name_of_torch():
+    package = pathlib.Path(isentropic.__file__).parent
+    stubs = (package / "__init__.pyi").read_text()
+    kinds = stubs[stubs.index("_Step: TypeAlias") : stubs.index("def simd_targets")]
+    for step in _core.sampling_steps():
+        assert f'"{step["name"]}"' in kinds
+    torch_or_skip()
+    import isentropic.torch as et
+
+    stubs = (package / "torch/__init__.pyi").read_text()
+    for name in et.__all__:
+        assert re.search(rf"^(def|class) {name}\b", stubs, re.MULTILINE), name
 
 
 def test_stubs_say_what_the_functions_are(tmp_path):
@@ -219,6 +242,21 @@ TORCH_CODE = """
     assert_type(isentropic.torch.Entmax(alpha=nn.Parameter(torch.ones(2, 1)))(x), Tensor)
     assert_type(isentropic.torch.TopKSoftmax(2).k, int)
     model: nn.Module = nn.Sequential(EntropyClip(max_entropy=0.5), isentropic.torch.PerturbMax("normal", scale=2))
+    labels = torch.zeros(2, dtype=torch.long)
+    isentropic.torch.Sampler([("top_h", 0.4)], seed=labels[0]).sample(x, tokens=labels[:, None], return_probs=True)
+    assert_type(isentropic.torch.sample(x, seed=1, size=2, replace=False, position=3), Tensor)
+    assert_type(isentropic.torch.gumbel_noise((2, 3), seed=1), Tensor)
+    isentropic.torch.speculative_sample(None, x, labels[:1], seed=1)
+    isentropic.torch.token_statistics(x, labels, softcap=2.0, top=1)
+    isentropic.torch.linear_loss(x, x, (labels[:, None], x[:, :1]), loss="sparse_distillation_loss")
+    assert_type(isentropic.torch.hill_number(x, order=[0, 1], input="scores"), Tensor)
+    isentropic.torch.hill_number(x, order=torch.ones(2), input="scores")
+    isentropic.torch.wasserstein(x, x, metric="cosine")
+    isentropic.torch.wasserstein_histogram(x, x, period=24, normalize=True)
+    isentropic.torch.doubly_stochastic(x, iterations=3)
+    controller = isentropic.torch.EntropyController(2.0, coefficient=0.1, rate=1e-2, low=0.0, high=0.5)
+    assert_type(controller.update(x.mean()), float)
+    controller.load_state_dict(controller.state_dict())
     isentropic.torch.softmax([1.0])  # type: ignore[arg-type]
     isentropic.torch.softmax(x, temprature=1.0)  # type: ignore[call-arg]
     isentropic.torch.top_k_softmax(x)  # type: ignore[call-arg]

@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import torch
 
@@ -125,6 +126,7 @@ def sample(x, *, size=None, replace=True, temperature=1.0, seed, stream=0, posit
     return _drawn(name, x, dim, steps, seed, stream, position, size, replace=replace)[0]
 
 
+@documented
 class Sampler:
     """A chain of steps, isentropic.Sampler, on tensors of any device and type; it has the same steps, and the same draws.
 
@@ -136,6 +138,8 @@ class Sampler:
         A tensor is for compiled functions; elsewhere it is read.
     """
 
+    seed: int | Tensor
+
     def __init__(self, steps, *, seed=0):
         self._chain = _arrays.Sampler(steps)
         self.seed = seed if isinstance(seed, Tensor) else natural("Sampler", "seed", seed)
@@ -143,7 +147,7 @@ class Sampler:
         self._kept = None  # of mirostat: streams, the next position, bounds
 
     @property
-    def steps(self):
+    def steps(self) -> Any:
         """The steps, a tuple of pairs (name, value)."""
         return self._chain.steps
 
@@ -162,7 +166,7 @@ class Sampler:
         tokens = _tokens_of(name, tokens, moved, self._chain.reads_text)
         return probs_operator(moved, tokens, self._steps, False).movedim(-1, dim)
 
-    def sample(self, x, *, size=None, stream=0, position=0, tokens=None, return_probs=False, dim=None, axis=None):
+    def sample(self, x, *, size=None, stream=0, position=0, tokens=None, return_probs=False, dim=None, axis=None) -> Any:
         """Indices drawn from probs(x), as the function sample draws them; with return_probs (indices, distribution).
 
         For the next token of a growing text give the next position. size, stream and position are as in sample; mirostat's

@@ -32,7 +32,9 @@ class EntropyController:
     0.05
     """
 
-    def __init__(self, target, *, coefficient=0.0, rate=1e-3, low=0.0, high=1.0):
+    coefficient: float
+
+    def __init__(self, target: float, *, coefficient=0.0, rate=1e-3, low=0.0, high=1.0):
         self._take({"target": target, "coefficient": coefficient, "rate": rate, "low": low, "high": high})
 
     def _take(self, numbers):
@@ -48,7 +50,7 @@ class EntropyController:
             raise ValueError(f"{name}: coefficient must be from low, {low}, to high, {high}, got {coefficient}")
         self.target, self.coefficient, self.rate, self.low, self.high = numbers["target"], coefficient, rate, low, high
 
-    def update(self, entropy):
+    def update(self, entropy: float | Tensor) -> float:
         """Moves the coefficient by the entropy of a step, a number or a tensor with one, and returns it."""
         name = f"{type(self).__name__}.update"
         if isinstance(entropy, Tensor):
@@ -63,11 +65,11 @@ class EntropyController:
         self.coefficient = min(max(moved, self.low), self.high)
         return self.coefficient
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, float]:
         """All its numbers, for a checkpoint."""
         return {key: getattr(self, key) for key in ("target", "coefficient", "rate", "low", "high")}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state) -> None:
         """Takes the numbers of a state_dict."""
         known = list(self.state_dict())
         if sorted(state) != sorted(known):
