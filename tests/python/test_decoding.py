@@ -575,3 +575,13 @@ def test_jax_steps():
 def test_named_steps_are_json():
     chain = isentropic.Sampler([("dry", {"breakers": (1, 2)}), ("p_less", None), ("entropy_clip", (None, 2))])
     assert json.loads(json.dumps(chain._named()))[0]["breakers"] == [1, 2]
+
+
+@pytest.mark.filterwarnings("error")
+def test_torch_takes_texts_that_are_read_only(torch):
+    import isentropic.torch as it
+
+    tokens = np.broadcast_to(np.array([1, 2]), (3, 2))
+    chain = it.Sampler([("penalties", {"presence": 1.0})], seed=1)
+    x = torch.zeros(3, 5)
+    np.testing.assert_array_equal(chain.probs(x, tokens=tokens), chain.probs(x, tokens=torch.tensor([1, 2])))

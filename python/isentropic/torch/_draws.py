@@ -81,7 +81,7 @@ def _tokens_of(name, tokens, x, reads):
         raise ValueError(f"{name}: tokens must not be given: no step reads them")
     if not isinstance(tokens, Tensor):
         rows = type("Rows", (), {"lead": tuple(x.shape[:-1]), "axis": x.dim() - 1})
-        tokens = torch.from_numpy(_arrays.texts_of_rows(name, rows, tokens))
+        tokens = torch.tensor(_arrays.texts_of_rows(name, rows, tokens))
         return tokens.to(x.device).reshape(*x.shape[:-1], tokens.shape[-1])
     if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype is torch.bool:
         raise TypeError(f"{name}: tokens must be of integers, got dtype {tokens.dtype}")
