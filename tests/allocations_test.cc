@@ -229,7 +229,7 @@ TYPED_TEST(AllocationsOf, Maps) {
 }
 
 TYPED_TEST(AllocationsOf, Logarithms) {
-  static_assert(std::variant_size_v<Logarithm> == 2);
+  static_assert(std::variant_size_v<Logarithm> == 2 && std::variant_size_v<Selection> == 1);
   using T = TypeParam;
   std::vector<double> slopes(kRows);
   const std::vector<double> temperatures(kRows, 0.7);
@@ -246,6 +246,10 @@ TYPED_TEST(AllocationsOf, Logarithms) {
       expect_none("log_softmax, " + what, [&] { log_softmax<T>({}, x.input(), y.matrix(), per_row); });
       expect_none("log_softmax_vjp, " + what,
                   [&] { log_softmax_vjp<T>({}, x.input(), y.input(), g.input(), dx.matrix(), per_row, gradients); });
+      const SoftTopK chosen = {.k = 1.5};
+      expect_none("soft_top_k, " + what, [&] { soft_top_k<T>(chosen, x.input(), y.matrix(), per_row); });
+      expect_none("soft_top_k_vjp, " + what,
+                  [&] { soft_top_k_vjp<T>(chosen, x.input(), y.input(), g.input(), dx.matrix(), per_row, gradients); });
       expect_none("logsumexp, " + what, [&] { logsumexp<T>({}, x.input(), sums.matrix(), per_row); });
       expect_none("logsumexp_vjp, " + what,
                   [&] { logsumexp_vjp<T>({}, x.input(), sums.input(), of_sums, dx.matrix(), per_row, gradients); });

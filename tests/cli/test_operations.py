@@ -34,6 +34,15 @@ def test_definitions(cli, temperature):
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-13)
 
 
+def test_soft_top_k(cli):
+    cli.save("x.npy", X)
+    cli.output("soft_top_k", "x.npy", "--k", 2.5, "--temperature", 0.7, "-o", "y.npy")
+    y = cli.load("y.npy")
+    np.testing.assert_array_equal(y, isentropic.soft_top_k(X, k=2.5, temperature=0.7))
+    np.testing.assert_allclose(y.sum(axis=1), 2.5, rtol=1e-13)
+    assert "soft_top_k: --k must be above 0 and finite, got 0" in cli.error("soft_top_k", "x.npy", "--k", 0)
+
+
 def test_input_says_what_rows_are(cli):
     q = softmax(X)
     cli.save("x.npy", X)
