@@ -324,8 +324,8 @@ TYPED_TEST(AllocationsOf, Losses) {
           for (std::size_t i = 0; i < given.size(); ++i) {
             if (info.params[i].name == one.parameter) given[i] = one.of_rows.front();
           }
-          const auto fits = [](const auto& op) {
-            if constexpr (requires { op.check(); }) return op.check().empty();
+          const auto fits = [](const auto& loss) {
+            if constexpr (requires { loss.check(); }) return loss.check().empty();
             return true;
           };
           if (!std::visit(fits, make<Loss>(info, given))) continue;  // beta with another divergence than jsd
