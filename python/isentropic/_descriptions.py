@@ -29,6 +29,8 @@ WRITTEN = {
 
 # Measures of a table that are a measure of its entries as one row.
 OF_ONE_ROW = {"joint_entropy": "entropy"}
+# Measures that are asked for with classes in place of a distribution, and the loss that takes classes.
+OF_CLASSES = {"cross_entropy": "softmax_loss"}
 
 # The names of the statuses of the search for gamma, by number.
 STATUSES = list(_core.gamma_status_names)
@@ -45,9 +47,8 @@ def per_row(description):
 
 
 def several(description):
-    """The name of the number for which an array gives several results, in one more last axis: that of a measure of rows which
-    is
-    not one for each row. Otherwise None."""
+    """The name of the number of a measure of rows for which an array gives several results, in one more last axis; None if there is
+    no such number, or it is one for each row."""
     if description["family"] != "measure":
         return None
     return next((param["name"] for param in description["params"] if param["kind"] == "float" and not param["per_row"]), None)

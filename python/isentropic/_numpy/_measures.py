@@ -8,7 +8,7 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks
-from isentropic._descriptions import MEASURES, inputs_of_two, names_per_row, said_of_pair, several
+from isentropic._descriptions import MEASURES, OF_CLASSES, inputs_of_two, names_per_row, said_of_pair, several
 from isentropic._numpy import _containers, _convert, _device, _layout
 from isentropic._numpy._convert import FLOAT32, FLOAT64
 from isentropic.formulas import Rows
@@ -127,7 +127,7 @@ def of_two(operation, p, q, axis, return_grad, params, param_grad=False):
         value, gradients, slopes = _device.measure_of(name, (p, q), axis, params, learned, return_grad)
         return _layout.packed(value, gradients if return_grad else [], slopes if param_grad else None)
     given = [_convert.to_numpy(name, argument, x) for argument, x in (("p", p), ("q", q))]
-    if name == "cross_entropy":
+    if name in OF_CLASSES:
         _refuse_classes(name, *given)
     (first, p_type), (second, q_type) = (
         _convert.to_floats(name, argument, array) for argument, array in zip("pq", given, strict=True)
@@ -172,7 +172,8 @@ def _refuse_classes(name, p, q):
         beside = one.dtype.kind in "iu" and one.ndim == other.ndim - 1 and one.size
         if beside and (one.shape[-1:] != other.shape[-1:] or one.max() > 1):
             kinds = f"integers of shape {one.shape}"
-            raise TypeError(f"{name}: {argument} must be a distribution, got {kinds}; that of classes is softmax_loss")
+            loss = OF_CLASSES[name]
+            raise TypeError(f"{name}: {argument} must be a distribution, got {kinds}; that of classes is {loss}")
 
 
 def _of_pair(operation, pair, arrays, value, gradients, axis, params, asked):

@@ -243,8 +243,8 @@ def _divisor(params):
 
 def pushed(rows, name, x, p, params, v, changes, core=None):
     """The change of a map's result for changes v of x and, by name, of parameters; `core` stands for CORES[name]."""
-    if name == "soft_top_k":  # there, what is not +inf still moves
-        return RULES[name].pushed(rows, Point(x, p, params), v, changes)
+    if name in UNSETTLED:
+        return UNSETTLED[name].pushed(rows, Point(x, p, params), v, changes)
     logarithm = name in LOGARITHMS
     x, p, v, *moved = settled(rows, x, p, v, *changes.values(), logarithm=logarithm)
     at, changes = Point(x, p, params), dict(zip(changes, moved, strict=True))
@@ -265,8 +265,8 @@ def pushed(rows, name, x, p, params, v, changes, core=None):
 
 def pulled(rows, name, x, p, params, g, wanted=(), core=None):
     """(the gradient in x of <g, map>, the gradients in parameters wanted by name)."""
-    if name == "soft_top_k":
-        return RULES[name].pulled(rows, Point(x, p, params), g, wanted)
+    if name in UNSETTLED:
+        return UNSETTLED[name].pulled(rows, Point(x, p, params), g, wanted)
     logarithm = name in LOGARITHMS
     x, p, g = settled(rows, x, p, g, logarithm=logarithm)
     at = Point(x, p, params)
@@ -382,7 +382,9 @@ class _SoftTopK:
 
 LOGARITHMS = {"log_softmax": _LogSoftmax, "logsumexp": _LogSumExp}
 # What are no maps have rules of their own, for all their parameters.
-RULES = {**LOGARITHMS, "soft_top_k": _SoftTopK}
+# Where what is not +inf still moves beside scores of +inf.
+UNSETTLED = {"soft_top_k": _SoftTopK}
+RULES = {**LOGARITHMS, **UNSETTLED}
 
 
 def known(name, param=None):

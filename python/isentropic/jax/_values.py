@@ -9,7 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from isentropic._checks import each_number, index_or_none
-from isentropic._descriptions import LOSSES, MEASURES, SPARSE_LOSSES, documented, inputs_of_two, several, takes_classes
+from isentropic._descriptions import (
+    LOSSES,
+    MEASURES,
+    OF_CLASSES,
+    SPARSE_LOSSES,
+    documented,
+    inputs_of_two,
+    several,
+    takes_classes,
+)
 from isentropic.formulas import losses, measures
 from isentropic.jax._call import array, call, like, normalized, wide
 from isentropic.jax._maps import mapped
@@ -220,11 +229,12 @@ def make_measure(info, two):
         return _value(name, static, ("p",), (("p", "dp"),), (moved,), rows)[..., 0]
 
     def both(p, q, *, axis=-1, **parameters):
-        if name == "cross_entropy":
+        if name in OF_CLASSES:
             for argument, one, other in (("p", p, q), ("q", q, p)):
                 if np.ndim(one) == np.ndim(other) - 1 and jnp.issubdtype(jnp.result_type(one), jnp.integer):
                     kinds = f"integers of shape {np.shape(one)}"
-                    raise TypeError(f"{name}: {argument} must be a distribution, got {kinds}; that of classes is softmax_loss")
+                    loss = OF_CLASSES[name]
+                    raise TypeError(f"{name}: {argument} must be a distribution, got {kinds}; that of classes is {loss}")
         p, q = array(name, "p", p), array(name, "q", q)
         if q.shape != p.shape:
             raise ValueError(f"{name}: q must have the shape {p.shape} of p, got {q.shape}")
