@@ -47,8 +47,8 @@ def per_row(description):
 
 
 def several(description):
-    """The name of the number of a measure of rows for which an array gives several results, in one more last axis. None if there
-    is no such number, or it is one for each row."""
+    """The name of the number of a measure of rows for which an array gives several results, in one more last axis.
+    None if there is no such number, or it is one for each row."""
     if description["family"] != "measure":
         return None
     return next((param["name"] for param in description["params"] if param["kind"] == "float" and not param["per_row"]), None)

@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Parameter i of its description, without the names of a choice: an array of the host, of which a device does not know the address.
+// Parameter i of its description, without the names of a choice: they are an array of the host, which a device cannot read.
 template <size_t i, class Op>
 constexpr auto ParamAt() {
   auto param = Op::kParams.with([](const auto&... all) { return std::get<i>(std::tuple(all...)); });
