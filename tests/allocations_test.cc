@@ -572,7 +572,7 @@ std::string typical_parameters(const OperationInfo& info) {
 
 // Of the C interface: what is prepared once takes no memory when it is run.
 TEST(Allocations, OfPreparedCalls) {
-  constexpr std::size_t kRows = 3, kCols = 7;
+  constexpr std::size_t kCols = 7;
   const auto check = [&](const OperationInfo& info, bool vjp, const std::string& parameters) {
     std::vector<isentropic_array> arrays;
     std::vector<std::vector<double>> memory;
