@@ -25,13 +25,18 @@ constexpr T kInfinity = std::numeric_limits<T>::infinity();
 template <class T>
 constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
 
-// A text with repetitions, of tokens that short rows have too, and padding.
-const std::vector<std::int64_t>& text() {
-  static const std::vector<std::int64_t> kText = {-1, 1, 0, 2, 5, 1, 0, 2, 7, 3, -1, 9, 1, 0, 100000, 2, 1, 0};
-  return kText;
+// A text with repetitions and padding for rows of n scores, of tokens that have one.
+const std::vector<std::int64_t>& text(std::size_t n) {
+  static std::map<std::size_t, std::vector<std::int64_t>> texts;
+  std::vector<std::int64_t>& found = texts[n];
+  if (found.empty()) {
+    found = {-1, 1, 0, 2, 5, 1, 0, 2, 7, 3, -1, 9, 1, 0, 1030, 2, 1, 0};
+    for (std::int64_t& token : found) token = token < static_cast<std::int64_t>(n) ? token : -1;
+  }
+  return found;
 }
-std::vector<std::int64_t> tokens_of_text() {
-  std::vector<std::int64_t> tokens = text();
+std::vector<std::int64_t> tokens_of_text(std::size_t n) {
+  std::vector<std::int64_t> tokens = text(n);
   std::erase(tokens, -1);
   return tokens;
 }
@@ -39,15 +44,13 @@ bool reads_text(const Step& step) { return isentropic::reads_text(description_of
 bool reads_text(const std::vector<Step>& steps) {
   return std::ranges::any_of(steps, [](const Step& step) { return reads_text(step); });
 }
-// The text for each of some rows, if a step reads it.
-Texts texts_of(const std::vector<Step>& steps, std::size_t rows) {
-  static const std::vector<std::int64_t> kRepeated = [] {
-    std::vector<std::int64_t> all;
-    for (int r = 0; r < 100; ++r) all.insert(all.end(), text().begin(), text().end());
-    return all;
-  }();
+// The text for each of some rows of n scores, if a step reads it.
+Texts texts_of(const std::vector<Step>& steps, std::size_t rows, std::size_t n) {
+  static std::map<std::size_t, std::vector<std::int64_t>> repeated;
   if (!reads_text(steps)) return {};
-  return {.tokens = {kRepeated.data(), rows, text().size()}};
+  std::vector<std::int64_t>& all = repeated[n];
+  for (int r = 0; r < 100 && all.size() < 100 * text(n).size(); ++r) all.insert(all.end(), text(n).begin(), text(n).end());
+  return {.tokens = {all.data(), rows, text(n).size()}};
 }
 
 // mirostat's distribution is asked of a draw.
@@ -58,9 +61,9 @@ std::vector<T> probs_of(const std::vector<Step>& steps, const std::vector<T>& x)
   const MatrixView<T> out(p.data(), 1, x.size());
   if (!steps.empty() && std::holds_alternative<step::Mirostat>(steps.back())) {
     std::int64_t index;
-    Sampler(steps).sample(row, MatrixView<std::int64_t>(&index, 1, 1), {}, texts_of(steps, 1), out);
+    Sampler(steps).sample(row, MatrixView<std::int64_t>(&index, 1, 1), {}, texts_of(steps, 1, x.size()), out);
   } else {
-    Sampler(steps).probs(row, out, texts_of(steps, 1));
+    Sampler(steps).probs(row, out, texts_of(steps, 1, x.size()));
   }
   return p;
 }
@@ -71,7 +74,7 @@ std::vector<std::int64_t> draws_of(const std::vector<Step>& steps, const std::ve
   std::vector<std::int64_t> indices(count);
   Sampler(steps, seed)
       .sample(MatrixView<const T>(x.data(), 1, x.size()), MatrixView<std::int64_t>(indices.data(), 1, count), noise,
-              texts_of(steps, 1));
+              texts_of(steps, 1, x.size()));
   return indices;
 }
 
@@ -153,7 +156,7 @@ TEST(Noise, IsExponentialAndIndependent) {
 
 template <class T>
 void check_law(const std::vector<Step>& steps, const std::vector<T>& x) {
-  const oracle::Row expected = oracle::chain(steps, oracle::Row(x.begin(), x.end()), tokens_of_text());
+  const oracle::Row expected = oracle::chain(steps, oracle::Row(x.begin(), x.end()), tokens_of_text(x.size()));
   const std::vector<T> p = probs_of(steps, x);
   double sum = 0;
   // A step that sets an entropy meets the entropy, not the scale, within 1e-6 or 1e-12. Scores of 100 show that in a step that
@@ -348,7 +351,7 @@ TEST(Sampler, DrawsDependOnTheirRowAlone) {
     const MatrixView<const float> batch(x.data(), rows, cols);
     std::vector<std::int64_t> first(rows * count), other(rows * count);
     const Noise noise = {.stream = 5, .position = 100};
-    const Texts texts = texts_of(steps, rows), one = texts_of(steps, 1);
+    const Texts texts = texts_of(steps, rows, cols), one = texts_of(steps, 1, cols);
     sampler.sample(batch, MatrixView<std::int64_t>(first.data(), rows, count), noise, texts);
     support::for_each_target([&](const std::string&) {
       for (const std::size_t threads : {1, 3}) {
@@ -559,6 +562,16 @@ TEST(Sampler, HalfTypes) {
   check_half<bfloat16>();
 }
 
+TEST(Sampler, TokensHaveAScore) {
+  const std::vector<float> x = {0, 1, 2};
+  const std::vector<std::int64_t> tokens = {-1, 2, 0, 3};
+  std::vector<float> p(3);
+  const Texts texts = {.tokens = {tokens.data(), 1, 4}};
+  expect_error("Sampler::probs: tokens must be below 3, the number of scores of a row, got 3 at entry 3 in row 0", [&] {
+    Sampler({step::Penalties{}}).probs({x.data(), 1, 3}, MatrixView<float>(p.data(), 1, 3), texts);
+  });
+}
+
 TEST(Sampler, ReadsNothingBehindARow) {
   std::mt19937 random(2);
   const std::vector<Step> every = every_step(random);
@@ -570,7 +583,7 @@ TEST(Sampler, ReadsNothingBehindARow) {
       std::int64_t index;
       for (const Step& step : every) {
         const Sampler sampler({step});
-        const Texts texts = texts_of({step}, 1);
+        const Texts texts = texts_of({step}, 1, n);
         const MatrixView<const float> in(x.data(), 1, n);
         if (!std::holds_alternative<step::Mirostat>(step)) {
           sampler.log_probs(in, MatrixView<float>(p.data(), 1, n), texts);
@@ -594,7 +607,7 @@ TEST(Sampler, InPlaceAndPadded) {
   for (const Step& step : every_step(random)) {
     std::vector<float> in = x;
     const MatrixView<float> view(in.data(), rows, n, stride);
-    const Texts texts = texts_of({step}, rows);
+    const Texts texts = texts_of({step}, rows, n);
     std::vector<std::int64_t> indices(rows);
     const MatrixView<std::int64_t> drawn(indices.data(), rows, 1);
     Sampler({step}).sample(MatrixView<const float>(view), drawn, {}, texts, MatrixView<float>(expected.data(), rows, n));
