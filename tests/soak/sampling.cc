@@ -18,7 +18,7 @@ void soak_draws(Random& random, Report& report, std::size_t wanted) {
     Rows<std::int64_t> text(rows, random.below(40));
     for (std::size_t r = 0; r < rows; ++r) {
       for (std::int64_t& token : text.row(r))
-        token = random.integer(-1, random.chance(0.5) ? 5 : static_cast<std::int64_t>(cols));
+        token = random.integer(-1, static_cast<std::int64_t>(random.chance(0.5) ? std::min<std::size_t>(5, cols) : cols) - 1);
     }
     const bool reads = std::ranges::any_of(steps, [](const Step& step) { return reads_text(description_of(step)); });
     const auto texts_of = [&](MatrixView<const std::int64_t> tokens) { return reads ? Texts{.tokens = tokens} : Texts{}; };
