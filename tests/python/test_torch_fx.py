@@ -22,6 +22,7 @@ NEEDED = {
     "SphereFaceLoss": {"in_features": 8, "num_classes": 5},
     "EntropyNormalize": {"entropy": 1.0},
     "EntropyClip": {"max_entropy": 1.0},
+    "SoftTopK": {"k": 3},
     "TopKSoftmax": {"k": 3},
     "TopPSoftmax": {"p": 0.7},
     "MinPSoftmax": {"p": 0.1},
