@@ -65,6 +65,11 @@ def inputs_of_two(description, given):
     return (given[0], None) if given[0] == given[1] else ("log_probs", tuple(given))
 
 
+def no_distribution(name, argument, got):
+    """The error of classes in place of a distribution."""
+    return TypeError(f"{name}: {argument} must be a distribution, got {got}; that of classes is {OF_CLASSES[name]}")
+
+
 def said_of_pair(pair, error):
     """The error of a call by logarithms in words for these kinds."""
     text = str(error)

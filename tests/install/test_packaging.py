@@ -24,6 +24,7 @@ FETCHED = dict(re.findall(r"isentropic_fetch\(\w+ (\S+) ([0-9a-f]{64})\)", (ROOT
         ("packaging/debian/changelog", "isentropic ({debian}-1)"),
         ("packaging/debian/control", "Package: libisentropic{abi}\n"),
         ("packaging/sbom.cdx.json", '"version": "{version}"'),
+        ("packaging/cuda/pyproject.toml", '"isentropic>={abi}.'),
     ],
 )
 def test_versions(file, words):

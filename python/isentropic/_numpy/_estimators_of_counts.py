@@ -61,6 +61,12 @@ def _tables(name, argument, x, axes, named):
     return values, np.ascontiguousarray(values).reshape(math.prod(lead), *values.shape[values.ndim - axes :]), dtype
 
 
+def check_base(function, base):
+    """Refuses a base in the name of the function that was called."""
+    with _checks.in_the_name_of(function, "entropy"):
+        _generated.entropy([1.0], base=base)
+
+
 @documented
 def mutual_information_of_counts(table, *, estimator="miller_madow", base=None):
     """
@@ -128,8 +134,7 @@ def conditional_mutual_information(pxyz, *, base=None, input="probs", normalize=
     _checks.flag(name, "return_grad", return_grad)
     if input not in ("probs", "log_probs", "scores"):
         raise ValueError(f'{name}: input must be one of probs, log_probs, scores, got "{input}"')
-    with _checks.in_the_name_of(name, "entropy"):
-        _generated.entropy([1.0], base=base)  # which only checks it
+    check_base(name, base)
     values, tables, dtype = _tables(name, "pxyz", pxyz, 3, "x, y and z")
     p, sums = _probabilities(name, tables, dtype, input, normalize)
     q = independent_given(np, p)

@@ -10,6 +10,7 @@ from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic._numpy import _convert
 from isentropic._numpy._estimators_of_counts import (
+    check_base,
     conditional_mutual_information,
     entropy_of_counts,
     mutual_information_of_counts,
@@ -189,12 +190,6 @@ def _choice(function, argument, value, choices):
         raise ValueError(f"{function}: {argument} must be one of {', '.join(choices)}, got {value!r}")
 
 
-def _check_base(function, base):
-    """Refuses a base in the name of the function that was called."""
-    with _checks.in_the_name_of(function, "entropy"):
-        _generated.entropy([1.0], base=base)
-
-
 def _counts_of(coded):
     """The table of codes, or None if it were too large."""
     shape = tuple(len(one.labels) for one in coded)
@@ -263,7 +258,7 @@ def mutual_information_of_labels(a, b, *, given=None, normalized=None, estimator
         if given is not None or estimator != "plugin" or base is not None:
             wrong = "given" if given is not None else "base" if base is not None else "estimator"
             raise ValueError(f"{function}: normalized goes with the plugin estimator, without given and base, got {wrong}")
-    _check_base(function, base)
+    check_base(function, base)
     coded = list(_pair(function, named).values())
     if not len(coded[0].codes):
         return np.float64(math.nan)
@@ -292,7 +287,7 @@ def mutual_information_scores(X, y, *, estimator="plugin", base=None):
     """
     function = "mutual_information_scores"
     _choice(function, "estimator", estimator, ESTIMATORS)
-    _check_base(function, base)
+    check_base(function, base)
     names = getattr(X, "column_names", getattr(X, "columns", None))  # pyarrow's, or those of other frames
     if names is not None:
         columns = {f"X[{name!r}]": X[name] for name in names}

@@ -8,7 +8,7 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic import _checks
-from isentropic._descriptions import MEASURES, OF_CLASSES, inputs_of_two, names_per_row, said_of_pair, several
+from isentropic._descriptions import MEASURES, OF_CLASSES, inputs_of_two, names_per_row, no_distribution, said_of_pair, several
 from isentropic._numpy import _containers, _convert, _device, _layout
 from isentropic._numpy._convert import FLOAT32, FLOAT64
 from isentropic.formulas import Rows
@@ -171,9 +171,7 @@ def _refuse_classes(name, p, q):
     for argument, one, other in (("p", p, q), ("q", q, p)):
         beside = one.dtype.kind in "iu" and one.ndim == other.ndim - 1 and one.size
         if beside and (one.shape[-1:] != other.shape[-1:] or one.max() > 1):
-            kinds = f"integers of shape {one.shape}"
-            loss = OF_CLASSES[name]
-            raise TypeError(f"{name}: {argument} must be a distribution, got {kinds}; that of classes is {loss}")
+            raise no_distribution(name, argument, f"integers of shape {one.shape}")
 
 
 def _of_pair(operation, pair, arrays, value, gradients, axis, params, asked):

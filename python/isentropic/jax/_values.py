@@ -16,6 +16,7 @@ from isentropic._descriptions import (
     SPARSE_LOSSES,
     documented,
     inputs_of_two,
+    no_distribution,
     several,
     takes_classes,
 )
@@ -232,9 +233,7 @@ def make_measure(info, two):
         if name in OF_CLASSES:
             for argument, one, other in (("p", p, q), ("q", q, p)):
                 if np.ndim(one) == np.ndim(other) - 1 and jnp.issubdtype(jnp.result_type(one), jnp.integer):
-                    kinds = f"integers of shape {np.shape(one)}"
-                    loss = OF_CLASSES[name]
-                    raise TypeError(f"{name}: {argument} must be a distribution, got {kinds}; that of classes is {loss}")
+                    raise no_distribution(name, argument, f"integers of shape {np.shape(one)}")
         p, q = array(name, "p", p), array(name, "q", q)
         if q.shape != p.shape:
             raise ValueError(f"{name}: q must have the shape {p.shape} of p, got {q.shape}")

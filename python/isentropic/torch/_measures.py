@@ -92,8 +92,7 @@ def call(name, tensors, values, dim, axis, dtype):
         return _of_dtensors(name, tensors, values, dim, dtype)
     for argument, x in zip("pq", tensors, strict=False):
         if name in _descriptions.OF_CLASSES and isinstance(x, Tensor) and not x.is_floating_point():
-            loss = _descriptions.OF_CLASSES[name]
-            raise TypeError(f"{name}: {argument} must be a distribution, got dtype {x.dtype}; that of classes is {loss}")
+            raise _descriptions.no_distribution(name, argument, f"dtype {x.dtype}")
         checked_dim(name, argument, x, dim)
     if len(tensors) == 2:
         one_device(name, dict(zip("pq", tensors, strict=True)))
