@@ -191,6 +191,19 @@ def test_critic():
     assert torch.isfinite(flat.grad).all()
     with pytest.raises(ValueError, match=r"^gradient_penalty: fake must have the shape of real"):
         et.gradient_penalty(critic, real, fake[:2])
+    with pytest.raises(TypeError, match=r"^gradient_penalty: critic must be a module or a function, got int$"):
+        et.gradient_penalty(3, real, fake)
+    with pytest.raises(TypeError, match=r"^gradient_penalty: real must be a torch.Tensor, got list$"):
+        et.gradient_penalty(critic, [1.0], fake)
+    with pytest.raises(ValueError, match=r"^gradient_penalty: real must have at least one axis"):
+        et.gradient_penalty(critic, real[0, 0], fake[0, 0])
+    with pytest.raises(TypeError, match=r"^wgan_critic_loss: critic_fake must be a torch.Tensor, got float$"):
+        et.wgan_critic_loss(real, 1.0)
+    before = [one.clone() for one in critic.parameters()]
+    for given in ([*critic.parameters(), 1.0], [1.0], 3):
+        with pytest.raises(TypeError, match=r"^clip_weights: parameters must be a module, a tensor or tensors, got"):
+            et.clip_weights(given, 1e-6)
+    assert all(map(torch.equal, before, critic.parameters()))  # nothing has been changed
 
 
 def masses(seed, *shapes):

@@ -1,12 +1,14 @@
 """Potentials of transport, and helpers for training a critic of distributions."""
 
+from collections.abc import Iterable
+
 import torch
 
 import isentropic
 from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic.torch._spec import Tensor, result_type
-from isentropic.torch._transport import common_type, refuse_as_numpy, wide_floats
+from isentropic.torch._transport import common_type, floats, refuse_as_numpy, wide_floats
 
 
 @documented
@@ -77,7 +79,8 @@ def wgan_critic_loss(critic_real, critic_fake):
     >>> isentropic.torch.wgan_critic_loss(torch.tensor([1.0, 3.0]), torch.tensor([0.5, 0.5]))
     tensor(-1.5000)
     """
-    return critic_fake.mean(dtype=result_type(critic_fake)) - critic_real.mean(dtype=result_type(critic_real))
+    real, fake = floats("wgan_critic_loss", critic_real=critic_real, critic_fake=critic_fake).values()
+    return fake.mean(dtype=result_type(fake)) - real.mean(dtype=result_type(real))
 
 
 @documented
@@ -92,11 +95,15 @@ def clip_weights(parameters, bound=0.01):
     >>> bool(layer.weight.abs().max() <= 0.01)
     True
     """
+    bound = _checks.number("clip_weights", "bound", bound)
     if not bound > 0:
         raise ValueError(f"clip_weights: bound must be above 0, got {bound}")
-    if isinstance(parameters, torch.nn.Module):
-        parameters = parameters.parameters()
-    for parameter in [parameters] if isinstance(parameters, Tensor) else parameters:
+    given = parameters.parameters() if isinstance(parameters, torch.nn.Module) else parameters
+    given = list(given) if isinstance(given, Iterable) and not isinstance(given, Tensor) else [given]
+    for one in given:
+        if not isinstance(one, Tensor):
+            raise TypeError(f"clip_weights: parameters must be a module, a tensor or tensors, got {type(one).__name__}")
+    for parameter in given:
         parameter.clamp_(-bound, bound)
 
 
@@ -113,8 +120,14 @@ def gradient_penalty(critic, real, fake, *, target=1.0, one_sided=False, generat
     tensor(25.)
     """
     _checks.flag("gradient_penalty", "one_sided", one_sided)
+    target = _checks.number("gradient_penalty", "target", target)
+    if not callable(critic):
+        raise TypeError(f"gradient_penalty: critic must be a module or a function, got {type(critic).__name__}")
+    real, fake = floats("gradient_penalty", real=real, fake=fake).values()
     if real.shape != fake.shape:
         raise ValueError(f"gradient_penalty: fake must have the shape of real, {tuple(real.shape)}, got {tuple(fake.shape)}")
+    if real.ndim == 0:
+        raise ValueError("gradient_penalty: real must have at least one axis, of samples, got shape ()")
     shape = (len(real), *[1] * (real.ndim - 1))
     t = torch.rand(shape, dtype=real.dtype, device=real.device, generator=generator)
     z = (fake + t * (real - fake)).detach().requires_grad_()

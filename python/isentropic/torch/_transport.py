@@ -21,9 +21,8 @@ def floats(name, **given):
     given = {argument: x for argument, x in given.items() if x is not None}
     for argument, x in given.items():
         if not isinstance(x, Tensor):
-            raise TypeError(
-                f"{name}: {argument} must be a torch.Tensor, got {type(x).__name__}; isentropic.{name} takes other arrays"
-            )
+            other = f"; isentropic.{name} takes other arrays" if hasattr(isentropic, name) else ""
+            raise TypeError(f"{name}: {argument} must be a torch.Tensor, got {type(x).__name__}{other}")
         refuse_nested(name, argument, x)
         if x.is_complex() or (x.is_floating_point() and x.dtype not in CODES):
             raise TypeError(

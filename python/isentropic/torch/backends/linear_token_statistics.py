@@ -8,10 +8,13 @@ from isentropic.torch._compat import without_autocast
 from isentropic.torch._spec import OPERATORS, absent, result_type
 from isentropic.torch.backends.linear_loss import each_problem, linear_scores, row_parts, whole_part
 from isentropic.torch.backends.reference.token_statistics import capped, slope_of_cap
+from isentropic.torch.backends.token_statistics import check_classes
 
 
 def _statistics(parts, hidden, weight, target, bias, rows, temperature, softcap, top):
     """(statistics of four numbers, then the largest scores; the indices of these)."""
+    if target.device.type == "cpu":  # here, since a part does not know which rows of all it has
+        check_classes("linear_token_statistics", target, len(weight))
     kind = result_type(hidden)
     found = [(hidden.new_empty(0, 4 + top, dtype=kind), target.new_empty(0, top))]
     for part in parts(hidden, weight):

@@ -62,13 +62,11 @@ def _odd(largest):
     return (~moderate).nonzero().squeeze(1)
 
 
-def _check(target, n):
+def check_classes(name, target, n):
     wrong = (target < 0) | (target >= n)
     if wrong.any():
         row = int(wrong.reshape(-1).nonzero()[0])
-        raise ValueError(
-            f"token_statistics: target must be a class from 0 to {n - 1}, got {int(target.reshape(-1)[row])} in row {row}"
-        )
+        raise ValueError(f"{name}: target must be a class from 0 to {n - 1}, got {int(target.reshape(-1)[row])} in row {row}")
 
 
 def _top_indices(x, top, dim):
@@ -90,7 +88,7 @@ def _top_indices(x, top, dim):
 
 
 def _statistics(x, target, rows, temperature, top, dim):
-    _check(target, x.shape[dim])
+    check_classes("token_statistics", target, x.shape[dim])
     found = torch.empty(target.numel(), 4, dtype=result_type(x))
     for part, wide, classes, per_row in _parts(x, target, rows, dim):
         largest = wide.amax(1, keepdim=True)
