@@ -79,7 +79,9 @@ def doc(description):
     learned = "the parameters of the map" if takes_map(description) else " and ".join(per_row(description))
     params = "params: Parameters of the map.\n" if takes_map(description) else ""
     asking = f"param_grad (bool): Return also the gradient in {learned}.\n" if learned else ""
-    also = f" With param_grad=True also the gradient in {learned}: one number per row, for several a tuple." if learned else ""
+    also = (
+        f" With param_grad=True also the gradient in {learned}: one number per row, or a tuple for several." if learned else ""
+    )
     # Values of losses of a map are minus a probability, or only stand for a gradient.
     nats = "" if takes_map(description) else " in nats"
     nothing = (

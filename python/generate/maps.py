@@ -84,7 +84,7 @@ SPECIAL = {
     "map": "A row with only -inf gives NaN.",
     "logarithm": "A row with only -inf gives {none}.",
     "selection": """Where k is at least the number of
-    finite scores, these get 1. Scores of +inf get 1, or equal shares of k if they are more.""",
+    finite scores, these get 1. Scores of +inf get 1, or equal shares of k if there are more than k of them.""",
 }
 
 

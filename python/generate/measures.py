@@ -85,18 +85,20 @@ def doc(description):
     name, family = description["name"], description["family"]
     required = "".join(f", {p['name']}={p['typical']!r}" for p in description["params"] if p["required"])
     learned = " and ".join(per_row(description))
-    asking = f"param_grad (bool): Return also the gradient in {learned}, last: one number for each row.\n"
+    asking = f"param_grad (bool): Return also the gradient in {learned}, as the last result: one number for each row.\n"
     axis = "axis: The axis along which p is a distribution; all others count rows.\n"
     held = {"divergence": ", of both arrays", "table": ", of the whole table"}.get(family, "")
     scores = "x of p = 1 / (1 + exp(-x))" if name == "binary_entropy" else "x of p = softmax(x)"
     pairs = ""
     if family == "divergence":
         pairs = (
-            ' A pair such as ("probs", "scores") says it of p and of q; both are then compared by their logarithms, and a '
+            ' A pair such as ("probs", "scores") is for p and for q; both are then compared by their logarithms, and a '
             "probability of 0 has the gradient 0."
         )
     listed = (
-        f" A list for {several(description)} gives a result for each, in one more last axis." if several(description) else ""
+        f" A list for {several(description)} gives a result for each number, along a new last axis."
+        if several(description)
+        else ""
     )
     division = ". With normalize it includes the division" if "normalize" in [p["name"] for p in description["params"]] else ""
     return f"""
@@ -105,7 +107,7 @@ def doc(description):
 Returns: {RETURNS[family]}
 Raises: {OF_ENTRIES if family == "entry" else REFUSED} A parameter is out of its range, shapes do not fit.
 Notes: input says what the numbers are{held}: "probs" are probabilities, "log_probs" their logarithms, "scores" the
-    {scores}.{pairs} Of scores, NaN gives NaN and -inf is an absent entry. 0 log 0 counts as 0. Everything is computed in
+    {scores}.{pairs} In scores, NaN gives NaN and -inf is an absent entry. 0 log 0 counts as 0. Everything is computed in
     float64. The gradient is with respect to the numbers given: to p, to log p or to the scores{division}.{listed}
 
     Gradient: {description["gradient"]}.

@@ -88,9 +88,9 @@ reduction (str): "mean" over the rows, "sum" or "none".
 dim: The axis of the classes.
 {DTYPE_DOC}"""
 OF_CLASSES = """\
-weight (torch.Tensor or None): One factor for each class, on the loss of the rows that have it; the mean divides by these. For
-    targets that are classes. SoftmaxLoss also takes distributions, and gives each term, those of smoothing too, its class's
-    factor, as torch does.
+weight (torch.Tensor or None): One factor for each class, which multiplies the loss of the rows with this class; the mean
+    divides by the sum of these factors. Targets must be classes; SoftmaxLoss also takes distributions, and multiplies each
+    term, including those of smoothing, by the factor of its class, as torch does.
 ignore_index: Rows with this target give 0 and no gradient, and do not count in the mean.
 z_loss (float, at least 0): Adds z_loss times the square of the logsumexp of a row's scores, which keeps the scores from
     growing.

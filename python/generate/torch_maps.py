@@ -72,7 +72,7 @@ def module_doc(description):
     name, reduces = description["name"], description["reduces"]
     keep = "keepdim (bool): Keep dim, with size 1.\n" if reduces else ""
     return f"""
-The module of isentropic.torch.{name}: calls it with x of any shape, and gives x's shape{" without dim" if reduces else ""}.
+The module of isentropic.torch.{name}. It takes x of any shape, and its result has x's shape{" without dim" if reduces else ""}.
 {learned(description)}
 dim: The axis along which scores compete.
 {keep}>>> module = isentropic.torch.{class_name(name)}({assignments(description).removeprefix(", ")})

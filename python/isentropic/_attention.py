@@ -90,7 +90,7 @@ def shape_of(function, q, k, v):
         (kv_heads,) = _broadcast((k_heads,), (v_heads,))
     except ValueError:
         raise ValueError(
-            f"{function}: the axes before the last two of q, k and v must broadcast, heads apart, got shapes {tuple(q)}, "
+            f"{function}: the axes before the last two of q, k and v must broadcast, except the heads, got shapes {tuple(q)}, "
             f"{tuple(k)} and {tuple(v)}"
         ) from None
     if heads == 1:

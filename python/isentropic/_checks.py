@@ -21,7 +21,7 @@ def place(what, index):
 
 
 def points(operation, argument, shape):
-    """Refuses the shape of what are not points, and of none."""
+    """Refuses shapes that are not those of points, and empty ones."""
     if len(shape) not in (1, 2):
         raise ValueError(f"{operation}: {argument} must have shape (points, coordinates) or (points,), got {tuple(shape)}")
     if 0 in shape:

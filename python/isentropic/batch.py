@@ -28,7 +28,7 @@ class BatchMap:
         The column of results; None names it as the operation. gamma_for_entropy makes three: out, out_entropy, out_status.
         A column of this name is replaced.
     row : str, default None
-        Of sample and gumbel_softmax: the column of global row numbers, integers in [0, 2**64). The row of number r draws from
+        For sample and gumbel_softmax: the column of global row numbers, integers in [0, 2**64). The row of number r draws from
         stream + r, so that a table gives the same draws however it is cut. None counts rows from 0 in each batch.
     **params
         Parameters of the operation, except axis, out, return_grad and param_grad.

@@ -23,8 +23,8 @@ class logits_processor:
         less, top_p and typical_p above 1, and dry's multiplier 0, do nothing.
     seed : int in [0, 2**64) or None, default None
         None: logits become the log-probabilities that the chain leaves, and llama.cpp draws. A seed: the token is drawn here,
-        and the others get -inf, so that llama.cpp has no choice. Its noise is of (seed, stream, length of the text so far,
-        token).
+        and the others get -inf, so that llama.cpp has no choice. Its noise depends on (seed, stream, length of the text so
+        far, token).
     stream : int in [0, 2**64) or None, default None
         Texts of different streams draw independently. None: from the tokens of the text so far; so a prompt has the same text
         each time, and different prompts have independent ones.

@@ -252,7 +252,7 @@ class SamplerLogitsProcessor(LogitsProcessor):
         generator.
     seed : int in [0, 2**64) or None, default None
         None: logits become the log-probabilities that the chain leaves, and generate draws. A seed: the token is drawn here,
-        and the others get -inf, so that generate has no choice, also with do_sample=False. Its noise is of (seed, stream,
+        and the others get -inf, so that generate has no choice, also with do_sample=False. Its noise depends on (seed, stream,
         length of the text so far, token). On a GPU it is drawn there, without waiting for it; with penalties, dry, xtc and
         mirostat, which have no kernels, on the CPU. Not for beam search, which needs the probabilities of all tokens.
     stream : int in [0, 2**64) or array of such integers or None, default None

@@ -8,11 +8,11 @@ and the steps of a request from its SamplingParams:
 
 The seed may be left out: then vLLM draws from the distribution of the chain. With a seed the token is drawn here, by the noise
 of (seed, stream, position). The stream comes from the prompt's tokens and, for several completions, from SamplingParams' own
-seed, which vLLM counts up: the same request has the same text, other requests and completions have independent ones. "stream":
-an integer in [0, 2**64) stands in its place, for a single completion.
+seed, which vLLM counts up: the same request has the same text, and other requests and completions have independent noise.
+"stream": an integer in [0, 2**64) stands in its place, for a single completion.
 
 Requests without "isentropic" do not change. vLLM applies its temperature, min_p, top_k and top_p afterwards: keep them off for
-these requests. SamplerLogitsProcessorV2 is the same for vLLM's second model runner, whose interface is another.
+these requests. SamplerLogitsProcessorV2 is the same for vLLM's second model runner, which has another interface.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""What decoding needs beside the steps of distributions: texts, draws that steps depend on, draws without putting back, and
+"""What decoding needs beside the steps of distributions: texts, draws that steps depend on, draws without replacement, and
 speculative decoding; in NumPy, torch and JAX."""
 
 import itertools
@@ -275,7 +275,7 @@ def test_return_probs_is_the_distribution_of_the_draws():
     assert index[0] == -1 and np.isnan(p[0]).all() and p[1, 0] > 0
 
 
-# Draws without putting back.
+# Draws without replacement.
 
 
 def test_draws_without_putting_back_have_the_law_of_successive_draws():

@@ -213,7 +213,7 @@ def test_refused():
         of([1, 2], classes=5)
     with pytest.raises(ValueError, match=r"^entropy_of_counts: classes must be a whole number"):
         of([1, 2], estimator="nsb", classes=2.5)
-    with pytest.raises(ValueError, match=r'^entropy_of_counts: return_std goes with estimator "nsb" alone, got "grassberger"'):
+    with pytest.raises(ValueError, match=r'^entropy_of_counts: return_std needs estimator "nsb", got "grassberger"'):
         of([1, 2], return_std=True)
     with pytest.raises(ValueError, match=r"^entropy_of_counts: estimator must be one of plugin, miller_madow"):
         of([1, 2], estimator="ml")

@@ -177,8 +177,8 @@ def attention(
     kappa (float or array, above 0): The factor of log n in a scale by n. An array broadcasts to (..., m, 1): (h, 1, 1) is one
         for each head.
     softcap: Scaled scores s become softcap tanh(s / softcap), before the mask.
-    sinks (array): One further score of each head, shape (h,), or of a shape that broadcasts to (..., m, 1), that takes mass and
-        whose value is 0. It is not scaled and not counted in n; of equal scores it is the last. -inf: there is none.
+    sinks (array): One further score for each head, of shape (h,) or of a shape that broadcasts to (..., m, 1). It takes mass,
+        and its value is 0. It is not scaled and not counted in n; of equal scores it is the last. -inf: there is no sink.
     return_weights (bool): Return also p, (..., m, n). With sinks their sum may be below 1.
     return_entropy (bool): Return also -sum_j p_ij log p_ij in nats, (..., m). A sink is one more outcome.
     **map_params: Parameters of the map. A parameter that may differ per row may be an array that broadcasts with (..., m,
@@ -188,11 +188,10 @@ def attention(
     Raises: Shapes do not fit, the map is unknown, a parameter is out of its range.
     TypeError: A parameter is missing, unknown or of the wrong type; an array is masked, complex or not numeric, is on another
         device, or requires grad.
-    Notes: A query that sees no key gives zeros (weights and entropy too), with a sink as well; one that sees one key takes its
-        value, unless there is a sink. Hidden keys and their values have no effect, even if
-        they are NaN. A query with a NaN among its scores gives NaN, and no other query does. Scores are in memory for at most
-        48 queries at a time. The bits are the same for any number of threads, any batch and every SIMD target with FMA. float16
-        is computed in float32.
+    Notes: A query that sees no key gives zeros (also for weights and entropy), even with a sink. A query that sees one key
+        takes its value, unless there is a sink. Hidden keys and their values have no effect, even if they are NaN. A query with
+        a NaN among its scores gives NaN, and no other query does. Scores are in memory for at most 48 queries at a time. The
+        bits are the same for any number of threads, any batch and every SIMD target with FMA. float16 is computed in float32.
     >>> q = k = v = np.eye(3)
     >>> out, entropy = isentropic.attention(q, k, v, map="entmax", alpha=1.5, scale=2.0, return_entropy=True)
     """
@@ -247,11 +246,11 @@ def attention_vjp(
         per row. Names select them. True selects all except the temperature, or the temperature if there is no other (alpha of
         entmax, the temperature of softmax). "kappa" and "scale", if they are given as numbers or arrays, may be among the
         names; "scale" is the map's own where it has one.
-    entropy_grad (array): The gradient with respect to the entropy, (..., m), which is then added.
+    entropy_grad (array): The gradient with respect to the entropy, (..., m); its contribution is added.
     Returns (dq, dk, dv : arrays): In the shapes of q, k and v, of their kinds and the common dtype. With sinks, then dsinks in
         their shape. With param_grad, then one array (..., m) for each of these parameters.
     Raises: As attention.
-    Notes: The scores are computed again, for some queries at a time. A query that sees no key has gradient 0, and so has a key
+    Notes: The scores are recomputed, for some queries at a time. The gradient is 0 for a query that sees no key, and for a key
         that no query sees.
     >>> q = k = v = np.eye(3)
     >>> dq, dk, dv = isentropic.attention_vjp(q, k, v, np.ones((3, 3)), causal=True)
@@ -323,8 +322,8 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     Notes: f(s) = (1 + <(1, scale q), (1, k)>^2) / 2. So sums of (d + 1) (d + 2) / 2 products times dv represent all keys. They
         are compensated for rounding errors. The time is O(n d^2 dv). attention with map="taylor_softmax" gives the same up to
         rounding in O(n^2 (d + dv)), which for d = dv = 64 is slower from a few thousand keys on. Queries for which the sums
-        cancel or overflow, or a number is not finite, are calculated in this way too, in O(n (d + dv)) each; there are hardly
-        any unless all keys lie in much the same direction, to which a query is nearly orthogonal.
+        cancel or overflow, or a number is not finite, are computed in this way too, in O(n (d + dv)) each. There are hardly
+        any, unless all keys have nearly the same direction and a query is nearly orthogonal to it.
     Source: Arora et al., ICML 2024; Katharopoulos et al., ICML 2020.
     >>> q = k = v = np.eye(3)
     >>> out = isentropic.linear_attention(q, k, v, causal=True)
@@ -349,8 +348,8 @@ def linear_attention_vjp(q, k, v, grad, *, causal=False, scale="sqrt"):
     Returns (dq, dk, dv : arrays): In the shapes of q, k and v, of their kinds and the common dtype.
     Raises: As attention.
     Notes: It sums over keys for the queries and, backwards, over queries for the keys. The time is O(n d^2 dv), about 3 times
-        that of linear_attention but for the queries that its notes name, and the memory m dv numbers. attention_vjp with
-        map="taylor_softmax" gives the same up to rounding.
+        that of linear_attention (except for the queries that its notes name), and the memory is m dv numbers. attention_vjp
+        with map="taylor_softmax" gives the same up to rounding.
     >>> q = k = v = np.eye(3)
     >>> dq, dk, dv = isentropic.linear_attention_vjp(q, k, v, np.ones((3, 3)), causal=True)
     """

@@ -27,8 +27,8 @@ def expected_calibration_error(
     The confidence of a row is its largest probability. Its prediction is the first class with this probability. The weight of
     a bin is the share of rows in it.
 
-    p: Distributions, of shape (..., n). Or, of shape (rows,) as labels are, the probabilities of the second of two classes:
-        then the mean of p in a bin of p is compared with the share of that class.
+    p: Distributions, of shape (..., n). For two classes also the probabilities of the second class, of shape (rows,) like
+        labels: then the mean of p in a bin of p is compared with the share of that class.
     labels: The class of each row, of shape p.shape[:-1]: numbers in [0, n), or names.
     classes (sequence or None): The name of each column, if labels are names. None: the categories of labels, the columns of p
         if it is a frame that has all labels as columns, otherwise the names in sorted order.
@@ -36,18 +36,20 @@ def expected_calibration_error(
     strategy ("uniform" or "quantile"): "uniform": bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1.
         "quantile": a row with k rows of lower confidence is in bin floor(k bins / rows). Bins then have about equally many
         rows, and rows with equal confidence are in the same bin. With weights, weights are counted in place of rows.
-    norm ("l1", "l2" or "max"): Of the distances of bins: their mean, the root of their mean square, or the largest.
-    classwise (bool): The mean over classes of the error of each class's probability against all other classes, with every row
-        in it.
-    debiased (bool): Without what a perfectly calibrated model has in the mean because bins have few rows, at least 0: for "l2"
-        by accuracy (1 - accuracy) / (rows - 1), for "l1" by the normal law of the accuracy of each bin.
+    norm ("l1", "l2" or "max"): What is returned of the distances in the bins: their mean, the root of their mean square, or the
+        largest.
+    classwise (bool): The mean over classes of the error of each class's probability against all other classes; every row counts
+        in each.
+    debiased (bool): Subtract the error that a perfectly calibrated model has on average because bins have few rows; the result
+        is at least 0. For "l2" it is accuracy (1 - accuracy) / (rows - 1) in each bin; for "l1" the accuracy of each bin is
+        assumed to be normally distributed.
     sample_weight (array of shape p.shape[:-1]): The weight of each row, at least 0; None: all rows have the same. A row of
         weight 0 is not read.
     Returns (float): Between 0 and 1.
     Raises: A row of p is not a distribution: an entry is negative, NaN or infinite, or the sum is not 1 within 1e-6 (float64),
         1e-4 (float32), 1e-2 (float16). It is named, counted as in p.reshape(-1, n). There is no row, labels has another shape,
-        a label is no class, bins or strategy is out of its range, debiased is given with norm "max", or classwise with p of one
-        axis.
+        a label is not a class, bins or strategy is out of its range, debiased is given with norm "max", or classwise with p of
+        one axis.
     TypeError: p is not an array of numbers, labels neither of integers nor names, or bins not an integer.
     Notes: The error is biased upwards if there are few rows, and depends on the bins. So compare only errors of the same data
         and bins.
@@ -110,15 +112,15 @@ def reliability_diagram(
 
     It needs matplotlib (pip install matplotlib).
 
-    p, labels, bins, strategy, classes, sample_weight, ignore_index: As for expected_calibration_error; the title shows this
-        error.
+    p, labels, bins, strategy, classes, sample_weight, ignore_index: As for expected_calibration_error, whose result is the
+        title.
     ax (matplotlib Axes): Where to draw; None: a new figure.
     Returns (matplotlib Axes): With a bar of each bin's accuracy over its edges, a point at its confidence, and the share of
         rows in gray.
     Raises: There is no matplotlib.
     Raises: As expected_calibration_error.
     >>> p, labels = [[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1]
-    >>> ax = isentropic.reliability_diagram(p, labels)  # ax.figure.savefig("reliability.svg") keeps it
+    >>> ax = isentropic.reliability_diagram(p, labels)  # ax.figure.savefig("reliability.svg") saves it
     """
     chosen = {"classes": classes, "sample_weight": sample_weight, "ignore_index": ignore_index}
     found = reliability_bins(p, labels, bins=bins, strategy=strategy, **chosen)
@@ -148,9 +150,9 @@ def brier_score(p, labels, *, classes=None, sample_weight=None, ignore_index=Non
         mean_r sum_i (p_ri - 1[i = y_r])^2
 
     p, labels, classes, sample_weight, ignore_index: As for expected_calibration_error.
-    Returns (float): Between 0 and 2. For two classes it is twice the (p_1 - y)^2 that is sometimes called so.
+    Returns (float): Between 0 and 2. For two classes it is twice (p_1 - y)^2, which is sometimes called the Brier score too.
     Raises: As expected_calibration_error.
-    Notes: It is a proper score: the expected score is least where p is the law of the labels.
+    Notes: It is a proper score: the expected score is smallest if p is the distribution of the labels.
     Source: Brier, Monthly Weather Review 78, 1950.
     >>> isentropic.brier_score([[0.75, 0.25], [0.75, 0.25]], [0, 1])
     0.625

@@ -33,12 +33,13 @@ def doubly_stochastic(x, *, temperature=1.0, iterations=None, tolerance=None):
     """
     x: Scores, of shape (..., n, m): rows and columns of tables; -inf is an entry of 0. Never changed.
     temperature (float above 0): Divides the scores.
-    iterations (int at least 1, or None): How often rows, then columns, are divided by their sums. None: until they have them.
-    tolerance (float above 0, or None): Without iterations: the largest error of the logarithm of a row's sum; 1e-6 for None.
-        Columns have their sums.
+    iterations (int at least 1, or None): How often rows, then columns, are scaled to their sums. None: until the sums are
+        reached.
+    tolerance (float above 0, or None): Without iterations: the largest error of the logarithm of a row's sum; None means 1e-6.
+        The sums of columns are exact up to rounding.
     Returns: Tables of the kind, shape and dtype of x; float64 if x is a list or has integers or bools. Without iterations an
         entry that no table with these zeros and sums can use is 0. A table without such a solution is NaN, as is one with NaN,
-        +inf, or a row or column of -inf; others are not changed by it.
+        +inf, or a row or column of only -inf; no other table changes.
     Raises: A parameter is out of its range, x has fewer than two axes, both iterations and tolerance are given.
     Notes: Computed in float64. Where sweeps are slow, Newton's method finds the limit.
     >>> isentropic.doubly_stochastic([[2.0, 0.0], [1.0, 0.0]]).round(3)
@@ -58,11 +59,11 @@ def doubly_stochastic_vjp(x, y, grad, *, temperature=1.0, iterations=None, toler
     """
     The gradient of <doubly_stochastic(x), grad> in x.
 
-    x, y, grad: Scores, doubly_stochastic of them, and the incoming gradient, of x's shape.
-    temperature (float above 0): As in doubly_stochastic, as iterations and tolerance.
-    Returns: Of the kind, shape and dtype of x. With iterations it is the gradient of these, calculated from x; without them
-        that of the limit, by the implicit function theorem, calculated from y: y (grad - u_i - v_j) / temperature, u and v such
-        that its rows and columns have the sum 0.
+    x, y, grad: Scores, their doubly_stochastic, and the incoming gradient, of x's shape.
+    temperature (float above 0): As in doubly_stochastic, like iterations and tolerance.
+    Returns: Of the kind, shape and dtype of x. With iterations it is the gradient of these iterations, computed from x. Without
+        them it is the gradient of the limit, by the implicit function theorem, computed from y: y (grad - u_i - v_j) /
+        temperature, with u and v such that its rows and columns sum to 0.
     Raises: As doubly_stochastic; shapes differ.
     >>> x = [[2.0, 0.0], [1.0, 0.0]]
     >>> isentropic.doubly_stochastic_vjp(x, isentropic.doubly_stochastic(x), [[1.0, 0.0], [0.0, 0.0]]).round(3)

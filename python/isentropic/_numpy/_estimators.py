@@ -103,7 +103,7 @@ def _readable(estimator, X):
     """Tensors of torch that NumPy cannot read: bfloat16 becomes float32, and tensors with a gradient are refused."""
     if getattr(X, "requires_grad", False):
         raise TypeError(
-            f"{type(estimator).__name__}: X is a tensor that requires grad, and there is none here; pass X.detach()"
+            f"{type(estimator).__name__}: X is a tensor that requires grad, but estimators have no gradient; pass X.detach()"
         )
     return X.float() if _convert.is_bfloat16(X) else X
 
@@ -128,8 +128,8 @@ class TemperatureScaler(_Scaler):
     Parameters
     ----------
     classes : array of shape (n_classes,), default None
-        The class of each column of X, such as classifier.classes_. None: the classes in y if there are as many as columns,
-        else, if y holds whole numbers in [0, n_classes), the columns' numbers.
+        The class of each column of X, such as classifier.classes_. None: the classes in y if there are as many as columns; else
+        the numbers of the columns, if y has whole numbers in [0, n_classes).
     input : "scores", "probs" or "log_probs", default "scores"
         What X holds. Of probabilities the scores are log p; one column is the probability of the second of two classes.
 

@@ -21,13 +21,15 @@ def entropy_of_counts(counts, *, estimator="grassberger", classes=None, base=Non
     counts: How often each class was drawn, whole numbers of at least 0 of any type; the other axes count rows. Never changed.
     axis: The axis along which the classes are.
     return_std (bool): Return (estimate, deviation): the posterior standard deviation as well, of estimator nsb.
-    Returns (array): One number for each row, as entropy; NaN for a row without counts, and of one draw by the jackknife.
-    Raises: A count is negative, NaN or no whole number (the message names row and entry), classes are fewer than were seen, or
-        given for an estimator other than james_stein and nsb; return_std with another estimator than nsb.
-    Notes: Frequencies look less uncertain than the law, by about (classes - 1) / (2 N) nats. All estimators but plugin make up
-        for that: miller_madow by this term, grassberger and jackknife in more of its powers, chao_shen for classes that were
-        not seen, james_stein by drawing frequencies to the uniform law, nsb as the mean under a prior that is flat in the
-        entropy. docs/math/estimators.md compares them.
+    Returns (array): One number for each row, as entropy does; NaN for a row without counts, and for a single draw with the
+        jackknife.
+    Raises: A count is negative, NaN or not a whole number (the message names row and entry); classes is below the number of
+        classes that were seen, or is given for an estimator other than james_stein and nsb; return_std is given for an
+        estimator other than nsb.
+    Notes: The entropy of frequencies is too small on average, by about (classes - 1) / (2 N) nats. All estimators but plugin
+        correct this: miller_madow by this term, grassberger and jackknife also by higher powers of 1/N, chao_shen for classes
+        that were not seen, james_stein by shrinking the frequencies towards the uniform distribution, nsb by the mean under a
+        prior that is flat in the entropy. docs/math/estimators.md compares them.
     >>> draws = [4, 2, 0, 1, 1, 0, 0, 0]
     >>> [round(float(isentropic.entropy_of_counts(draws, estimator=one)), 3) for one in ("plugin", "miller_madow", "nsb")]
     [1.213, 1.401, 1.544]
@@ -38,7 +40,7 @@ def entropy_of_counts(counts, *, estimator="grassberger", classes=None, base=Non
     _checks.flag(name, "return_std", return_std)
     params = (estimator, classes if classes is None else _checks.number(name, "classes", classes), base)
     if return_std and estimator != "nsb":
-        raise ValueError(f'{name}: return_std goes with estimator "nsb" alone, got "{estimator}"')
+        raise ValueError(f'{name}: return_std needs estimator "nsb", got "{estimator}"')
     if _containers.is_container(counts):
         results = [False, False] if return_std else [False]
 
@@ -71,9 +73,9 @@ def check_base(function, base):
 def mutual_information_of_counts(table, *, estimator="miller_madow", base=None):
     """
     table: How often each pair was drawn, x along the last axis but one and y along the last; further axes count tables.
-    Returns (array): One number for each table, of the kind and dtype of table; float64 of integers. It may be below 0, but with
-        plugin and james_stein. NaN for a table without counts.
-    Raises: A count is negative, NaN or no whole number; the message names its place.
+    Returns (array): One number for each table, of the kind and dtype of table; float64 of integers. It may be below 0, except
+        with plugin and james_stein. NaN for a table without counts.
+    Raises: A count is negative, NaN or not a whole number; the message names its place.
     >>> round(float(isentropic.mutual_information_of_counts([[12, 3], [4, 11]], estimator="plugin", base=2)), 4)
     0.2175
     """

@@ -53,12 +53,12 @@ def read(
     r"""
     Read the array in a file, as the command line reads it.
 
-    path (str or os.PathLike): A .csv, .tsv, .npy, .npz, .jsonl or .safetensors; with pyarrow also a .parquet, .arrow or
-        .feather. A name of the former may also end in .gz or .zst.
+    path (str or os.PathLike): A .csv, .tsv, .npy, .npz, .jsonl or .safetensors, whose name may also end in .gz or .zst; with
+        pyarrow also a .parquet, .arrow or .feather.
     key (str or None): Which array, if a file has several.
     labels (str, int or None): The column of labels, by name or counted from 1; of a .jsonl, the field. A column of words is
-        found automatically. A column of numbers that may be no scores is an error: one called class, y_true or id, one beside
-        logit_0 and logit_1, or one of whole numbers beside others with fractions.
+        found automatically. A column of numbers that may be something other than scores is an error: one called class, y_true
+        or id, one beside logit_0 and logit_1, or one of whole numbers beside others with fractions.
     header (bool or None): Whether the first line holds names. A first line without a number does.
     columns, exclude (str, or sequence of str or int, or None): The columns of scores, or those to leave out, by name or counted
         from 1: "a,c-f", ["a", "c"], [1, 2]. All but the labels are scores otherwise.

@@ -34,7 +34,7 @@ class PartialResult(NamedTuple):
 
 @documented
 class UnbalancedResult(NamedTuple):
-    """The result of unbalanced_sinkhorn, and a bound of its distance from the minimum."""
+    """The result of unbalanced_sinkhorn, and a bound on its distance from the minimum."""
 
     value: Any
     plan: Any
@@ -92,7 +92,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     Returns (SlicedResult): A named tuple of `distance` and `error`, its standard error due to the choice of directions: 0 in
         one dimension, NaN for a single direction. Of float16 both are float32.
     Raises: A coordinate is not finite, a weight negative, NaN or infinite, a parameter out of its range, shapes do not fit.
-    Notes: Each direction costs a sort. Half the error needs four times as many directions.
+    Notes: Each direction costs a sort. To halve the error, four times as many directions are needed.
     >>> found = isentropic.sliced_wasserstein([[0.0, 0.0], [1.0, 0.0]], [[0.0, 3.0], [1.0, 3.0]], projections=[[0, 1]])
     >>> float(found.distance)
     3.0
@@ -114,9 +114,9 @@ def partial_transport(a, b, cost, *, mass):
         1e-6 of it (1e-4 for float32), it is taken as this sum.
     Returns (PartialResult): A named tuple: `cost`, `plan`, and potentials `f` and `g`, at most 0, with `multiplier`. As f_i +
         g_j + multiplier is at most C_ij, no plan costs less than <a, f> + <b, g> + multiplier mass. `gap` is the cost of this
-        plan minus that bound, and what rounding may have changed: how far from the optimum `cost` may be, as it is returned. Of
+        plan minus that bound, plus what rounding may have changed: how far from the optimum `cost` may be as it is returned. Of
         float16 all are float32.
-    Raises: As optimal_transport, but for sums that differ; mass is out of its range.
+    Raises: As optimal_transport, except that sums may differ; mass is out of its range.
     Notes: It uses the method of optimal_transport with an additional row and column, which take the mass that stays, at no
         cost. plan is the gradient of cost in C, f and g are those in a and b, and multiplier is that in mass.
     >>> found = isentropic.partial_transport([0.5, 0.5], [0.5, 0.5], [[0.0, 1.0], [1.0, 9.0]], mass=0.5)
@@ -143,9 +143,9 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
     tolerance: The iteration has converged if the gap is at most this, relative to the size of the terms.
     max_iterations: The number of passes over the matrix, for all values of epsilon together.
     Returns (UnbalancedResult): A named tuple: `value`, that of the plan; `plan`; the potentials `f` and `g`, P = a b exp((f + g
-        - C) / epsilon); `gap`, the value minus that of the dual, which is a lower bound of the minimum, and what rounding may
-        have changed in the value, as it is returned; `iterations` and `converged`. Mass that only has forbidden arcs stays,
-        with a potential of inf. Of float16 all are float32.
+        - C) / epsilon); `gap`, the value minus that of the dual, which is a lower bound on the minimum, plus what rounding may
+        have changed in the value as it is returned; `iterations` and `converged`. Mass that only has forbidden arcs stays, with
+        a potential of inf. Of float16 all are float32.
     Raises: A mass is negative, NaN or infinite, or all are 0; the product of the sums is not finite; a cost is NaN or -inf; a
         parameter is out of its range, shapes do not fit.
     Notes: Sinkhorn's iteration in the log domain, from a larger epsilon down, each step followed by the best shift of f against
@@ -169,7 +169,7 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
 def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_iterations=10000):
     """
     p: Distributions in rows, of shape (..., k, n): at least 0, each scaled to sum 1. Never changed, as cost.
-    cost: Between the points of their support and those of the result's, of shape (..., n, m), finite. Leading axes are of
+    cost: Between the points of their support and those of the result's, of shape (..., n, m), finite. Leading axes count
         problems, and broadcast. Or a tuple of two matrices, of shapes (h, h') and (w, w'): p are images, of shape (k, h, w),
         whose costs are sums over both axes; the barycenter is an image of shape (h', w'). No matrix of all points is made;
         NumPy multiplies, so last digits may depend on the machine.

@@ -239,11 +239,11 @@ def mutual_information_of_labels(a, b, *, given=None, normalized=None, estimator
     normalized (str or None): "arithmetic", "geometric", "min" or "max": as a share of this mean of both entropies, in [0, 1],
         by the plugin estimator without given and base.
     estimator (str): "plugin", "miller_madow", "jackknife", "grassberger", "chao_shen", "james_stein" or "nsb": see
-        entropy_of_counts. plugin takes frequencies for probabilities; of independent labels it finds about (classes of a - 1)
+        entropy_of_counts. plugin takes frequencies as probabilities; for independent labels it gives about (classes of a - 1)
         (classes of b - 1) / (2 rows) nats.
     base (float or None): Base of the logarithm: 2 gives bits; None, nats.
     Returns (float): The information; NaN without rows. With plugin never below 0.
-    Raises: A label is missing, lengths differ, a parameter has no effect beside another.
+    Raises: A label is missing, lengths differ, or parameters exclude each other.
     >>> a = ["x", "x", "y", "y", "x", "y"]
     >>> round(float(isentropic.mutual_information_of_labels(a, [0, 0, 1, 1, 0, 0], base=2)), 4)
     0.4591
@@ -257,7 +257,7 @@ def mutual_information_of_labels(a, b, *, given=None, normalized=None, estimator
         _choice(function, "normalized", normalized, AVERAGES)
         if given is not None or estimator != "plugin" or base is not None:
             wrong = "given" if given is not None else "base" if base is not None else "estimator"
-            raise ValueError(f"{function}: normalized goes with the plugin estimator, without given and base, got {wrong}")
+            raise ValueError(f"{function}: normalized needs the plugin estimator, without given and base, got {wrong}")
     check_base(function, base)
     coded = list(_pair(function, named).values())
     if not len(coded[0].codes):
@@ -280,7 +280,7 @@ def mutual_information_scores(X, y, *, estimator="plugin", base=None):
     estimator (str): As in mutual_information_of_labels.
     base (float or None): Base of the logarithm: 2 gives bits; None, nats.
     Returns (array of float64): One number for each column.
-    Raises: A label is missing (the message names column and entry), y has not as many labels as X has rows.
+    Raises: A label is missing (the message names column and entry), y does not have one label for each row of X.
     >>> X = [[0, 1], [0, 0], [1, 1], [1, 0]]
     >>> isentropic.mutual_information_scores(X, ["a", "a", "b", "b"], base=2)
     array([1., 0.])

@@ -147,19 +147,19 @@ def sparse_distillation_loss(
 ):
     """
     student: Scores, of any shape with at least one axis. -inf: the class counts as absent. Never changed.
-    indices (array of integers): The classes that each row of the teacher has, in student's shape without axis and with these
-        as last axis; -1 is no class. A row without any class is ignored: it gives 0 and has no gradient.
+    indices (array of integers): The classes that each row of the teacher has, along a last axis after student's shape without
+        axis; -1 means no class. A row without any class is ignored: it gives 0 and has no gradient.
     log_probs: Their log-probabilities, in the shape of indices; the mass of a row is at most 1. Not read where there is no
         class. No gradient is taken in them.
     return_grad (bool): Return also the gradient in student.
     param_grad (bool): Return also the gradient in temperature, with tail="renormalize", and in beta, if it is given.
     Returns (array, or a tuple of arrays): One number for each row in nats, of the kind and dtype of student (float32 for
         float16), in its shape without the axis. With return_grad=True also the gradient in student, of its shape. With
-        param_grad=True also the gradient in parameters: one number per row, for several a tuple.
+        param_grad=True also the gradient in parameters: one number per row, or a tuple for several.
     Raises: A parameter is out of its range, shapes do not fit; a class is listed twice, a mass is above 1, or with tail="bin"
         below 1 where all classes are listed; the message names row and entry.
-    Notes: A row with NaN, or with only -inf, gives NaN. reverse_kl is inf where the student has a class that the teacher has
-        not, with gradient 0.
+    Notes: A row with NaN, or with only -inf, gives NaN. reverse_kl is inf, with gradient 0, if a class is absent in the teacher
+        and not in the student.
     >>> log_p = np.log([0.6, 0.3])
     >>> isentropic.sparse_distillation_loss([3.0, 1.0, 2.0, 0.0], [0, 2], log_p).round(4)
     np.float64(0.0087)

@@ -27,25 +27,26 @@ class MaximumEntropyResult(NamedTuple):
 @documented
 def maximum_entropy(features, moments, *, prior=None):
     """
-    The distribution of given moments that says nothing else: of least divergence from the prior.
+    The distribution with given moments that assumes nothing else: the one with the smallest divergence from the prior.
 
         argmin_p KL(p, prior) such that sum_i p_i features_ij = moments_j;   p ~ prior exp(features @ multipliers)
 
-    features: What the moments are of, of shape (classes, moments): row i for class i.
-    moments: Their means under p, of shape (moments,), or (..., moments) for several problems. Without an axis: of one feature.
+    features: The numbers whose means are given, of shape (classes, moments): row i is for class i.
+    moments: Their means under p, of shape (moments,), or (..., moments) for several problems. A single number is for one
+        feature.
     prior (array or None): At least 0, of shape (classes,) or one for each problem; divided by its sum. None: uniform.
     Returns (MaximumEntropyResult): A named tuple, in the widest of the arrays' dtypes, at least float32: `p` of shape (...,
         classes); `multipliers` of shape (..., moments); the `entropy` of p and its `divergence` from the prior, in nats;
         `status`, "ok", or "clamped" where the moments are on the edge of what the features reach: p is the limit, and the
         multipliers of features at an end are infinite, or of others NaN.
-    Raises: Moments are beyond the reach of the features, where no distribution has them (the message names the feature if one
-        alone shows it), a number is not finite, a prior is negative or 0 everywhere, shapes do not fit.
-    Notes: Newton's method on the dual problem, log sum_i prior_i exp((features_i - moments) multipliers), which is convex, with
-        a line search, in features that are divided by their ranges. Moments are met to 1e-9 of these. Where features depend on
-        each other the multipliers are the smallest.
+    Raises: No distribution has these moments, because they are beyond the reach of the features (the message names the feature
+        if one feature alone shows it); a number is not finite, a prior is negative or 0 everywhere, shapes do not fit.
+    Notes: Newton's method with a line search minimises the dual problem, log sum_i prior_i exp((features_i - moments)
+        multipliers), which is convex. Features are divided by their ranges, and moments are met to 1e-9 of these ranges. If
+        features are linearly dependent, the multipliers are the smallest possible.
     Source: Jaynes, Phys. Rev. 106, 1957; Hainmueller, Polit. Anal. 20, 2012 (entropy balancing).
     >>> die = np.arange(1.0, 7.0)
-    >>> found = isentropic.maximum_entropy(die[:, None], [4.5])  # a die that shows 4.5 in the mean
+    >>> found = isentropic.maximum_entropy(die[:, None], [4.5])  # a die that shows 4.5 on average
     >>> found.p.round(4).tolist(), found.multipliers.round(4).tolist(), str(found.status)
     ([0.0544, 0.0788, 0.1142, 0.1654, 0.2398, 0.3475], [0.371], 'ok')
     """

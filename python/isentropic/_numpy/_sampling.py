@@ -15,8 +15,8 @@ STEPS = {description["name"]: description for description in _core.sampling_step
 @documented
 def sample(x, *, size=None, replace=True, temperature=1.0, seed, stream=0, position=0, axis=-1):
     """
-    replace: False: the indices of a row differ, as if drawn one after the other without putting back. They are those of the
-        size largest of scores and noise at one position, in falling order, and -1 where no score above -inf is left.
+    replace: False: the indices of a row differ, as if drawn one after the other without replacement. They are the indices of
+        the `size` largest sums of score and noise at one position, in descending order, and -1 if no score above -inf is left.
     Returns: int64 indices along axis, of the kind of x, in its shape without axis, and with size as last axis where given; a
         NumPy number where no axis is left. -1 for a row without a distribution (with NaN, or without a score above -inf).
     Raises: A parameter is out of its range, x has no axis, stream does not fit.
@@ -62,7 +62,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
     Returns: Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools. A row with NaN, or without a
         score above -inf, is NaN.
     Raises: A parameter is out of its range, x has no axis, stream does not fit.
-    Notes: isentropic.torch.gumbel_softmax has its gradient, straight-through if hard.
+    Notes: isentropic.torch.gumbel_softmax is differentiable, with a straight-through gradient if hard.
     >>> isentropic.gumbel_softmax([0.0, 1.0, -np.inf], hard=True, seed=3).sum()
     np.float64(1.0)
     """
@@ -156,8 +156,8 @@ class Sampler:
     """A chain of steps that change a distribution, and draws from the result.
 
     Each step acts on the normalised result of the steps before it; the first acts on softmax(x). So ("temperature", 2.0)
-    before ("top_p", 0.9) flattens first, and more indices are kept. After ("top_p", 0.9) it flattens the kept ones. Each keeps
-    at least one index.
+    before ("top_p", 0.9) flattens first, and more indices are kept. After ("top_p", 0.9) it flattens the kept ones. Each step
+    keeps at least one index.
 
     Parameters
     ----------
@@ -190,9 +190,9 @@ class Sampler:
 
     Notes
     -----
-    Draws know nothing of those before. For the next token of a growing text give the next position: at an equal position the
-    noise is the same, and the text follows it. Only mirostat keeps something, the bound of each stream; it starts anew where
-    the position is not that after the last draw.
+    A draw does not depend on earlier draws. For the next token of a growing text give the next position: at the same position
+    the noise is the same again, and the draws are not independent. Only mirostat keeps something, the bound of each stream; it
+    starts anew if the position is not the one after the last draw.
 
     Examples
     --------
@@ -237,8 +237,8 @@ class Sampler:
     @documented
     def probs(self, x, *, tokens=None, axis=-1):
         """
-        The distribution that sample draws from; xtc with a probability between 0 and 1 and mirostat, which depend on the draw,
-        are refused.
+        The distribution that sample draws from. Steps that depend on the draw (mirostat, and xtc with a probability between 0
+        and 1) are refused.
 
         tokens: The text so far of each row, for penalties and dry: integers along a new last axis, after x's axes without axis;
             numbers below 0 are padding.
@@ -265,11 +265,10 @@ class Sampler:
         size: The number of draws from each row, at position, position + 1, and so on, along a new last axis. None: one draw,
             without it.
         stream: Row r has stream + r; an array that broadcasts to x's shape without axis gives each row its own.
-        position: Counts successive draws from a stream. For a growing text it must grow too: where tokens go on from those of
-            the last call at an equal position and stream, this is an error.
+        position: Counts successive draws from a stream. For a growing text it must grow too: it is an error if tokens continue
+            those of the last call at the same position and stream.
         tokens: As in probs.
-        return_probs: Also give the distribution that was drawn from, of the same pass; with size only if no step depends on the
-            draw.
+        return_probs: Also return the distribution that was drawn from; with size only if no step depends on the draw.
         Returns: int64 indices along axis, -1 for a row that has no distribution; of the kind of x, in its shape without axis,
             and with size as last axis where given; a NumPy number where no axis is left. With return_probs (indices, p), p like
             x.

@@ -16,20 +16,20 @@ def speculative_sample(draft, target, tokens, *, seed, stream=0, position=0):
     """
         accept token i of a draft with probability min(1, p_i / q_i); then draw from max(p - q, 0), or from p after all
 
-    A model's k drafted tokens against the target's scores: which stand, and what comes next. The tokens have the law of the
-    target's (Leviathan, Kalman, Matias, ICML 2023).
+    How many of k drafted tokens the target accepts, and the token that follows. The text has the distribution of the target
+    (Leviathan, Kalman, Matias, ICML 2023).
 
     draft: Scores of shape (..., k, n) from which the tokens were drawn, after all steps. None: they were drawn by sample, or a
-        Sampler, with this seed, stream and positions, position + i for token i. Then the tokens that stand are those that the
-        target would have drawn with this noise, and the text is that of the target alone.
-    target: Scores of shape (..., k + 1, n): at each drafted token, and after all.
+        Sampler, with this seed and stream, token i at position + i. Then those tokens are accepted that the target would have
+        drawn with this noise, and the text is that of the target alone.
+    target: Scores of shape (..., k + 1, n): at each drafted token, and after the last.
     tokens: The drafted tokens, integers of shape (..., k).
     stream: Row r of the leading axes has stream + r; an array gives each row its own.
     position: Of the first drafted token.
-    Returns: (accepted, token): how many tokens stand, from the first, and the next one; -1 where the target's row has no
-        distribution.
+    Returns: (accepted, token): how many tokens are accepted, from the first on, and the next one; -1 where the target's row has
+        no distribution.
     >>> accepted, token = isentropic.speculative_sample(np.zeros((4, 9)), np.zeros((5, 9)), [1, 2, 3, 4], seed=1)
-    >>> int(accepted)  # of equal laws, all
+    >>> int(accepted)  # all, as the distributions are equal
     4
     """
     name = "speculative_sample"

@@ -44,7 +44,7 @@ class TransportResult(NamedTuple):
 
 @documented
 class SinkhornResult(NamedTuple):
-    """The result of sinkhorn: the plan, and bounds of the optimum without entropy."""
+    """The result of sinkhorn: the plan, and bounds on the optimum without entropy."""
 
     cost: Any
     plan: Any
@@ -147,9 +147,9 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
         combination is a problem of its own. Threads share the problems.
     mass_tolerance: How far the sums of a and b may differ, relative to the larger; 1e-6, for float32 1e-4, for float16 1e-2.
     Returns (TransportResult): A named tuple. cost, <P, C>; plan, P, of shape (..., n, m); f (..., n) and g (..., m), potentials
-        with f_i + g_j <= C_ij, centred to <a, f> = <b, g>; gap, cost - <a, f> - <b, g> >= 0 and what rounding may have changed:
-        how far from the optimum cost may be, as it is returned. These in the kind of array given and the widest of their
-        dtypes, at least float32. status, an array of strings: "optimal". Its method map sends points where the plan does.
+        with f_i + g_j <= C_ij, centred to <a, f> = <b, g>; gap, cost - <a, f> - <b, g> >= 0 plus what rounding may have
+        changed: how far from the optimum cost may be as it is returned. They are of the kind of array given and the widest of
+        the dtypes, at least float32. status, an array of strings: "optimal". Its method map sends points where the plan does.
     Raises: A problem is infeasible: every plan needs a forbidden arc, for more mass than rounding in float64 explains. A mass
         is negative, NaN or infinite, a cost NaN or -inf, sums differ, the cost overflows, shapes do not fit. The message names
         problem and entry.
@@ -180,23 +180,23 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     """
     a, b, cost (array): Of shapes (..., n), (..., m), (..., n, m), as in optimal_transport.
     epsilon (float above 0, or array): The weight of the entropy, in units of the cost. An array has one for each problem: it
-        broadcasts with the leading axes. 0.01 of the largest cost gives nearly the optimum, but takes
-        longer than optimal_transport takes for the exact optimum.
+        broadcasts with the leading axes. 0.01 of the largest cost gives nearly the optimum, but takes longer than
+        optimal_transport for the exact one.
     tolerance: The iteration stops at this sum of errors of P's column sums, relative to the mass. The row sums are exact.
     max_iterations: The number of passes over the matrix, for all values of epsilon together.
     mass_tolerance: As in optimal_transport.
     Returns (SinkhornResult): A named tuple. cost, <P, C>, without entropy; plan, P; f and g; marginal_error, the sum of errors
-        of the column sums divided by the sum of a, as tolerance; lower_bound and upper_bound of the cost of optimal_transport:
+        of the column sums divided by the sum of a, as tolerance; lower_bound and upper_bound on the cost of optimal_transport:
         the dual value of the potentials, and the cost of a plan with exact marginals (inf if there is none), rounded outwards,
-        so that they hold as they are returned; iterations; converged; epsilon, as given. Of float16 all are float32. Its
-        method map sends points, also new ones, where the plan does.
+        so that they hold as they are returned; iterations; converged; epsilon, as given. Of float16 all are float32. Its method
+        map sends points, also new ones, where the plan does.
     Raises: As optimal_transport; epsilon, tolerance or max_iterations is out of its range; all arcs of a row or a column with
         mass are forbidden.
     TypeError: As optimal_transport.
     Notes: The iteration is on the potentials, in the log domain, so nothing underflows at any epsilon. It starts from a larger
-        epsilon and lowers it, and goes on by Newton's method, so what max_iterations=3 leaves is not the third iterate of the
-        textbook. Each iteration is one pass over the matrix with one exponential per entry, in float64 for every
-        dtype. For an epsilon below about 1e-16 of the costs, rounding may keep it from converging, and converged says so.
+        epsilon and lowers it, and may continue by Newton's method, so max_iterations=3 does not give the third iterate of the
+        textbook. Each iteration is one pass over the matrix with one exponential per entry, in float64 for every dtype. For an
+        epsilon below about 1e-16 of the costs, rounding may keep it from converging, and converged says so.
     Source: Cuturi, NeurIPS 2013; Altschuler, Weed, Rigollet, NeurIPS 2017 (rounding); Schmitzer 2019 (lowering epsilon).
     >>> result = isentropic.sinkhorn([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [2.0, 0.0]], epsilon=0.01)
     >>> bool(result.converged), bool(result.lower_bound <= 0.25 <= result.upper_bound), round(float(result.cost), 4)
@@ -316,7 +316,8 @@ def c_transform(f, cost):
     cost: Of shape (..., n, m), inf where an arc is forbidden. Leading axes of both broadcast. Its transpose gives f of g.
     Returns: g, of shape (..., m), of the kind of array given and the wider of their dtypes, at least float32.
     Raises: f is NaN or inf, a cost NaN or -inf, shapes do not fit.
-    Notes: Two transforms turn any f into the best pair (f, g): its dual_value is a lower bound of every plan's cost.
+    Notes: Two transforms turn any f into a pair (f, g) that cannot be improved in f or g alone: its dual_value is a lower bound
+        on every plan's cost.
     Source: Villani, Optimal Transport, 2009, chapter 5.
     >>> isentropic.c_transform([0.0, 0.5], [[0.0, 1.0], [2.0, 0.0]])
     array([ 0. , -0.5])

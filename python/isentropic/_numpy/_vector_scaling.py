@@ -23,7 +23,7 @@ class VectorScaling(NamedTuple):
 @documented(module="isentropic.calibration")
 def fit_vector_scaling(x, labels, *, ridge=1e-6, input="scores", classes=None, sample_weight=None, ignore_index=None):
     """
-    A scale and a bias for each class at which softmax(scale x + bias) gives the labels the least mean loss.
+    A scale and a bias for each class at which softmax(scale x + bias) gives the labels the smallest mean loss.
 
         argmin_{w, b} mean_r -log softmax(w x_r + b)_{y_r} + ridge/2 (s^2 |w - 1/T|^2 + |b + (w - 1/T) m|^2)
 

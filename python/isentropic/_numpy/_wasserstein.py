@@ -112,16 +112,16 @@ def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, o
     """
     p, q: Distributions along axis; the other axes broadcast. Never changed.
     support (array or None): The point of each entry, in any order, of one axis; None: 0, 1, 2, ...
-    period (float or None, above 0): Points that differ by it are the same, as hours by 24: mass goes the shorter way round.
-        With a finite order; the gradient is that of order 1.
+    period (float or None, above 0): Points that differ by it are the same, as hours that differ by 24: mass goes the shorter
+        way round. The order must be finite, and 1 if a gradient is wanted.
     normalize (bool): Divide p and q by their sums first: any rows of at least 0 with a positive sum.
     order (float, at least 1): The power of distances; with inf, the largest distance.
     axis: The axis along which p and q are distributions.
     return_grad (bool): Whether to return the gradient too.
     Returns (distance, or distance, dp, dq): The distance in the shape of the other axes, of the kind of array given and the
         widest of their dtypes, at least float32. With return_grad also the gradient of the distance of p / sum(p) and q /
-        sum(q), so that <p, dp> = 0. At a kink, as p = q is one, the mean of two sides; 0 where order > 1 and the distance is 0,
-        and for order inf.
+        sum(q), so that <p, dp> = 0. At a kink, such as p = q, it is the mean of the two one-sided derivatives; it is 0 for
+        order inf, and for order > 1 if the distance is 0.
     Raises: A row is not a distribution: an entry is negative, NaN or infinite, or the sum is not 1 within 1e-6 (float64), 1e-4
         (float32), 1e-2 (float16). The message names the row. A point of the support is not finite, order is out of its range,
         shapes do not fit.
@@ -340,8 +340,8 @@ def unbalanced_sinkhorn_divergence(x, y, *, epsilon, penalty, a=None, b=None, or
     """
     x, y: Points, as in sinkhorn_divergence.
     epsilon: The weight of the entropy, in units of distance to the power order.
-    penalty: The weight of the marginals' error, in these units: mass is moved over distances whose power is well below it, and
-        otherwise left.
+    penalty: The weight of the marginals' error, in the same units: mass is moved over distances whose power is well below it,
+        and otherwise left.
     a, b (array or None): Masses of x's and y's points, of shapes (..., n) and (..., m): finite, at least 0, not all 0; they are
         not scaled. None: 1 / n and 1 / m.
     order: The power of Euclidean distances. No root is taken of the result.

@@ -272,8 +272,8 @@ def _normalized_mutual_information(rows, p, params):
 
 
 def independent_given(xp, p):
-    """p(x,z) p(y,z) / p(z) of tables p(x, y, z): the law with these marginals in which x and y are independent given z. Its
-    divergence from p is the conditional mutual information."""
+    """p(x,z) p(y,z) / p(z) of tables p(x, y, z): the distribution with these marginals in which x and y are independent given
+    z. Its divergence from p is the conditional mutual information."""
     of_xz, of_yz = xp.sum(p, axis=-2, keepdims=True), xp.sum(p, axis=-3, keepdims=True)
     of_z = xp.sum(of_xz, axis=-3, keepdims=True)
     return of_xz * (of_yz / xp.where(of_z > 0, of_z, 1.0))

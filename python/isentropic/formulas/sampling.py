@@ -35,14 +35,14 @@ def check(function, tokens, draft, target):
 
 
 def speculative(functions, draft, target, tokens, seed):
-    """(accepted, token): how many of the drafted tokens stand, and the next one.
+    """(accepted, token): how many of the drafted tokens are accepted, and the next one.
 
     With the draft's scores a token is accepted with the probability min(1, p / q), p the target's and q the draft's; after the
     first that is not, the token is drawn from max(p - q, 0), after all of them from the target (Leviathan, Kalman, Matias, ICML
-    2023). So the law of all tokens is the target's. -log u of a uniform u is the exponential number behind Gumbel noise.
+    2023). So all tokens have the target's distribution. -log u of a uniform u is the exponential number behind Gumbel noise.
 
-    Without them the draft was drawn with the noise of (seed, stream, position), and so are the tokens of the target: what is
-    equal is accepted, and the text is that of the target alone.
+    Without them the draft was drawn with the noise of (seed, stream, position), and so are the tokens of the target: tokens
+    that are equal are accepted, and the text is that of the target alone.
     """
     xp, take = functions.xp, functions.take
     count = tokens.shape[-1]

@@ -26,8 +26,8 @@ class MaximumEntropyResult(NamedTuple):
 
 @documented
 def maximum_entropy(features, moments, *, prior=None):
-    """The distribution of given moments that is nearest to a prior, as isentropic.maximum_entropy; p, multipliers, entropy and
-    divergence are differentiable in features, moments and prior, also twice, by implicit differentiation.
+    """The distribution with given moments that is nearest to a prior, as isentropic.maximum_entropy; p, multipliers, entropy
+    and divergence are differentiable in features, moments and prior, also twice, by implicit differentiation.
 
     Moments beyond the reach of the features are an error when the program runs, a problem with NaN is NaN, and where moments
     are clamped the derivatives are 0.

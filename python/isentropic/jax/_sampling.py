@@ -140,7 +140,7 @@ class Sampler:
     def __init__(self, steps, *, seed=0):
         checked = isentropic.Sampler(steps, seed=seed)
         if checked.reads_text or checked.adjusts:
-            raise NotImplementedError("isentropic.jax.Sampler: there are no penalties, dry and mirostat, which know a text")
+            raise NotImplementedError("isentropic.jax.Sampler has no penalties, dry and mirostat, which read the text")
         self.steps, self.seed = checked.steps, checked.seed
         self._parameters = checked._named()
 

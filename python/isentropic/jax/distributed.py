@@ -251,7 +251,7 @@ def softmax_loss(x, target, /, *, axis_name, ignore_index=None, axis=-1):
 
 
 def entmax(x, /, *, axis_name, alpha=1.5, temperature=1.0, axis=-1):
-    """As isentropic.entmax, of this device's part, but for rounding; alpha is at least 1. Some ten rounds."""
+    """As isentropic.entmax, of this device's part, up to rounding; alpha is at least 1. About ten rounds."""
     alpha, temperature = (_positive("entmax", *one) for one in (("alpha", alpha), ("temperature", temperature)))
     if alpha < 1:
         raise ValueError(f"entmax: alpha must be at least 1 for rows in parts, got {alpha!r}")
@@ -262,7 +262,7 @@ def entmax(x, /, *, axis_name, alpha=1.5, temperature=1.0, axis=-1):
 
 
 def sparsemax(x, /, *, axis_name, temperature=1.0, axis=-1):
-    """As isentropic.sparsemax, of this device's part, but for rounding. Some ten rounds."""
+    """As isentropic.sparsemax, of this device's part, up to rounding. About ten rounds."""
     temperature = _positive("sparsemax", "temperature", temperature)
     return entmax(x, axis_name=axis_name, alpha=2.0, temperature=temperature, axis=axis)
 

@@ -127,14 +127,14 @@ def attention(
         scaled scores; a mask that requires grad gets a gradient.
     kappa (float or tensor, above 0): The factor of log n in a scale by n. A tensor broadcasts with (..., m, 1), such as (heads,
         1, 1), and gets a gradient.
-    sinks (torch.Tensor): One further score of each head, shape (heads,), or of a shape that broadcasts to (..., m, 1), that
-        takes mass and whose value is 0. It gets a gradient.
+    sinks (torch.Tensor): One further score for each head, of shape (heads,) or of a shape that broadcasts to (..., m, 1). It
+        takes mass, and its value is 0. It gets a gradient.
     **map_params: Parameters of the map. Those that may differ per row, such as alpha of entmax, may be tensors that broadcast
         with (..., m, 1); they get gradients.
     Returns (torch.Tensor, or a tuple of tensors): out, (..., m, dv), of the dtype of q; then the weights and the entropy if
         asked for. All have gradients.
-    Notes: The backward pass computes the scores again, for some queries at a time. Double backward stores all of them, and so
-        do the gradient of a mask and return_weights. Under autocast q, k and v are converted to its type, as in torch.
+    Notes: The backward pass recomputes the scores, for some queries at a time. Double backward stores all of them; so do the
+        gradient of a mask and return_weights. Under autocast q, k and v are converted to its type, as in torch.
     """
     if return_weights is False and return_entropy is False:
         further = {}
@@ -447,7 +447,7 @@ def scaled_dot_product_attention(
         out_i = sum_j p_ij v_j, p_i = map(scale <q_i, k_j> + attn_mask_ij over the keys j that query i sees)
 
     query, key, value (torch.Tensor): (..., m, d), (..., n, d) and (..., n, dv) of one dtype: float32, float64, or float16 or
-        bfloat16, which are computed in float32. Under autocast they are brought to its type.
+        bfloat16, which are computed in float32. Under autocast they are converted to its type.
     attn_mask (torch.Tensor of bools or floats): Broadcasts to (..., m, n). True: the key is seen. Floats are added to the
         scaled scores, and have a gradient.
     dropout_p (float in [0, 1]): The probability that a weight becomes 0; the others are divided by 1 - dropout_p. Give it in

@@ -9,7 +9,7 @@ from isentropic.torch._arguments import Tensor
 
 @documented
 class EntropyController:
-    """The coefficient of an entropy bonus, steered so that the entropy comes to a target.
+    """The coefficient of an entropy bonus, adjusted so that the entropy reaches a target.
 
     After each step of training, ``update(entropy)`` moves the coefficient by rate (target - entropy), within [low, high]: up
     while the entropy is below the target, so that the bonus, -coefficient * entropy in the loss, raises it.
@@ -17,7 +17,7 @@ class EntropyController:
     Parameters
     ----------
     target : float
-        The entropy to reach, in nats: of a policy its mean over the tokens.
+        The entropy to reach, in nats: for a policy, its mean over the tokens.
     coefficient : float, default 0.0
         The coefficient before the first update, within [low, high].
     rate : float, default 1e-3

@@ -105,14 +105,15 @@ def linear_loss(
     **params,
 ):
     """
-    A loss of scores = hidden @ weight.T + bias, computed for some rows at a time, so that never all scores are stored.
+    A loss of scores = hidden @ weight.T + bias. Only the scores of some rows are in memory at a time.
 
     hidden: (..., features).
     weight: (classes, features), of the same dtype. As a DTensor that is sharded by classes, no rank has a whole row of scores;
         then the loss is one that isentropic.torch.distributed has, hidden and target are the same on all ranks, and bias is
         whole or sharded like weight.
     target: As the loss takes it for scores (..., classes): integers of shape (...), or floating-point numbers of shape (...,
-        classes); of sparse_distillation_loss the pair (indices, log_probs), each (..., k). Left out with teacher_hidden.
+        classes); of sparse_distillation_loss the pair (indices, log_probs), each (..., k). It is left out if teacher_hidden is
+        given.
     loss (str): A loss by its name.
     bias (torch.Tensor or None): (classes,).
     reduction (str): "mean" over the rows, "sum" or "none".
@@ -121,17 +122,17 @@ def linear_loss(
     z_loss (float, at least 0): Adds z_loss times the square of the logsumexp of a row's scores, which keeps the scores from
         drifting.
     softcap (float, above 0): The scores are softcap tanh(scores / softcap).
-    teacher_hidden, teacher_weight (torch.Tensor or None): For losses against a teacher's scores: these are teacher_hidden
-        (..., other features) @ teacher_weight.T, (classes, other features), and are not stored either. No gradient is taken
-        in them, and no softcap is theirs.
+    teacher_hidden, teacher_weight (torch.Tensor or None): For losses against a teacher's scores: these are teacher_hidden (...,
+        other features) @ teacher_weight.T, (classes, other features), and are not stored either. No gradient is taken in them,
+        and softcap does not apply to them.
     **params: Parameters of the loss. One is ignore_index, by default -100: rows with this target do not count in the mean.
         Parameters that may differ per row may be tensors that broadcast with (..., 1); they get gradients. map and its
         parameters are numbers.
     Returns: A number, or one for each row; float32 for halves. Twice differentiable in hidden, weight, bias and parameters.
     Notes: Value and gradients are those of the loss of torch.nn.functional.linear, up to rounding. The scores are computed
-        once, together with the gradients if these may be asked for. With reduction="none", under torch.compile and under
+        once, together with the gradients if these may be needed. With reduction="none", under torch.compile and under
         torch.func, backward computes the scores again. Double backward stores all scores. Gradients of halves are summed in
-        float32. Under autocast the product has its type.
+        float32. Under autocast the product is computed in its type.
     >>> hidden, weight = torch.randn(6, 8, requires_grad=True), torch.randn(1000, 8, requires_grad=True)
     >>> isentropic.torch.linear_loss(hidden, weight, torch.arange(6), loss="sparsemax_loss").backward()
     """

@@ -93,7 +93,8 @@ _MAP = f"""\
 Parameters
 ----------
 weight : torch.Tensor, optional
-    One factor for each class, on the loss of the rows that have it; the mean divides by these. For targets that are classes.
+    One factor for each class, which multiplies the loss of the rows with this class; the mean divides by the sum of these
+    factors. Targets must be classes.
 map : str, or (str, dict), default "softmax"
     The map, its parameters as further keywords or in the dict.
 {_COMMON}dim : int, default -1
@@ -103,7 +104,7 @@ map : str, or (str, dict), default "softmax"
 
 @documented
 class SurrogateLoss(Loss):
-    __doc__ = f"""The gradient p - q for any map: the module of isentropic.torch.surrogate_loss. Its value means nothing.
+    __doc__ = f"""The gradient p - q for any map: the module of isentropic.torch.surrogate_loss. Its value has no meaning.
 
 {_MAP}"""
 
@@ -227,7 +228,8 @@ margin : float, default {margin}
 scale : float, default 30.0
     Multiplies the cosines; it may be an nn.Parameter, and is then learned.
 weight : torch.Tensor, optional
-    One factor for each class, on the loss of the rows that have it; the mean divides by these.
+    One factor for each class, which multiplies the loss of the rows with this class; the mean divides by the sum of these
+    factors.
 {_COMMON}
 Examples
 --------

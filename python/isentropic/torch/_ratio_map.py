@@ -21,7 +21,7 @@ def ratio_map(x, f, *, dim=None, axis=None):
         differentiate: torch.square, or one's own.
     Returns: Of x's shape and dtype, differentiable as often as f is; in a row that is NaN the gradient is NaN.
     Raises: f must not return a negative number, NaN or inf for a finite score, only 0 for a row, or another shape. Its values
-        are not looked at on other devices than the CPU, under a compiler or a transform.
+        are not checked on other devices than the CPU, under a compiler or under a transform.
     >>> isentropic.torch.ratio_map(torch.tensor([1.0, 2.0, -1.0]), torch.square)
     tensor([0.1667, 0.6667, 0.1667])
     """

@@ -62,13 +62,13 @@ def token_statistics(logits, target, *, temperature=1.0, softcap=None, top=0, ig
     temperature (float or tensor, above 0 and finite): T. A tensor gives each row its own, broadcasts with logits with size 1
         along dim, and has a gradient.
     softcap (float, above 0): The logits are softcap tanh(logits / softcap), before T divides them.
-    top (int): The number of indices to return: those of the largest logits, in falling order, of equal ones the lowest first.
-        NaN counts as +inf.
+    top (int): The number of indices to return: those of the largest logits, in descending order, of equal logits the lowest
+        index first. NaN counts as +inf.
     ignore_index (int or None): Rows with this target have log-probability 0 and no gradient from it; the rest does not depend
         on the target.
     Returns (TokenStatistics): (logprob, entropy, max_probability, top_indices, top_logprobs), one number for each row, float32
-        of halves; the last two have `top` in the place of dim, and are None without. logprob and entropy are differentiable,
-        twice. Logits that are sharded along dim over ranks have no top_logprobs.
+        for halves. The last two have an axis of size `top` in place of dim, and are None if top is 0. logprob and entropy are
+        differentiable, twice. Logits that are sharded along dim over ranks have no top_logprobs.
     Notes: Gradients: (onehot - p) / T of logprob, -p (log p + H) / T of the entropy H. Intermediate values are computed for
         some rows at a time; the only array of the logits' size is the gradient, with softcap also the scores.
     >>> found = isentropic.torch.token_statistics(torch.tensor([[0.0, 0.0, 0.0, 0.0]]), torch.tensor([2]))
@@ -103,7 +103,7 @@ def token_statistics(logits, target, *, temperature=1.0, softcap=None, top=0, ig
 @documented
 def linear_token_statistics(hidden, weight, target, *, bias=None, temperature=1.0, softcap=None, top=0, ignore_index=-100):
     """
-    token_statistics of logits = hidden @ weight.T + bias, computed for some rows at a time, so that never all are stored.
+    token_statistics of logits = hidden @ weight.T + bias. Only the logits of some rows are in memory at a time.
 
     hidden: (..., features).
     weight: (classes, features), of the same dtype. As a DTensor that is sharded by classes, no rank has a whole row of logits;
@@ -117,9 +117,9 @@ def linear_token_statistics(hidden, weight, target, *, bias=None, temperature=1.
     ignore_index: As in token_statistics.
     Returns (TokenStatistics): As of token_statistics, of shape (...); top_indices and top_logprobs (..., top). logprob and
         entropy are differentiable, twice, in hidden, weight, bias and temperature.
-    Notes: Numbers and gradients are those of the logits of torch.nn.functional.linear, up to rounding. Backward computes the
-        logits again, some rows at a time, for all gradients. Gradients of halves are summed in float32. Under autocast the
-        product has its type. Rows of which no gradient is asked, such as masked or ignored ones, may have NaN.
+    Notes: Numbers and gradients are those of the logits of torch.nn.functional.linear, up to rounding. Backward recomputes the
+        logits, some rows at a time, for all gradients. Gradients of halves are summed in float32. Under autocast the product is
+        computed in its type. Rows whose incoming gradient is 0, such as masked or ignored ones, may contain NaN.
     >>> hidden, weight = torch.randn(6, 8, requires_grad=True), torch.randn(1000, 8, requires_grad=True)
     >>> found = isentropic.torch.linear_token_statistics(hidden, weight, torch.arange(6))
     >>> (-found.logprob.mean() - 0.01 * found.entropy.mean()).backward()

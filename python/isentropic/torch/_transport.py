@@ -164,10 +164,10 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     """``isentropic.sinkhorn`` with a cost <P, C> and a plan that are differentiable in a, b and cost.
 
     The gradient is that of the exact plan, by the implicit function theorem: a linear system of n equations, so tolerance
-    should be small. Those in a and b count up to a constant: for masses whose sum is fixed. A mass of 0 has the gradient of a
-    small one. f, g and the bounds have none. marginal_error is relative to the sum of a, as tolerance.
-    Where costs some 740 epsilon apart leave entries of 0 that alone join two parts of the plan, it is the gradient for changes
-    that leave each part its mass.
+    should be small. The gradients in a and b are defined up to a constant, for masses whose sum is fixed. A mass of 0 has the
+    gradient of a small one. f, g and the bounds have none. marginal_error is relative to the sum of a, as tolerance. If two
+    parts of the plan are joined only by entries that underflow to 0 (costs some 740 epsilon apart), it is the gradient for
+    changes that keep the mass of each part.
 
     epsilon may be a tensor, one for each problem, which broadcasts with the leading axes; cost and plan are differentiable in
     it.
@@ -222,7 +222,7 @@ def _of_epsilons(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance)
 def partial_transport(a, b, cost, *, mass):
     """``isentropic.partial_transport``, whose cost is differentiable in a, b and cost.
 
-    The gradient in cost is the plan; those in a and b are the potentials, at most 0: more to choose from costs no more.
+    The gradient in cost is the plan; those in a and b are the potentials, at most 0: more mass to choose from never costs more.
 
     >>> cost = torch.tensor([[0.0, 1.0], [1.0, 9.0]], requires_grad=True)
     >>> isentropic.torch.partial_transport(torch.tensor([0.5, 0.5]), torch.tensor([0.5, 0.5]), cost, mass=0.5).cost.backward()
@@ -240,7 +240,7 @@ def partial_transport(a, b, cost, *, mass):
 def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_iterations=10000):
     """``isentropic.unbalanced_sinkhorn``, whose value is differentiable in a, b and cost.
 
-    By the envelope theorem: the gradient in cost is the plan. To differentiate plan, f or g raises, and so do second
+    By the envelope theorem the gradient in cost is the plan. Differentiating plan, f or g raises an error, and so do second
     derivatives.
 
     >>> a = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -261,8 +261,8 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
 def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_iterations=10000):
     """``isentropic.sinkhorn_barycenter``, differentiable in p, cost and weights.
 
-    The gradient is that of the exact barycenter, by the implicit function theorem: 2 + k eigenvalue problems of m numbers for k
-    distributions, so tolerance should be small. There are no second derivatives.
+    The gradient is that of the exact barycenter, by the implicit function theorem: 2 + k eigenvalue problems of size m for k
+    distributions. So tolerance should be small. There are no second derivatives.
 
     >>> p = torch.tensor([[0.9, 0.1, 0.0], [0.1, 0.1, 0.8]])
     >>> cost = torch.tensor([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0], [4.0, 1.0, 0.0]])

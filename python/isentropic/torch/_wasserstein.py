@@ -61,8 +61,8 @@ def _broadcast_beside(x, y, dim):
 def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None, axis=None):
     """The Wasserstein distance of samples along dim, differentiable in the samples and, where given, in the weights.
 
-    The other axes broadcast. See ``isentropic.wasserstein_1d``; where the distance is 0 the gradient is 0. That in weights is a
-    Kantorovich potential, also for samples of weight 0: what a small weight of theirs would change.
+    The other axes broadcast. See ``isentropic.wasserstein_1d``; where the distance is 0 the gradient is 0. The gradient in
+    weights is a Kantorovich potential, also for samples of weight 0: it says what a small weight there would change.
 
     >>> u = torch.tensor([0.0, 2.0], requires_grad=True)
     >>> isentropic.torch.wasserstein_1d(u, torch.tensor([1.0, 5.0])).backward()
@@ -101,8 +101,8 @@ def _nan_beside(distance, *masses):
 def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, order=1.0, dim=None, axis=None):
     """The Wasserstein distance of distributions over one support, differentiable in p, q and the support.
 
-    See ``isentropic.wasserstein_histogram``. p and q are divided by their sums, with and without normalize, because what is
-    learned has a sum of 1 only nearly. The gradients in them are Kantorovich potentials, also where there is no mass. With a
+    See ``isentropic.wasserstein_histogram``. p and q are divided by their sums, with and without normalize, because learned
+    distributions sum to 1 only nearly. The gradients in them are Kantorovich potentials, also where there is no mass. With a
     period there is a gradient if order is 1.
 
     >>> p = torch.tensor([1.0, 0.0, 0.0])

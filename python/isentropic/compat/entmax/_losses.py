@@ -118,7 +118,7 @@ def entmax15_loss(X, target, k=None, return_support_size=False):
 
 
 def sparsemax_bisect_loss(X, target, n_iter=50):
-    """sparsemax_loss. n_iter is accepted and without influence."""
+    """sparsemax_loss. n_iter is accepted and has no effect."""
     return sparsemax_loss(X, target)
 
 

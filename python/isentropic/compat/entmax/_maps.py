@@ -63,7 +63,7 @@ def entmax15(X, dim=-1, k=None, return_support_size=False):
     """
     argmax_p <X, p> + H_1.5(p) over distributions p, with Tsallis entropy H_1.5(p) = (1 - sum p^1.5) / 0.75.
 
-    X, dim, k, return_support_size: As of sparsemax, and so are result and errors.
+    X, dim, k, return_support_size: As for sparsemax, like the result and the errors.
     Notes: The same as isentropic.torch.entmax(X, alpha=1.5).
     Source: Peters, Niculae, Martins, "Sparse Sequence-to-Sequence Models", ACL 2019.
     """
@@ -71,7 +71,7 @@ def entmax15(X, dim=-1, k=None, return_support_size=False):
 
 
 def sparsemax_bisect(X, dim=-1, n_iter=50, ensure_sum_one=True):
-    """sparsemax. n_iter and ensure_sum_one are accepted and without influence: rows sum to 1 to rounding."""
+    """sparsemax. n_iter and ensure_sum_one are accepted and have no effect: rows sum to 1 up to rounding."""
     return sparsemax(X, dim)
 
 
@@ -101,8 +101,8 @@ def normmax_bisect(X, alpha=2, dim=-1, n_iter=50):
     argmax_p <X, p> - (sum p^alpha)^(1/alpha) over distributions p.
 
     X (torch.Tensor): Scores of any shape and floating dtype; integers are taken in torch's default dtype.
-    alpha (float or torch.Tensor): A tensor broadcasts to X's shape with 1 for dim and has a gradient. At most 1, the largest
-        scores share the mass.
+    alpha (float or torch.Tensor): A tensor broadcasts to X's shape with 1 for dim and has a gradient. If it is at most 1, the
+        largest scores share the mass.
     dim (int): The axis along which scores compete.
     n_iter (int): Accepted without effect.
     Returns: Of X's shape, computed in float64. Differentiable in X and alpha, twice.
@@ -146,8 +146,8 @@ def budget_bisect(X, budget=2, dim=-1, n_iter=50):
     argmin_p |X - p|^2 over 0 <= p <= 1 with sum p = budget: p = clip(X - tau, 0, 1).
 
     X (torch.Tensor): Scores of any shape and floating dtype; integers are taken in torch's default dtype.
-    budget (float or torch.Tensor): A tensor broadcasts to X's shape with 1 for dim and has a gradient. More than there are
-        entries gives each 1, less than 0 gives each 0.
+    budget (float or torch.Tensor): A tensor broadcasts to X's shape with 1 for dim and has a gradient. A budget above the
+        number of entries gives each entry 1, one below 0 gives each 0.
     dim (int): The axis along which scores compete.
     n_iter (int): Accepted without effect: tau is found up to rounding, in float64.
     Returns: Of X's shape. Differentiable in X and budget; where p is 0 or 1, the gradient is 0. A row with NaN, or with only
@@ -181,13 +181,13 @@ def budget_bisect(X, budget=2, dim=-1, n_iter=50):
 
 
 def _sparsemax_threshold_and_support(X, dim=-1, k=None):
-    """(tau, support size), each with size 1 along dim: sparsemax(X) is [X - tau]_+. k has no influence."""
+    """(tau, support size), each with size 1 along dim: sparsemax(X) is [X - tau]_+. k has no effect."""
     p = sparsemax(X, dim)
     return floating(X).amax(dim, keepdim=True) - p.amax(dim, keepdim=True), support_size(p, dim)
 
 
 def _entmax_threshold_and_support(X, dim=-1, k=None):
-    """(tau, support size), each with size 1 along dim: entmax15(2 X) is [X - tau]_+^2. k has no influence."""
+    """(tau, support size), each with size 1 along dim: entmax15(2 X) is [X - tau]_+^2. k has no effect."""
     X = floating(X)
     p = maps.entmax(X, alpha=1.5, temperature=0.5, dim=dim)
     return X.amax(dim, keepdim=True) - p.amax(dim, keepdim=True).sqrt(), support_size(p, dim)

@@ -92,8 +92,8 @@ class Group:
             return joined.to(words.device)
         except RuntimeError as error:
             raise RuntimeError(
-                f"isentropic.torch.distributed.{self.operation}: rank {self.rank} of {self.size} got no answer of others in "
-                f"round {cost[0]} ({self.operation}); a rank has died, stalls or calls another function: {error}"
+                f"isentropic.torch.distributed.{self.operation}: rank {self.rank} of {self.size} got no answer from the "
+                f"others in round {cost[0]} ({self.operation}); a rank has died, stalls or calls another function: {error}"
             ) from error
 
     def join_first(self, words, how, checks):
