@@ -568,7 +568,7 @@ def test_jax_steps():
     got = jax.jit(lambda x: ij.sample(x, size=5, replace=False, seed=3))(x)
     np.testing.assert_array_equal(got, isentropic.sample(x, size=5, replace=False, seed=3))
     for step in (("dry", {}), ("penalties", {}), ("mirostat", (1.0, 0.1))):
-        with pytest.raises(NotImplementedError, match=r"isentropic.jax.Sampler: there are no penalties, dry and mirostat"):
+        with pytest.raises(NotImplementedError, match=r"isentropic.jax.Sampler has no penalties, dry and mirostat"):
             ij.Sampler([step])
 
 

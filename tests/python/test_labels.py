@@ -94,7 +94,7 @@ def test_information_given_a_third():
     assert abs(of(x, y, given=z, estimator="grassberger") - plugin) < 0.01
     with pytest.raises(ValueError, match=r"^mutual_information_of_labels: normalized needs the plugin estimator, .*got given"):
         of(x, y, given=z, normalized="min")
-    with pytest.raises(ValueError, match=r"^mutual_information_of_labels: normalized goes .*got base"):
+    with pytest.raises(ValueError, match=r"^mutual_information_of_labels: normalized needs .*got base"):
         of(x, y, base=2, normalized="min")
     with pytest.raises(ValueError, match=r"^mutual_information_of_labels: normalized must be one of arithmetic"):
         of(x, y, normalized="mean")
