@@ -24,10 +24,13 @@ def values(description):
 
 
 def learned(description):
-    names = " and ".join(words.per_row(description))
+    names = words.per_row(description)
     if not names:
         return ""
-    return f"{names} may be an nn.Parameter that broadcasts with the scores and has size 1 along dim: it is then learned."
+    if len(names) > 1:
+        listed = " and ".join(names)
+        return f"{listed} may be nn.Parameters that broadcast with the scores and have size 1 along dim: they are then learned."
+    return f"{names[0]} may be an nn.Parameter that broadcasts with the scores and has size 1 along dim: it is then learned."
 
 
 def module(name, base, doc, init, body, function, members=()):

@@ -37,7 +37,7 @@ def stubs(description):
 def doc(description):
     arrays = ", ".join(ARGUMENTS[description["family"]])
     return f"""
-As isentropic.{description["name"]}, of torch tensors, and differentiable in {arrays}: {description["gradient"]}.
+As isentropic.{description["name"]}, for torch tensors, and differentiable in {arrays}. Gradient: {description["gradient"]}.
 
 {DTYPE_DOC}Returns: One number for each {"entry" if description["family"] == "entry" else "distribution"}.
 """

@@ -29,7 +29,7 @@ def fit_temperature(x, labels, *, input="scores", classes=None, sample_weight=No
 
     x: Scores (logits), of shape (..., n): n classes along the last axis. A -inf score is an absent class. For two classes also
         of shape (rows,), like labels: scores s, which stand for (0, s), or the probabilities of the second class.
-    labels: The class of each row, of shape x.shape[:-1]: numbers in [0, n), or names.
+    labels (array of integers or of names): The class of each row, of shape x.shape[:-1]: numbers in [0, n), or names.
     input ("scores", "probs" or "log_probs"): What x holds. Of probabilities the scores are log p; 0 is an absent class.
     classes (sequence or None): The name of each column, if labels are names. None: the categories of labels, the columns of x
         if it is a frame that has all labels as columns, otherwise the names in sorted order.

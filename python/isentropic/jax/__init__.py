@@ -52,7 +52,9 @@ __all__ += ["entropy_invariant_scale", "match_entropy"]
 def _publish(name, function, info):
     function.__name__ = function.__qualname__ = name
     function.__module__ = __name__
-    function.__doc__ = f"{info['summary']}\n\n{info['formula']}\n\nAs isentropic.{name}; under jit, grad and vmap too."
+    function.__doc__ = (
+        f"{info['summary']}\n\n{info['formula']}\n\nAs isentropic.{name}, with its parameters; under jit, grad and vmap too."
+    )
     globals()[name] = function
     __all__.append(name)
 

@@ -103,8 +103,7 @@ def attention(
     return_entropy=False,
     **parameters,
 ):
-    """Values weighted by any map of the scores, as isentropic.attention; composed of products and the map, for some queries at
-    a time unless weights are asked for.
+    """As isentropic.attention; composed of products and the map, for some queries at a time unless weights are asked for.
 
     scale: "sqrt", "entropy_invariant", "log_n", a number or an array; mask: True where a key is seen, or numbers that are added
     to the scores; kappa: a number or an array that broadcasts to (..., m, 1); sinks: of shape (h,), or one that broadcasts to
@@ -163,7 +162,7 @@ def keys_seen(m, n, *, causal=False, mask=None):
 
 @documented
 def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
-    """Attention with taylor_softmax of order 2, as isentropic.linear_attention, in time linear in the length."""
+    """As isentropic.linear_attention."""
     shape, dtype, q, k, v = _arrays("linear_attention", q, k, v)
     q, scale = _scaled("linear_attention", q, scale, shape)
     _checked(isentropic.linear_attention, scale=scale, causal=causal)

@@ -69,7 +69,7 @@ def _expected_calibration_error(p, labels, *, bins, strategy, norm, classwise, d
 
 @documented
 def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", norm="l1", classwise=False, debiased=False):
-    """How far confidence is from accuracy, as isentropic.expected_calibration_error. It has no derivative."""
+    """As isentropic.expected_calibration_error. It has no derivative."""
     name = "expected_calibration_error"
     given = {"bins": bins, "strategy": strategy, "norm": norm, "classwise": classwise, "debiased": debiased}
     given["sum_tolerance"] = sum_tolerance(p)
@@ -99,14 +99,14 @@ def fit_vector_scaling(x, labels, *, ridge=1e-6, input="scores"):
 
 @documented
 def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
-    """The factor of scores that keeps attention's entropy as n grows, as isentropic.entropy_invariant_scale."""
+    """As isentropic.entropy_invariant_scale."""
     n = jnp.asarray(n, jnp.result_type(float))
     return kappa * jnp.log(n) / d if kappa is not None else jnp.log(n) / (math.log(train_length) * math.sqrt(d))
 
 
 @documented
 def normalize_density(p, weights, *, entropy, axis=-1):
-    """A density raised to the power of a chosen entropy, as isentropic.normalize_density. It has no derivative."""
+    """As isentropic.normalize_density. It has no derivative."""
     name = "normalize_density"
     p = array(name, "p", p)
     axis = normalized(name, axis, p.ndim)
@@ -122,7 +122,7 @@ def normalize_density(p, weights, *, entropy, axis=-1):
 
 @documented
 def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
-    """A joint table with a chosen entropy, as isentropic.normalize_joint. It has no derivative."""
+    """As isentropic.normalize_joint. It has no derivative."""
     pxy = array("normalize_joint", "pxy", pxy)
     target = {"joint": joint, "marginal": marginal, "conditional": conditional}
     outputs = [jax.ShapeDtypeStruct(pxy.shape, wide(pxy).dtype)]

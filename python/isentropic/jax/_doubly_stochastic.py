@@ -31,8 +31,8 @@ def _limit_jvp(tolerance, primals, tangents):
 
 @documented
 def doubly_stochastic(x, *, temperature=1.0, iterations=None, tolerance=None):
-    """Tables with fixed sums of rows and columns, as isentropic.doubly_stochastic; differentiable in x and temperature, any
-    number of times. With iterations it consists of JAX's operations alone."""
+    """As isentropic.doubly_stochastic; differentiable in x and temperature, any number of times. With iterations it consists of
+    JAX's operations alone."""
     name = "doubly_stochastic"
     heat = 1.0 if isinstance(temperature, jax.Array) else temperature
     heat, iterations, tolerance = numbers(name, heat, iterations, tolerance)

@@ -78,7 +78,7 @@ def _gamma_jvp(static, primals, tangents):
 
 @documented
 def gamma_for_entropy(x, *, axis=-1, **parameters):
-    """The gamma at which softmax(gamma x) has an entropy; as isentropic.gamma_for_entropy.
+    """As isentropic.gamma_for_entropy.
 
     gamma and the entropy reached are differentiable, twice, in x and in a target that is an array. A gamma whose status is not
     0 has the derivative 0, or NaN where it is "invalid".
@@ -113,7 +113,7 @@ def _powered_jvp(static, primals, tangents):
 
 @documented
 def power_transform(p, *, gamma, axis=-1):
-    """A distribution sharpened or flattened, as isentropic.power_transform; differentiable in p and gamma."""
+    """As isentropic.power_transform; differentiable in p and gamma."""
     given = array("power_transform", "p", p)
     axis = normalized("power_transform", axis, given.ndim)
     moved = jnp.moveaxis(wide(given), axis, -1)
@@ -123,7 +123,7 @@ def power_transform(p, *, gamma, axis=-1):
 
 @documented
 def mean_field_entropy(x, *, gamma=1.0, axis=-1):
-    """An estimate of softmax(gamma x)'s entropy, as isentropic.mean_field_entropy; differentiable in x and gamma."""
+    """As isentropic.mean_field_entropy; differentiable in x and gamma."""
     x = wide(array("mean_field_entropy", "x", x))
     if not isinstance(gamma, jax.core.Tracer) and not np.all((np.asarray(gamma) >= 0) & np.isfinite(gamma)):
         raise ValueError(f"mean_field_entropy: gamma must be at least 0 and finite, got {gamma}")

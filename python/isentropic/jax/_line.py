@@ -93,7 +93,7 @@ def _line(name, order, axis, two, others, **more):
 
 @documented
 def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1):
-    """The Wasserstein distance of samples along axis, as isentropic.wasserstein_1d; differentiable in the samples."""
+    """As isentropic.wasserstein_1d; differentiable in the samples."""
     name, weights = "wasserstein_1d", []
     if u_weights is not None or v_weights is not None:
         for argument, x, w in (("u_weights", u, u_weights), ("v_weights", v, v_weights)):
@@ -107,7 +107,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1):
 
 @documented
 def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, order=1.0, axis=-1):
-    """The Wasserstein distance of distributions over one support, as isentropic.wasserstein_histogram, with its gradients."""
+    """As isentropic.wasserstein_histogram, with its gradients."""
     name = "wasserstein_histogram"
     support = [] if support is None else [array(name, "support", support)]
     checked_order(name, order)

@@ -61,8 +61,8 @@ def _draw(operation, static, x, streams, output):
 
 @documented
 def sample(x, *, size=None, replace=True, temperature=1.0, seed, stream=0, position=0, axis=-1):
-    """Indices drawn from softmax(x/T), the same as isentropic.sample draws. All but x
-    and stream are known outside of jit; stream may be traced, and then its values are not checked.
+    """The same indices as isentropic.sample draws. All arguments but x and stream must be known outside of jit; if stream is
+    traced, its values are not checked.
 
     Row r draws from stream + r; an array gives each row its own. Under ``vmap`` each entry of the batch draws what it would
     draw alone, so entries need streams of their own for different noise: ``vmap(lambda x, s: sample(x, seed=1, stream=s))``.
@@ -111,7 +111,7 @@ def _relaxed_at(temperature, static, x, streams):
 
 @documented
 def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
-    """A relaxed draw, as isentropic.gumbel_softmax; where hard, with the derivative of the soft one (straight through).
+    """As isentropic.gumbel_softmax; if hard, with the derivative of the soft draw (straight through).
 
     A temperature that is traced, or an array with one number for each row, has a derivative, and the result is NumPy's up to
     rounding.

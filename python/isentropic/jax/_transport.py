@@ -127,9 +127,9 @@ def _cheapest_jvp(mass_tolerance, primals, tangents):
 
 @documented
 def optimal_transport(a, b, cost, *, mass_tolerance=None):
-    """The cheapest plan, as isentropic.optimal_transport; its cost is differentiable in a, b and cost.
+    """As isentropic.optimal_transport; the cost of the plan is differentiable in a, b and cost.
 
-    The gradient in cost is the plan, those in a and b are the potentials, up to a constant. An infeasible problem is an error.
+    The gradient in cost is the plan; those in a and b are the potentials, up to a constant. An infeasible problem is an error.
     """
     mass_tolerance = sum_tolerance(a, b, cost) if mass_tolerance is None else mass_tolerance
     a, b, cost, dtype = _problem("optimal_transport", a, b, cost)
@@ -168,7 +168,7 @@ def _numbers(name, **given):
 
 @documented
 def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
-    """The plan with entropy, as isentropic.sinkhorn; its cost and plan are differentiable in a, b and cost.
+    """As isentropic.sinkhorn; the cost and the plan are differentiable in a, b and cost.
 
     The derivative is that of the exact plan, by the implicit function theorem, so tolerance should be small. epsilon may be an
     array, one for each problem, which broadcasts with the leading axes; cost and plan are differentiable in it.
@@ -304,7 +304,7 @@ def _weight_slopes_jvp(params, primals, tangents):
 
 @documented
 def wasserstein(x, y, *, order=1.0, metric="euclidean", a=None, b=None):
-    """The Wasserstein distance of weighted points, as isentropic.wasserstein; differentiable in points and weights."""
+    """As isentropic.wasserstein; differentiable in points and weights."""
     checked_order("wasserstein", order)
     if metric not in transport.METRICS:
         raise ValueError(f"wasserstein: metric must be one of {', '.join(transport.METRICS)}, got {metric!r}")
@@ -328,7 +328,7 @@ def wasserstein(x, y, *, order=1.0, metric="euclidean", a=None, b=None):
 
 @documented
 def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
-    """A smooth distance of weighted points, as isentropic.sinkhorn_divergence; differentiable in points and weights.
+    """As isentropic.sinkhorn_divergence; differentiable in points and weights.
 
     Second derivatives are those of the exact plan, so tolerance should be small for them. epsilon is a number.
     """
