@@ -38,7 +38,7 @@ def flag(operation, argument, value):
 
 def number(operation, argument, value, expected="a number"):
     """A float. Other values that Python would convert are refused, such as "1". A number beyond floats becomes inf."""
-    if type(value) is float:  # so are torch.compile's symbols, of which float would make one number
+    if type(value) is float:  # torch.compile's symbols too, which float() would make one number
         return value
     if type(value) is not int:  # nor has a symbol for an int a gradient, nor an attribute that a compiler knows
         no_gradient(operation, argument, value)
@@ -62,7 +62,7 @@ def positive(operation, argument, values, what=""):
 
 
 def integer(operation, argument, value, expected="an integer"):
-    if type(value) is int:  # so are torch.compile's symbols, of which operator.index would make one number
+    if type(value) is int:  # torch.compile's symbols too, which operator.index would make one number
         return value
     try:
         return operator.index(value)

@@ -1,4 +1,4 @@
-"""Docstrings that are completed: those of functions that are written by hand, from the description and what it cannot say.
+"""Completes the docstrings of functions that are written by hand, from the description and from what it cannot say.
 
 The docstring in the source has only the latter: ``name: text`` or ``name (kind): text`` for an argument, ``Returns:``,
 ``Raises:``, ``TypeError:``, ``Notes:``, ``Source:``, and examples. Summary, formula, parameters and source come from the

@@ -52,7 +52,7 @@ _unknown = itertools.count()
 
 
 def _set_stream(chain, sampling_params, prompt):
-    """The stream of a request that gives none: of its prompt, and of vLLM's seed, which is another one for each completion."""
+    """The stream of a request that gives none: from its prompt, and from vLLM's seed, which differs between completions."""
     if chain.draws and chain.stream is None:
         if prompt is None or len(prompt) == 0:  # embeddings: nothing tells two of them apart
             warnings.warn("isentropic: a prompt without tokens has another noise each time; give a stream", stacklevel=2)

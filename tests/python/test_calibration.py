@@ -532,7 +532,7 @@ def test_masked_classes_and_ties(scaler):
     for wrong in (np.nan, INF):
         with pytest.raises(ValueError, match="contains NaN or infinity in row 2"):
             fitted.transform(changed(x, (2, 0), wrong))
-    with pytest.raises(ValueError, match="a row of nothing but -infinity"):
+    with pytest.raises(ValueError, match="a row with only -infinity"):
         fitted.predict(np.full((1, 3), -INF))
 
 

@@ -478,7 +478,7 @@ def test_ratio_map():
     assert np.isnan(isentropic.ratio_map([[np.nan, 1.0], [-np.inf, -np.inf]], np.square)).all()
     with pytest.raises(ValueError, match=r"^ratio_map: f must be at least 0 and finite, got -1.0 of -1.0 at entry 1 in row 0"):
         isentropic.ratio_map([[1.0, -1.0]], lambda x: x)
-    with pytest.raises(ValueError, match="f must give a positive number somewhere, got nothing but 0 in row 1"):
+    with pytest.raises(ValueError, match="f must give a positive number somewhere, got only 0 in row 1"):
         isentropic.ratio_map([[1.0, -1.0], [0.0, 0.0]], np.square)
     with pytest.raises(ValueError, match="f must give an array of the shape"):
         isentropic.ratio_map([1.0, 2.0], np.sum)

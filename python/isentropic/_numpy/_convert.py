@@ -107,8 +107,7 @@ def to_numpy(operation, argument, x, bfloat16=False):
 
 
 def in_memory(x):
-    """x, or its copy if it is a tensor of torch that is the negative of what is in memory, or zeros without memory: DLPack does
-    not tell."""
+    """x, or its copy if it is a torch tensor whose negation is lazy, or zeros without memory, which DLPack does not show."""
     return x.clone() if hasattr(x, "_is_zerotensor") and (x.is_neg() or x._is_zerotensor()) else x
 
 

@@ -96,7 +96,7 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
                 "is allowed"
             )
         if self.input != "probs" and X.shape[1] > 1 and np.isneginf(X).all(axis=1).any():
-            raise ValueError(f"Input X of {type(self).__name__} has a row of nothing but -infinity")
+            raise ValueError(f"Input X of {type(self).__name__} has a row with only -infinity")
 
 
 def _readable(estimator, X):

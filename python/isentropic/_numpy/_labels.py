@@ -202,7 +202,7 @@ def _counts_of(coded):
 
 
 def _entropy(function, coded, estimator, base):
-    """Of the labels together, each cell of which is a class, also where most were never seen."""
+    """The entropy of the labels taken together: each cell is a class, even if most cells were never seen."""
     flat, cells = np.zeros(len(coded[0].codes), np.int64), 1
     for one in coded:
         flat, cells = flat * len(one.labels) + one.codes, cells * len(one.labels)
@@ -214,7 +214,7 @@ def _entropy(function, coded, estimator, base):
 
 
 def _information(function, coded, estimator, base):
-    """Of two variables, or of two given a third."""
+    """The information between two variables, or between two given a third."""
     table = _counts_of(coded)
     if table is not None and estimator == "plugin":
         measure = _generated.mutual_information if len(coded) == 2 else conditional_mutual_information

@@ -47,9 +47,7 @@ def ratio_map(x, f, *, axis=-1):
     most = weights.max(1, initial=0)
     empty = (most == 0) & ~none & (scores.shape[1] > 0)
     if empty.any():
-        raise ValueError(
-            f"{name}: f must give a positive number somewhere, got nothing but 0{rows.index(np.argmax(empty), 'in')}"
-        )
+        raise ValueError(f"{name}: f must give a positive number somewhere, got only 0{rows.index(np.argmax(empty), 'in')}")
     weights /= np.where(most > 0, most, 1)[:, None]
     total = weights.sum(1, keepdims=True)
     p = np.where(none[:, None], np.nan, weights / np.where(total > 0, total, 1))

@@ -382,7 +382,7 @@ def _alone(function, tokens=None, return_probs=False, adjusts=False):
     """Refuses what only arrays in this machine's memory have."""
     for name, given in (("tokens", tokens is not None), ("return_probs", return_probs), ("mirostat", adjusts)):
         if given:
-            raise TypeError(f"{function}: {name} is only for arrays of NumPy and what is brought to it without copies")
+            raise TypeError(f"{function}: {name} is not supported for arrays of Dask or xarray and in a GPU's memory")
 
 
 def texts_of_rows(function, rows, tokens):

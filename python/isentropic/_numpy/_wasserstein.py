@@ -198,7 +198,8 @@ def _on_circle(p, q, points, period, order, distance, dp, dq):
     if order != 1:
         distance[:] = [_least_shift(row, other, x, period, order) for row, other in zip(p, q, strict=True)]
         return
-    # What passes each point, less what goes round: by the median, with the distance to the next point as weight.
+    # The mass that passes each point, minus the mass that goes round the circle: the median, weighted by the distances between
+    # points.
     passing, gaps = np.cumsum(p - q, -1), np.diff(x, append=x[0] + period)
     ranks = np.argsort(passing, -1)
     weights = np.cumsum(gaps[ranks], -1)

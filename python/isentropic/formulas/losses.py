@@ -129,7 +129,7 @@ def _with_margin(rows, x, q, params):
 
 
 def _scaled(rows, x, scale):
-    """scale x, with a derivative in the scale that absent x have no part in: theirs would be infinite, and 0 times it NaN."""
+    """scale x. Absent x have no part in the derivative in the scale: theirs would be infinite, and 0 times infinity is NaN."""
     present = x > -INF
     return rows.xp.where(present, scale * rows.xp.where(present, x, 0.0), x)
 

@@ -1,4 +1,4 @@
-"""The distribution of given moments, from multipliers that nearly give them: Newton's steps, through which derivatives go."""
+"""The distribution with given moments, from multipliers that nearly give them: Newton's steps, through which derivatives go."""
 
 
 def refined(xp, features, moments, prior, multipliers, steps=2):

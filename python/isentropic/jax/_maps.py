@@ -51,7 +51,7 @@ def _map_jvp(operation, static, primals, tangents):
     y, core = mapped(operation, static, x, rows), None
     values = {param["name"]: param["default"] for param in MAPS[operation]["params"]} | dict(static) | rows
     if values.get("noise", "gumbel") != "gumbel":
-        # The kernel's Jacobian is that in x, of which C has x / scale.
+        # The kernel's Jacobian is with respect to x, C is with respect to x / scale.
         def core(_, at, w):
             return _perturbed(static, x, y, rows, w * values["scale"])
 

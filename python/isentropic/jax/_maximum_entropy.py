@@ -1,4 +1,4 @@
-"""The distribution of given moments that is nearest to a prior."""
+"""The distribution with given moments that is nearest to a prior."""
 
 import functools
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from isentropic.jax._call import array, call_hosted, hosted
 
 @documented
 class MaximumEntropyResult(NamedTuple):
-    """What maximum_entropy found, as isentropic.MaximumEntropyResult, but for `clamped` in place of the status: whether the
+    """What maximum_entropy found, as isentropic.MaximumEntropyResult, with `clamped` in place of the status: whether the
     moments are on the edge of what the features reach."""
 
     p: jax.Array

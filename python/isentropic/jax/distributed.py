@@ -134,7 +134,7 @@ def _statistic_jvp(which, temperature, axis_name, primals, tangents):
         return value, maps.pushed(_Parts(axis_name), which, x, value, {"temperature": temperature}, v, {})
     p, lost = _softmax(temperature, axis_name, x), _undefined(value)
     live = (p > 0) & jnp.isfinite(x)
-    p = jnp.where(live, p, 0)  # rows of only -inf, of which the logarithm does not move, have NaN
+    p = jnp.where(live, p, 0)  # rows of only -inf, whose logarithm does not move, have NaN
     if which == "loss":
         # The target moves the loss however small its probability, but not in a row with +inf.
         target = jax.lax.axis_index(axis_name) * x.shape[-1] + jnp.arange(x.shape[-1]) == classes

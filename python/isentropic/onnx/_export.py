@@ -41,7 +41,7 @@ def _token_statistics(x, target, rows, temperature, top, dim):
 
 
 def _log1p(x):
-    """log(1 + x), of which ONNX has no operator, with all digits for a small x."""
+    """log(1 + x), for which ONNX has no operator, accurate for a small x."""
     y = 1 + x
     more = y - 1
     ratio = torch.where(more == x, 1.0, x / torch.where(more == 0, 1.0, more))

@@ -115,7 +115,7 @@ class Operator:
         ctx.results = [(out.shape, out.dtype) for out in everything[self.count :]]
 
     def _is_sparing(self, inputs):
-        """What alone is kept of a map: the "result", or the "scores" of halves, whose result is rounded; None for all."""
+        """What is kept of a map: only the "result", or for halves (their result is rounded) only the "scores"; None: all."""
         x, *rows = inputs[: self.count]
         if self.spec.nothing is None or any(row is not None for row in rows) or x.shape[inputs[self.count + self._dim]] == 0:
             return None

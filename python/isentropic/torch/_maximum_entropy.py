@@ -1,4 +1,4 @@
-"""The distribution of given moments that is nearest to a prior."""
+"""The distribution with given moments that is nearest to a prior."""
 
 import numpy as np
 import torch

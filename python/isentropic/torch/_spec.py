@@ -59,10 +59,11 @@ class OpSpec:
     moving : sequence of int
         The outputs that have a derivative; by default all.
     once : bool
-        Whether that derivative has none.
+        Whether that derivative cannot be differentiated.
     nothing : float
-        Of a map whose derivative in the first tensor is a function of the result, what an entry without mass has there, 0 or
-        -inf; other maps have None. Then the result is kept for backward, and of the first tensor only the largest of each row.
+        For a map whose derivative in the first tensor is a function of the result: the result of an entry without mass, 0 or
+        -inf. For backward it keeps the result, and only the largest number of each row of the first tensor. Other maps have
+        None.
     """
 
     name: str

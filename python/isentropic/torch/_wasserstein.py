@@ -158,7 +158,7 @@ def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, o
 
 
 def _around(p, q, x, period):
-    """The distance on a circle, of order 1: what passes each point, less what goes round, which is the median."""
+    """The distance of order 1 on a circle: the mass that passes each point, minus what goes round, which is the median."""
     x, index = torch.remainder(x, period).sort()
     passing = _levels(p[..., index]) - _levels(q[..., index])
     gaps = torch.cat([x, x[..., :1] + period]).diff()

@@ -42,7 +42,7 @@ def _vjp(parts, hidden, weight, target, bias, rows, known, grad, temperature, so
         d, slopes = OPERATORS["token_statistics"].vjp(scores, target[part], some, known[part], grad[part], temperature, 0, 1)
         d = (d * slope_of_cap(given, scores, softcap)).to(hidden.dtype) if softcap else d
         del scores, given
-        d = torch.where(counted[part], d, 0.0) if parts is whole_part else d  # 0 already, but for a second derivative
+        d = torch.where(counted[part], d, 0.0) if parts is whole_part else d  # 0 already, except for a second derivative
         with without_autocast(hidden):
             of_hidden.append(d @ weight)
             if parts is whole_part or of_weight.dtype != d.dtype:

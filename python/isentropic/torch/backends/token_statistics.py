@@ -135,7 +135,7 @@ def _statistics_vjp(x, target, rows, known, grad, temperature, top, dim):
             flat[part][odd] = d.to(x.dtype)
             if rows is not None:
                 slopes[part][odd] = slope
-        asked = (of_logprob != 0) | (of_entropy != 0)  # a row of which nothing is asked may have NaN
+        asked = (of_logprob != 0) | (of_entropy != 0)  # a row whose incoming gradient is 0 may have NaN
         if not asked.all():
             flat[part] = torch.where(asked, flat[part], 0.0)
             if rows is not None:

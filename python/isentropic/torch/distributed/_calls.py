@@ -135,9 +135,9 @@ class Call:
         return torch.where(most < INF, times_power(joined, exponents), math.nan).split(1, 1)
 
     def bounded_sums(self, *terms):
-        """As sums, in one round, of terms of at most 2^40, of which an error of 2^-100 is allowed: a word for the integers,
-        three for the fractions, and one that counts larger terms. Only if there are such, it takes two more. NaN counts as +inf
-        there."""
+        """As sums, in one round, for terms of at most 2^40 with an allowed error of 2^-100: one word has the integers, three
+        the fractions, and one counts larger terms, among them NaN as +inf. If there are larger terms, it takes two more
+        rounds."""
         stacked = torch.stack([one.double() for one in terms])
         most = min(2.0**40, math.ldexp(0.5, 63 - self.n.bit_length()))
         small = stacked < most

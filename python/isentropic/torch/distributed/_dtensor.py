@@ -154,7 +154,7 @@ _PART = 1 << 23  # scores of a rank at a time
 
 def _of_split_head(name, hidden, weight, bias, target, of_scores):
     """[of_scores(scores, target) for some rows at a time], and the target of each row. weight, and bias, are sharded by
-    classes, and every rank has hidden and target; scores are a DTensor, of which a rank has those of its classes. If there are
+    classes, and every rank has hidden and target; scores are a DTensor, and a rank has the scores of its classes. If there are
     several such parts, backward computes the scores again. Gradients in hidden are summed over the ranks, the others stay with
     the classes."""
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard

@@ -188,7 +188,7 @@ class _AtEntropy:
     def __init__(self, call, y, values, g):
         self.call, self.y, (self.gamma, self.reached, self.status, self.top, _) = call, y, values.split(1, 1)
         self.exists = (self.status < CONSTANT) & self.gamma.isfinite() & (self.gamma > 0)
-        # gamma as a power of 2 and a number near 1, of which neither leaves the range of x's type.
+        # gamma as a power of 2 and a number near 1, neither of which leaves the range of x's type.
         factor, power = torch.frexp(torch.where(self.exists, 2 * self.gamma.clamp(max=1e307), 1.0))
         power = power.clamp(-140, 120) if y.dtype is torch.float32 else power.clamp(-1020, 1020)
         self.power, self.factor = times_power(torch.ones_like(factor), power).to(y.dtype), factor.to(y.dtype)

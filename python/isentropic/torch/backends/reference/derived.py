@@ -123,7 +123,7 @@ def map_vjp(description, x, *arguments):
 
 
 def loss(description, x, target, *arguments):
-    """The operator NAME, of which only the gradients are needed."""
+    """The operator NAME, whose value is not needed, only its gradients."""
     name, per_row = description["name"], _descriptions.per_row(description)
     rows, (*values, _, _), dim = arguments[: len(per_row)], arguments[len(per_row) :], arguments[-2]
     given = [k for k, row in enumerate(rows) if row is not None]

@@ -12,7 +12,8 @@ from isentropic.torch._spec import absent, result_type, working
 
 
 def top_indices(x, top, dim):
-    """Those of the largest logits in falling order, of equal ones the lowest first; NaN counts as +inf. Along the last axis."""
+    """Those of the largest logits in descending order, of equal logits the lowest index first; NaN counts as +inf. Along the
+    last axis."""
     x, n = x.movedim(dim, -1), x.shape[dim]
     if top == 0:
         return x[..., :0].long()
@@ -104,7 +105,7 @@ def statistics_vjp(x, target, rows, _, grad, temperature, top, dim):
     own = torch.zeros_like(p).scatter(-1, target.unsqueeze(-1), torch.ones_like(p))
     dz = of_logprob * (own - p) - of_entropy * p * (torch.where(log_p > -torch.inf, log_p, 0.0) + _entropy(log_p))
     dz = torch.where(there & ~(given == torch.inf).any(-1, keepdim=True), dz, 0.0)
-    # A row of which nothing is asked may have NaN. All other rows stay linear in the gradient, also where it is 0.
+    # A row whose incoming gradient is 0 may have NaN. All other rows stay linear in the gradient, also where it is 0.
     none = has_none(ROWS, given)
     idle = none & (of_logprob == 0) & (of_entropy == 0)
     dz = torch.where(none, torch.where(idle, 0.0, torch.nan).to(dz.dtype), dz)

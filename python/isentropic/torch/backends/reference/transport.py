@@ -42,7 +42,7 @@ def _sinkhorn(a, b, cost, plan, f, g, params, *grads):
     of_row = torch.where(empty_row, _conditional(b, g, cost, epsilon), p)
     of_column = torch.where(empty[..., None, :], _conditional(a, f, cost.mT, epsilon).mT, p / columns[..., None, :])
     product = of_row @ of_column.mT
-    # Exactly symmetric but for rows that are divided by their sum.
+    # Exactly symmetric, except for rows that are divided by their sum.
     lower = product.tril(-1)
     between = lower + torch.where(empty_row | empty_row.mT, product.triu(1), lower.mT)
     apart = (of_row * grad) @ of_column.mT - of_row @ (of_column * grad).mT
@@ -103,7 +103,7 @@ def barycenter_vjp(call, grads):
     what C changes. So with mu of (sum_k w_k L_k^+) mu = grad / epsilon and l_k = -w_k L_k^+ mu the derivative is -<l_k, h_k> -
     <mu, sum_k dw_k G_k>. L_k = diag(s) (1 - Q_k) diag(s), s = sqrt(q), and eigenvalues of 1 - Q_k are in [0, 1]."""
     epsilon, grad = call.params[0], grads[0]
-    lost = call.outputs[0].isnan().any(-1)  # problems with NaN, of which there are no eigenvalues
+    lost = call.outputs[0].isnan().any(-1)  # problems with NaN, which have no eigenvalues
     grad = torch.where(lost[..., None] & (grad != 0), torch.nan, grad)
     p, cost, weights, q, g = (
         torch.where(lost[(..., *[None] * own)], 1 / x.shape[-1], x)
