@@ -216,3 +216,14 @@ def test_entropy_controller():
     }.items():
         with pytest.raises(ValueError, match=text):
             call()
+
+
+def test_a_wrong_class_is_named_with_its_row(small_parts):
+    hidden, weight, _, target = problem()
+    target = target.clone()
+    target[1, 3] = len(weight)
+    last = len(weight) - 1
+    row = target.shape[1] + 3
+    message = rf"^linear_token_statistics: target must be a class from 0 to {last}, got {last + 1} in row {row}$"
+    with pytest.raises(ValueError, match=message):
+        et.linear_token_statistics(hidden, weight, target)

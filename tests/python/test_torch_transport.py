@@ -196,7 +196,7 @@ def test_critic():
     with pytest.raises(TypeError, match=r"^gradient_penalty: real must be a torch.Tensor, got list$"):
         et.gradient_penalty(critic, [1.0], fake)
     with pytest.raises(ValueError, match=r"^gradient_penalty: real must have at least one axis"):
-        et.gradient_penalty(critic, real[0, 0], fake[0, 0])
+        et.gradient_penalty(critic, real[0, 0, 0], fake[0, 0, 0])
     with pytest.raises(TypeError, match=r"^wgan_critic_loss: critic_fake must be a torch.Tensor, got float$"):
         et.wgan_critic_loss(real, 1.0)
     before = [one.clone() for one in critic.parameters()]
