@@ -415,6 +415,7 @@ void add_compare(CLI::App& app, Program& program) {
   command.callback([options, &program] {
     program.action = [options, &files = program.files] {
       if (options->format.empty()) options->format = format_of(files.out);
+      if (options->still && options->format != "html") bad_input("compare: --static is for pages, --format html");
       const std::vector<isentropic::Map> maps = maps_by_name(options->maps, options->entropy);
       const Table table = widened(read_table(files));
       const std::size_t row = row_of(table, files::input_name(files.in), options->row);

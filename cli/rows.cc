@@ -265,6 +265,9 @@ const files::Format& result_format(const Files& files) {
   if (shown && to.encode == files::encode_binary) {
     bad_input("--format-out {}: standard output is a terminal; -o writes a file", to.name);
   }
+  if (files.digits != 0 && to.encode == files::encode_binary) {
+    bad_input("--precision is for numbers in text; a .{} keeps all their digits", to.name);
+  }
   return to;
 }
 

@@ -151,13 +151,14 @@ void add_sample(CLI::App& app, Program& program) {
       ->option_text("STEPS");
   CLI::Option* const seed =
       add_number(command, "--seed", options->seed, "The same seed gives the same draws; required unless --probs is given");
-  command
-      .add_option_function<std::string>(
-          "--count", [options](const std::string& text) { set_number(options->count, "--count", text, 1); },
-          "Number of draws from each row (default 1)")
-      ->option_text("NUMBER");
-  add_number(command, "--stream", options->stream, "Row r, counted from 0, uses random stream r + NUMBER (default 0)");
-  add_number(command, "--position", options->position, "Position of the first draw in its random stream (default 0)");
+  CLI::Option* const of_draws[] = {
+      command
+          .add_option_function<std::string>(
+              "--count", [options](const std::string& text) { set_number(options->count, "--count", text, 1); },
+              "Number of draws from each row (default 1)")
+          ->option_text("NUMBER"),
+      add_number(command, "--stream", options->stream, "Row r, counted from 0, uses random stream r + NUMBER (default 0)"),
+      add_number(command, "--position", options->position, "Position of the first draw in its random stream (default 0)")};
   command
       .add_option_function<std::string>(
           "--tokens",
@@ -169,7 +170,8 @@ void add_sample(CLI::App& app, Program& program) {
           "5\", "
           "a file with a line of them for each row (.txt, .csv, .jsonl), or an array (.npy) that is filled up with -1")
       ->option_text("FILE|COLUMN");
-  add_flag(command, "--probs", options->probs, "Write the distribution instead of drawing from it");
+  CLI::Option* const probs = add_flag(command, "--probs", options->probs, "Write the distribution instead of drawing from it");
+  for (CLI::Option* const option : of_draws) probs->excludes(option);
   add_input_options(command, program.files);
   add_more_files(command, program.files);
   add_output_option(command, program.files);

@@ -120,7 +120,7 @@ class CsvReader {
     return std::ranges::find(kWords, text) != std::end(kWords);
   }
 
-  // What reads a number with groups of digits, or nothing.
+  // What reads a number with groups of digits or a decimal comma, or nothing.
   std::string groups_advice(std::string_view text) const {
     if (options_.advised.delimiter && options_.thousands == 0) {
       for (const auto& [between, name] :
@@ -129,6 +129,11 @@ class CsvReader {
         const std::optional<std::string> plain = without_groups(text, between);
         if (plain && number_of(*plain, number) == Reading::number) return fmt::format(" (--thousands {} reads it)", name);
       }
+    }
+    if (const std::size_t comma = text.find(','); separator_ != ';' && comma != text.npos) {
+      std::string pointed(text);
+      pointed[comma] = '.';
+      if (is_number(pointed)) return " (decimal commas are read only in files with semicolons between cells)";
     }
     return "";
   }
@@ -190,6 +195,10 @@ class CsvReader {
   // The column that `text` names, by the header or by its number.
   std::size_t column_of(std::string_view text, std::string_view option, const std::vector<std::string>& names) const {
     const auto named = std::find(names.begin(), names.end(), text);
+    if (named != names.end() && std::find(named + 1, names.end(), text) != names.end()) {
+      bad_input("{}: --{}: several columns are called {}; their numbers, counted from 1, tell them apart", name_, option,
+                in_quotes(text));
+    }
     if (named != names.end()) return static_cast<std::size_t>(named - names.begin());
     std::size_t number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -227,10 +236,11 @@ class CsvReader {
     return chosen;
   }
 
-  // "1,234.5" is in quotes only for its comma.
+  // "1,234.5" may be in quotes only for its comma, or because everything is.
   void unquote_groups(std::vector<Cell>& cells) const {
     for (Cell& cell : cells) {
-      if (options_.thousands != 0 && cell.quoted && without_groups(cell.text(), options_.thousands)) cell.quoted = false;
+      cell.grouped = options_.thousands != 0 && cell.quoted && without_groups(cell.text(), options_.thousands);
+      if (cell.grouped) cell.quoted = false;
     }
   }
 
@@ -277,8 +287,7 @@ class CsvReader {
       no_corner_ = !named;
     }
     roles_.assign(first.size(), Role::number);
-    const bool corner =
-        has_second && options_.header != false && first.size() > 1 && first[0].text().empty() && !second[0].text().empty();
+    const bool corner = has_second && has_corner(first, second);
     const bool has_header = options_.header ? *options_.header : corner || find_header(first, second);
     if (!has_header && has_second && !options_.header) check_first_line(first, second);
 
@@ -481,7 +490,8 @@ class CsvReader {
 
   // Whether some number of the row is not in quotes. Beside it, one in quotes is a word.
   bool has_bare_number(const std::vector<Cell>& cells) const {
-    return std::ranges::any_of(cells, [&](const Cell& cell) { return !cell.quoted && is_number(cell.text()); });
+    return std::ranges::any_of(cells,
+                               [&](const Cell& cell) { return !cell.quoted && !cell.grouped && is_number(cell.text()); });
   }
 
   // The cells of the first row that are words: those that are no numbers and, if all words or the only one among numbers are
@@ -568,6 +578,29 @@ class CsvReader {
                              options_.advised.header ? "; --header and --no-header decide" : ""));
   }
 
+  // Whether the first line is a header that begins with an empty cell, above labels. If its other cells are numbers, the empty
+  // one may be a missing score. They are names if they are whole, such as years, or if no score may be missing and a label
+  // stands below.
+  bool has_corner(const std::vector<Cell>& first, const std::vector<Cell>& second) const {
+    if (options_.header == false || first.size() < 2 || !first[0].text().empty() || second[0].text().empty()) return false;
+    const auto has_only_digits = [](const Cell& cell) {
+      return !cell.text().empty() && cell.text().find_first_not_of("0123456789") == std::string_view::npos;
+    };
+    const bool bare = has_bare_number(second);
+    const auto may_be_score = [&](const Cell& cell) { return is_value(cell.text()) && !(cell.quoted && bare); };
+    const bool names = !std::all_of(first.begin() + 1, first.end(), may_be_score) ||
+                       std::all_of(first.begin() + 1, first.end(), has_only_digits);
+    const bool label = !may_be_score(second[0]) || (has_only_digits(second[0]) && options_.missing == Missing::error);
+    if (!names && !label && !options_.header && counted_label() != 0) {
+      bad_input("{}:1: the first line, with an empty cell before numbers, may be names or scores{}", name_, header_advice());
+    }
+    return true;
+  }
+
+  std::string_view header_advice() const {
+    return options_.advised.header ? ": --header takes it as names, --no-header as scores" : "; names need a letter";
+  }
+
   // Some programs number columns without names. If this line counts columns from 0, their number; otherwise 0.
   std::size_t counted(const std::vector<Cell>& first) const {
     const std::optional<std::size_t> label = counted_label();
@@ -589,8 +622,7 @@ class CsvReader {
     };
     // Names of two columns, 0 and 1, are also a distribution.
     if (count < 3 || std::ranges::all_of(second, is_whole)) return;
-    bad_input("{}:1: the first line, 0 to {}, may be names or scores{}", name_, count - 1,
-              options_.advised.header ? ": --header takes it as names, --no-header as scores" : "; names need a letter");
+    bad_input("{}:1: the first line, 0 to {}, may be names or scores{}", name_, count - 1, header_advice());
   }
 
   std::optional<std::size_t> find_labels(const std::vector<Cell>& first_data, const std::vector<bool>& chosen,

@@ -28,6 +28,7 @@ struct Cell {
   std::string unescaped;   // used instead of plain if quotes inside had to be undoubled
   bool escaped = false;
   bool quoted = false;
+  bool grouped = false;  // a number such as "1,234.5", whose quotes say nothing: `quoted` is false
   std::size_t line = 0;
 
   std::string_view text() const { return escaped ? std::string_view(unescaped) : plain; }

@@ -16,7 +16,7 @@ namespace {
 
 std::string columns_of(const Table& table) {
   std::string text;
-  for (const std::string& name : table.header) text += (text.empty() ? "" : ", ") + in_quotes(name);
+  for (const std::string& name : table.header) text += (text.empty() ? "the columns " : ", ") + in_quotes(name);
   return text.empty() ? "no header" : text;
 }
 
@@ -25,7 +25,7 @@ void check_alike(const Table& first, const std::string& first_name, const Table&
   if (table.shape.size() > 2) bad_input("{}: an array of {} axes cannot be joined with other files", name, table.shape.size());
   if (table.cols != first.cols) bad_input("{}: it has {} columns, and {} has {}", name, table.cols, first_name, first.cols);
   if (table.header != first.header) {
-    bad_input("{}: its columns are {}, those of {} are {}", name, columns_of(table), first_name, columns_of(first));
+    bad_input("{}: it has {}, and {} has {}", name, columns_of(table), first_name, columns_of(first));
   }
   if (table.label_column != first.label_column || table.label_header != first.label_header) {
     bad_input("{}: its labels are in another column than those of {}", name, first_name);

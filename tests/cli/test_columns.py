@@ -51,6 +51,43 @@ def test_the_empty_corner_of_pandas_and_r_is_above_labels(cli):
     assert [line.split(",")[0] for line in cli.output("softmax", "t.csv").splitlines()] == ['""', "u", "v"]
 
 
+@pytest.mark.parametrize("separator", [",", "\t"])
+@pytest.mark.parametrize(
+    ("first", "second", "missing", "header"),
+    [
+        (",0,1", "0,0.5,1.5", None, True),  # as pandas counts columns and rows
+        (",2019,2020", "0.5,1.5,2.5", None, True),
+        (",2019,2020", "0,,2.5", "nan", True),
+        (",0.25,0.75", "0,1.5,2.5", None, True),  # quantiles
+        (",0.25,0.75", "cat,1.5,2.5", "nan", True),
+        (",-2.6,a", "1.6,1.5,2.5", "skip", True),
+        (",0.25,0.75", "0,1.5,2.5", "nan", None),
+        (",-2.6,6.5", "1.6,3.5,2.5", None, None),
+        (",-2.6,6.5", "1.6,3.5,2.5", "nan", None),
+        (",-2.6,NA", "1.6,3.5,2.5", "skip", None),
+        (",-2.6,6.5", "NA,3.5,2.5", "nan", None),
+    ],
+)
+def test_an_empty_cell_before_numbers_is_above_labels_or_missing(cli, separator, first, second, missing, header):
+    """A row that begins with a missing score is not lost as a header."""
+    name = "x.csv" if separator == "," else "x.tsv"
+    cli.write(name, f"{first}\n{second}\n".replace(",", separator))
+    options = ["--missing", missing] if missing else []
+    if header is None:
+        assert cli.error("softmax", name, *options) == (
+            f"{name}:1: the first line, with an empty cell before numbers, may be names or scores: --header takes it as names, "
+            "--no-header as scores"
+        )
+        if missing:
+            rows = cli.output("softmax", name, *options, "--no-header").splitlines()
+            assert len(rows) == 1 + (missing == "nan")
+    else:
+        assert len(cli.output("softmax", name, *options).splitlines()) == 2
+    if "NA" not in first + second:
+        label = second.split(",")[0]
+        assert cli.output("softmax", name, *options, "--header").splitlines()[1].startswith(f"{label},")
+
+
 @pytest.mark.parametrize(
     ("text", "place", "cells"),
     [
@@ -109,6 +146,12 @@ def test_columns_and_labels_by_name(cli):
     assert cli.error("softmax", "x.csv", "--columns", "9") == "x.csv: --columns names column 9, but there are only 6 columns"
     assert cli.error("softmax", "x.csv", "--columns", "d-a") == "x.csv: --columns: 'd-a' goes backwards"
     assert cli.error("softmax", "x.csv", "--labels", "z").startswith("x.csv: --labels: there is no column called 'z'")
+    cli.write("y.csv", "a,b,a\n1.5,0.5,2.5\n")
+    for command, option in (("softmax", "labels"), ("softmax", "columns"), ("softmax", "exclude"), ("describe", "keep")):
+        assert cli.error(command, "y.csv", f"--{option}", "a") == (
+            f"y.csv: --{option}: several columns are called 'a'; their numbers, counted from 1, tell them apart"
+        )
+    assert cli.output("softmax", "y.csv", "--columns", "b-3").splitlines()[0] == "b,a"
     cli.save("x.npy", X)
     assert cli.error("softmax", "x.npy", "--columns", "1") == (
         "x.npy: --columns is for columns of .csv and .tsv; an .npy file has none with names"
@@ -588,7 +631,11 @@ def test_a_column_of_classes_is_no_score(cli, name, place):
     [
         ("1 2 3\n", "1:1: '1 2 3' is not a number (--delimiter space separates cells at blanks; if it is a name: --header)"),
         ("10%,20%\n0.3,0.4\n", "1:1: '10%' is not a number (if it is a name: --header)"),
-        ('"1,5","2,5"\n1,2\n', "1:1: '1,5' is not a number (if it is a name: --header)"),
+        (
+            '"1,5","2,5"\n1,2\n',
+            "1:1: '1,5' is not a number (decimal commas are read only in files with semicolons between cells) "
+            "(if it is a name: --header)",
+        ),
         ("(5),(6)\n", "1:1: '(5)' is not a number (if it is a name: --header)"),
         ("u,10%,20%\nv,1,2\n", "1:2: '10%' is not a number (if it is a name: --header)"),
         ("[1,2]\n", "1:1: '[1' looks like JSON; --format-in jsonl reads lines of it (if it is a name: --header)"),

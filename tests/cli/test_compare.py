@@ -77,6 +77,12 @@ def test_row_and_maps(cli):
     assert [column["name"] for column in report["maps"]] == ["sparsemax", "softmax"]
 
 
+def test_static_is_for_pages(cli):
+    cli.write("x.csv", FILE)
+    for given in ([], ["--format", "json"], ["-o", "x.txt"]):
+        assert cli.error("compare", "x.csv", "--static", *given) == "compare: --static is for pages, --format html"
+
+
 def test_all_maps_without_a_choice(cli):
     report = json.loads(cli.output("compare", cli.write("x.csv", FILE), "--format", "json"))
     assert [column["name"] for column in report["maps"]][:2] == ["softmax", "sparsemax"]

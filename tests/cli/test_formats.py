@@ -548,6 +548,10 @@ def test_precision(cli):
     assert cli.output("softmax", "x.csv", "--precision", 3) == "a,b\n0.269,0.731\n"
     assert cli.output("softmax", "x.csv", "--precision", 3, "--format-out", "jsonl") == '{"a": 0.269, "b": 0.731}\n'
     assert cli.output("sample", "x.csv", "--seed", 1, "--precision", 1, "--count", 3).splitlines()[0] == "draw1,draw2,draw3"
+    for ending in ("npy", "npz", "safetensors"):
+        message = f"--precision is for numbers in text; a .{ending} keeps all their digits"
+        assert cli.error("softmax", "x.csv", "--precision", 3, "-o", f"p.{ending}") == message
+        assert cli.error("sample", "x.csv", "--probs", "--precision", 3, "-o", f"p.{ending}") == message
     for wrong in (0, 18):
         assert cli.error("softmax", "x.csv", "--precision", wrong) == f"--precision must be from 1 to 17, got {wrong}"
 

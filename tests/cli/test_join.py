@@ -41,10 +41,10 @@ def test_formats_mix_and_standard_input_is_one(cli):
 @pytest.mark.parametrize(
     ("second", "said"),
     [
-        ("id,a,c\nz,3,4\n", "b.csv: its columns are 'a', 'c', those of a.csv are 'a', 'b'"),
+        ("id,a,c\nz,3,4\n", "b.csv: it has the columns 'a', 'c', and a.csv has the columns 'a', 'b'"),
         ("id,a,b,c\nz,3,4,5\n", "b.csv: it has 3 columns, and a.csv has 2"),
         ("a,b\n3,4\n", "b.csv: its labels are in another column than those of a.csv"),
-        ("3,4\n", "b.csv: its columns are no header, those of a.csv are 'a', 'b'"),
+        ("3,4\n", "b.csv: it has no header, and a.csv has the columns 'a', 'b'"),
         ("id,a,b\nz,3,x\n", "b.csv:2:3: 'x' is not a number"),
         ("id,a,b\nz,1,1\nz,nan,inf\n", None),
     ],

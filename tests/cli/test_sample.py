@@ -114,6 +114,13 @@ def test_the_last_position(cli):
         np.testing.assert_array_equal(got, isentropic.sample(X, seed=1, position=first, size=count))
 
 
+@pytest.mark.parametrize("option", ["--count", "--stream", "--position"])
+def test_probs_takes_no_option_of_draws(cli, option):
+    cli.save("x.npy", X)
+    message = cli.error("sample", "x.npy", "--probs", option, 2)
+    assert message == f"{option} excludes --probs; see isentropic sample --help"
+
+
 def test_seed_is_required(cli):
     cli.save("x.npy", X)
     assert "--seed is required" in cli.error("sample", "x.npy")

@@ -39,6 +39,30 @@ def test_groups_of_digits(cli, thousands, delimiter, rows):
         assert f"(--thousands {'space' if name == ' ' else name} reads it)" in message.replace("\\'", "'"), message
 
 
+@pytest.mark.parametrize("rows", ["1,5\t2,25\n", "a\tb\n1,5\t2,25\n"])
+def test_decimal_commas_between_tabs(cli, rows):
+    message = cli.error("softmax", cli.write("x.tsv", rows))
+    assert "'1,5' is not a number (decimal commas are read only in files with semicolons between cells)" in message
+
+
+@pytest.mark.parametrize("row", range(2))
+@pytest.mark.parametrize("column", range(3))
+def test_groups_of_digits_where_everything_is_in_quotes(cli, row, column):
+    """Quotes around all cells say nothing, wherever the number with groups stands: it needs them only for its comma."""
+    cells = [["2.5", "1.75", "-3.0"], ["0.5", "2.25", "4.0"]]
+    cells[row][column] = "1,234.5"
+    want = [[float(cell.replace(",", "")) for cell in line] for line in cells]
+    for quoted in (["2.5", "17"], ["a", "b"], []):  # labels in front, or none
+        lines = [[label, *line] for label, line in zip(quoted, cells, strict=True)] if quoted == ["a", "b"] else cells
+        text = "".join(",".join(f'"{cell}"' for cell in line) + "\n" for line in lines)
+        np.testing.assert_array_equal(isentropic.read(cli.directory / cli.write("x.csv", text), thousands=","), want)
+    # Beside a number without quotes, one with quotes is a word, but not one that needs them.
+    text = "".join(f'"{17 + r}",' + ",".join(f'"{c}"' if "," in c else c for c in line) + "\n" for r, line in enumerate(cells))
+    table = isentropic.read(cli.directory / cli.write("x.csv", text), thousands=",", names=True)
+    assert table.labels == ["17", "18"]
+    np.testing.assert_array_equal(table.array, want)
+
+
 @pytest.mark.parametrize("cell", ["1,23", "12345,678", "1,234,56", ",234", "1,234.5,678", "1,,234"])
 def test_groups_that_are_none(cli, cell):
     """A comma is no decimal point where it is between groups."""
