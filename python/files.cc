@@ -168,6 +168,12 @@ void append_arrow(nb::list& result, const arrow::Schema& schema, const arrow::Ar
     for (std::int64_t c = 0; c < schema.child_count; ++c) {
       append_arrow(result, *schema.children[c], *array.children[c], array.offset + offset, length, owner, {});
     }
+    if (schema.child_count != 1) return;
+    // A column of numbers is rows of one number, as several columns side by side are rows of several.
+    const nb::tuple only = nb::cast<nb::tuple>(result[nb::len(result) - 1]);
+    if (nb::len(nb::object(only[3])) == 1) {
+      result[nb::len(result) - 1] = nb::make_tuple(only[0], only[1], only[2], nb::make_tuple(length, 1));
+    }
     return;
   }
   static constexpr std::pair<std::string_view, std::pair<const char*, int>> kNumbers[] = {

@@ -366,6 +366,23 @@ def test_arrow_lists():
             isentropic.softmax(pa.array(lists))
 
 
+@pytest.mark.parametrize("columns", [1, 2, 3])
+@pytest.mark.parametrize("rows", [0, 1, 4])
+def test_columns_side_by_side_are_rows(columns, rows):
+    """However many there are: one column is rows of one number, and not a row."""
+    pa = pytest.importorskip("pyarrow")
+    x = np.random.default_rng(columns).standard_normal((rows, columns))
+    table = pa.table({f"c{c}": x[:, c] for c in range(columns)})
+    batch = pa.RecordBatch.from_arrays([pa.array(x[:, c]) for c in range(columns)], table.column_names)
+    for one in (table, batch, pa.Table.from_batches([batch, batch])[:rows], pa.Table.from_batches([], table.schema)):
+        want = isentropic.softmax(x[: one.num_rows])
+        found = isentropic.softmax(one)
+        assert found.shape == want.shape
+        np.testing.assert_array_equal(found, want)
+    for part in (table["c0"], pa.chunked_array([], pa.float64()), batch.column(0)):
+        assert isentropic.softmax(part).shape == (len(part),)
+
+
 def test_a_number_for_each_row_of_a_frame_is_a_series():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"a": [1.0, 2.5, 0.0], "b": [3.0, 4.5, 1.0]}, index=["x", "y", "z"])

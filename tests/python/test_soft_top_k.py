@@ -82,6 +82,11 @@ def test_gradients_beside_infinite_scores_and_in_gaps():
         ([INF, 1.0, 0.0], 2, [5.0, 1.0, 0.0], [0, 0.11750185610079726, -0.11750185610079726], 0.5),
         ([INF, INF, 0.0], 1, [5.0, 1.0, 7.0], [0, 0, 0], 3.0),
         ([300.0, 0.0], 1, [1.0, 3.0], [0, 0], 2.0),
+        ([4e3, 0.0], 1, [1.0, 3.0], [0, 0], 2.0),  # where all slopes underflow
+        ([1e300, -1e300], 1, [1.0, 3.0], [0, 0], 2.0),
+        ([0.0, 4e3, 4e3], 2, [7.0, 1.0, 2.0], [0, 0, 0], 4.25),
+        ([4e3 + np.log(3), 4e3, 0.0, -np.log(3), -INF], 2, [5.0, 1.0, 4.0, 8.0, NAN], [0] * 5, 3.5),
+        ([INF, 9e3, 0.0], 2, [5.0, 1.0, 3.0], [0, 0, 0], 2.0),
         ([1.0, 0.0], 2, [1.0, 3.0], [0, 0], 0.0),
     ):
         x, g = np.array(x), np.array(g)
@@ -95,6 +100,23 @@ def test_gradients_beside_infinite_scores_and_in_gaps():
             run = jax.grad(lambda x, k, g=g: (ej.soft_top_k(x, k=k) * g).sum(), (0, 1))
             got = run(x, np.array([float(k)]))
             np.testing.assert_allclose([*got[0], *got[1]], [*dx, dk], atol=1e-9)
+
+
+@pytest.mark.parametrize("gap", [20.0, 40.0, 200.0, 1000.0, 6e4])
+def test_gradients_in_gaps_of_any_type(gap):
+    """A half rounds shares to 0 and 1 in gaps of a few tens: the gradient in k is that of the exact shares."""
+    torch = torch_or_skip()
+    import isentropic.torch as et
+
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        x = torch.tensor([[gap, 0.0, 0.0]], dtype=dtype)
+        g = torch.tensor([[1.0, 2.0, 4.0]], dtype=dtype)
+        k = torch.tensor([[1.0]], dtype=torch.float64, requires_grad=True)
+        heat = torch.tensor([[1.0]], dtype=torch.float64, requires_grad=True)
+        (et.soft_top_k(x, k=k, temperature=heat) * g).sum().backward()
+        np.testing.assert_allclose(k.grad.item(), 2.0, rtol=3e-3)
+        # v - mean v is gap / 2 above and -gap / 2 below; w is sqrt(2) exp(-gap / 2) above, half of it for each score below.
+        np.testing.assert_allclose(heat.grad.item(), np.sqrt(2) * gap * np.exp(-gap / 2), rtol=3e-3)
 
 
 def test_gradients_axes_types_and_transforms():

@@ -198,7 +198,7 @@ def from_arrow(x):
         parts = _core.from_arrow_stream(x.__arrow_c_stream__())
     arrays = [_stacked([data.view(kind).reshape(shape) for _, data, kind, shape in part]) for part in parts]
     if not arrays:
-        return np.empty((0, 0))
+        return np.empty((0, len(x.schema)) if hasattr(x, "schema") else 0)
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 

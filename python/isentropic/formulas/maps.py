@@ -327,14 +327,17 @@ class _LogSumExp:
 
 class _SoftTopK:
     """Shares s(v), v = (x - tau)/T, that add up to k; their slopes in v are w = s(v) s(-v). v follows from p where p is nearest
-    to 1/2, and from there by x: where p is rounded to 1, 1 - p has no digits."""
+    to 1/2, and from there by x: where p is rounded to 1, 1 - p has no digits.
+
+    In a gap all shares are rounded to 0 or 1. There those below have sum exp(v) together, and those above lack as much, sum
+    exp(-v), so that tau follows from x alone. All w may underflow, so they are relative to a unit, about the largest."""
 
     @staticmethod
     def _slopes(rows, at):
-        """(w, v) in the wide type."""
+        """(w / unit, v, unit) in the wide type."""
         xp, x, p = rows.xp, rows.wide(at.x), rows.wide(at.p)
         if x.shape[-1] == 0:
-            return p, x
+            return p, x, 1.0
         there = xp.isfinite(x)
         clear = xp.where(p > 0.9, (1 - p) * 1e-3, xp.minimum(p, 1 - p))
         index = xp.argmax(rows.constant(xp.where(there & (clear == clear), clear, -1.0)), axis=-1, keepdims=True)
@@ -345,7 +348,26 @@ class _SoftTopK:
         v = rows.log(one / (1 - one)) + xp.clip(apart, -1e300, 1e300)
         small = rows.exp(-xp.abs(v))
         w = xp.where(there & inner, small / (1 + small) ** 2, 0.0)
-        return w * xp.where(rows.any(p != p), math.nan, 1.0), v
+
+        above, below = there & (p == 1), there & (p == 0)
+        gap = ~inner & rows.any(above) & rows.any(below)
+        least, top = -rows.most(xp.where(gap & above, -x, -INF)), rows.most(xp.where(gap & below, x, -INF))
+        least, top = xp.where(gap, least, 0.0), xp.where(gap, top, 0.0)
+
+        def over(bound, where):
+            far = divided(rows, xp.where(where, x, bound) - bound, at.params["temperature"])
+            return xp.clip(far, -1e300, 1e300)
+
+        width = xp.clip(divided(rows, least - top, at.params["temperature"]), 0.0, 1e300)
+        lack = rows.total(xp.where(gap & above, rows.exp(-over(least, gap & above)), 0.0))
+        have = rows.total(xp.where(gap & below, rows.exp(over(top, gap & below)), 0.0))
+        more = (rows.log(xp.where(gap, have, 1.0)) - rows.log(xp.where(gap, lack, 1.0))) / 2
+        v = xp.where(gap, over(least, gap & there) + width / 2 - more, v)
+        nearest = width / 2 - xp.abs(more)
+        w = xp.where(
+            gap & there, rows.exp(xp.minimum(nearest - xp.abs(xp.where(gap & there, v, nearest)), xp.zeros_like(v))), w
+        )
+        return w * xp.where(rows.any(p != p), math.nan, 1.0), v, xp.where(gap, rows.exp(-nearest), 1.0)
 
     @staticmethod
     def _by_k(rows, at, w):
@@ -357,20 +379,21 @@ class _SoftTopK:
 
     @staticmethod
     def pushed(rows, at, v, changes):
-        w, scaled = _SoftTopK._slopes(rows, at)
+        w, scaled, unit = _SoftTopK._slopes(rows, at)
         moved = rows.wide(v)
         if "temperature" in changes:
             moved = moved - scaled * changes["temperature"]
-        found = centred(rows, w, moved) / at.params["temperature"]
+        found = unit * centred(rows, w, moved) / at.params["temperature"]
         if "k" in changes:
-            found = found + _SoftTopK._by_k(rows, at, w) * changes["k"]
+            by = _SoftTopK._by_k(rows, at, w)
+            found = found + rows.xp.where(by == 0, 0.0, by * changes["k"])  # so that its transpose reads no g of masked scores
         return rows.like(found, at.x)
 
     @staticmethod
     def pulled(rows, at, g, wanted):
-        w, scaled = _SoftTopK._slopes(rows, at)
+        w, scaled, unit = _SoftTopK._slopes(rows, at)
         g = rows.wide(g)
-        dx = centred(rows, w, g) / at.params["temperature"]
+        dx = unit * centred(rows, w, g) / at.params["temperature"]
         slopes = {}
         if "temperature" in wanted:
             slopes["temperature"] = -rows.dot(dx, scaled)
