@@ -1,4 +1,4 @@
-"""Draws docs/figures/estimators.svg: the mean error of entropies from counts, and its spread, for three laws."""
+"""Draws docs/figures/estimators.svg: the mean error of entropies from counts, and its spread, for three distributions."""
 
 import numpy as np
 from _style import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, plt, save
