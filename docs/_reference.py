@@ -79,8 +79,12 @@ def directive(kind, signature, module, body):
 
 
 def signature(function, name):
+    """Without annotations: docstrings say the types, and a link to a class of another package would lead nowhere."""
     try:
-        return name + str(inspect.signature(function)).replace("<no value>", "...")
+        found = inspect.signature(function)
+        plain = [parameter.replace(annotation=parameter.empty) for parameter in found.parameters.values()]
+        found = found.replace(parameters=plain, return_annotation=found.empty)
+        return name + str(found).replace("<no value>", "...")
     except ValueError:
         return name + "(...)"
 
