@@ -1,5 +1,7 @@
 """soft_top_k beside its definition in 50 digits, in NumPy, torch and JAX."""
 
+import warnings
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -156,6 +158,21 @@ def test_gradients_axes_types_and_transforms():
         np.testing.assert_allclose(jax.grad(run)(x, k), dx, atol=1e-14)
         slope = torch.autograd.grad((of_tensors(*tensors) * torch.tensor(g)).sum(), tensors[1])[0]
         np.testing.assert_allclose(jax.grad(run, 1)(x, k), slope, atol=1e-13)
+
+
+def test_gradients_of_jax_without_float64():
+    """JAX has no float64 unless it is asked for: numbers of formulas must be in float32 too."""
+    ej = pytest.importorskip("isentropic.jax")
+    import jax
+
+    for x, k in (([1.0, 2.0, 0.5], 2.0), ([50.0, -50.0, 0.0], 1.5), ([3e38, 0.0, -3e38], 1.0)):
+        x = np.float32(x)
+        g = np.float32([1.0, 0.5, -0.25])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            dx = jax.grad(lambda x, k=k, g=g: (ej.soft_top_k(x, k=k) * g).sum())(x)
+        want = isentropic.soft_top_k_vjp(x, isentropic.soft_top_k(x, k=k), g, k=k)
+        np.testing.assert_allclose(dx, want, rtol=1e-5, atol=1e-6)
 
 
 def test_wrong_numbers_are_refused():

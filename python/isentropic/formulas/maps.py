@@ -325,6 +325,9 @@ class _LogSumExp:
         return g * q, slopes
 
 
+_FAR = 1e37  # of scores in units of T: beyond it every exponential is 0; float32 has it too
+
+
 class _SoftTopK:
     """Shares s(v), v = (x - tau)/T, that add up to k; their slopes in v are w = s(v) s(-v). v follows from p where p is nearest
     to 1/2, and from there by x: where p is rounded to 1, 1 - p has no digits.
@@ -345,7 +348,7 @@ class _SoftTopK:
         inner = (one > 0) & (one < 1)
         one = xp.where(inner, one, 0.5)
         apart = divided(rows, xp.where(there, x, x_one) - x_one, at.params["temperature"])
-        v = rows.log(one / (1 - one)) + xp.clip(apart, -1e300, 1e300)
+        v = rows.log(one / (1 - one)) + xp.clip(apart, -_FAR, _FAR)
         small = rows.exp(-xp.abs(v))
         w = xp.where(there & inner, small / (1 + small) ** 2, 0.0)
 
@@ -356,9 +359,9 @@ class _SoftTopK:
 
         def over(bound, where):
             far = divided(rows, xp.where(where, x, bound) - bound, at.params["temperature"])
-            return xp.clip(far, -1e300, 1e300)
+            return xp.clip(far, -_FAR, _FAR)
 
-        width = xp.clip(divided(rows, least - top, at.params["temperature"]), 0.0, 1e300)
+        width = xp.clip(divided(rows, least - top, at.params["temperature"]), 0.0, _FAR)
         lack = rows.total(xp.where(gap & above, rows.exp(-over(least, gap & above)), 0.0))
         have = rows.total(xp.where(gap & below, rows.exp(over(top, gap & below)), 0.0))
         more = (rows.log(xp.where(gap, have, 1.0)) - rows.log(xp.where(gap, lack, 1.0))) / 2
