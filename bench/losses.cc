@@ -94,8 +94,9 @@ void bench(std::size_t rows, std::size_t cols) {
     }
     all.push_back({name, run, {}});
   };
-  isentropic::for_each_operation<isentropic::Loss>(
-      [&]<class Op>(std::type_identity<Op>) { add(std::string(Op::kDescription.name), isentropic::typical<Op>()); });
+  isentropic::for_each_operation<isentropic::Loss>([&]<class Op>(std::type_identity<Op>) {
+    add(std::string(isentropic::Described<Op>::kDescription.name), isentropic::typical<Op>());
+  });
   add("softmax_loss, smoothing", isentropic::SoftmaxLoss{.label_smoothing = 0.1});
   add("entmax_loss, alpha 1.2", isentropic::EntmaxLoss{.alpha = 1.2});
   all.push_back(

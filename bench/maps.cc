@@ -92,7 +92,7 @@ void add_shape(const std::string& scores, MatrixView<const float> x) {
   add("onednn" + where, shape, [=] { onednn->forward(x.data, p.data); });
 
   isentropic::for_each_operation<isentropic::Map>([&]<class Op>(std::type_identity<Op>) {
-    const std::string name(Op::kDescription.name);
+    const std::string name(isentropic::Described<Op>::kDescription.name);
     const Op op = isentropic::typical<Op>();
     isentropic::apply(op, x, p);
     check(name + where, oracle::map(op, row), p.data);

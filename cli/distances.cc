@@ -35,8 +35,9 @@ template <class Op>
 Table of_rows(const Files& files, Numbers& first, Numbers& second, const auto& calculate) {
   const Table& others = second.table;
   if (others.rows != 1 && others.rows != first.table.rows) {
-    bad_input("{}: {} has {} rows and {} has {}; only a single row is compared with all", Op::kDescription.name,
-              files::input_name(first.path), first.table.rows, files::input_name(second.path), others.rows);
+    bad_input("{}: {} has {} rows and {} has {}; only a single row is compared with all",
+              isentropic::Described<Op>::kDescription.name, files::input_name(first.path), first.table.rows,
+              files::input_name(second.path), others.rows);
   }
   const std::size_t rows = first.table.rows;
   const bool one_for_all = others.rows == 1;
@@ -63,12 +64,12 @@ Table of_rows(const Files& files, Numbers& first, Numbers& second, const auto& c
   table.values = std::move(distance);
   table.cols = 1;
   table.shape.pop_back();
-  if (!table.header.empty()) table.header = {std::string(Op::kDescription.name)};
+  if (!table.header.empty()) table.header = {std::string(isentropic::Described<Op>::kDescription.name)};
   return table;
 }
 
 Table of_samples(const isentropic::Wasserstein1d& op, const Pair& pair, const Files& files) {
-  constexpr std::string_view kName = isentropic::Wasserstein1d::kDescription.name;
+  constexpr std::string_view kName = isentropic::Described<isentropic::Wasserstein1d>::kDescription.name;
   Numbers u = doubles(files, files.in), v = doubles(files, pair.second, Holds::same, u.table.width);
   lay_down(u.table);
   lay_down(v.table);
@@ -111,7 +112,7 @@ double distance_of(const isentropic::UnbalancedSinkhornDivergence& op, auto... a
 
 template <class Op>
 Table of_points(const Op& op, const Pair& pair, const Files& files) {
-  constexpr std::string_view kName = Op::kDescription.name;
+  constexpr std::string_view kName = isentropic::Described<Op>::kDescription.name;
   Numbers x = doubles(files, files.in), y = doubles(files, pair.second, Holds::same, x.table.width);
   check_order(files, x.table, pair.second, y.table);
   Numbers a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
@@ -129,8 +130,8 @@ template <class Op>
 void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, const Pair&, const Files&),
                   std::string_view holds, const std::array<std::string, 2>& weights, bool support, std::string_view second,
                   std::string_view rows, std::string_view example) {
-  const auto arguments =
-      std::make_shared<Arguments>(*find_operation(isentropic::family_info<isentropic::Transport>(), Op::kDescription.name));
+  const auto arguments = std::make_shared<Arguments>(
+      *find_operation(isentropic::family_info<isentropic::Transport>(), isentropic::Described<Op>::kDescription.name));
   const auto pair = std::make_shared<Pair>();
   CLI::App& command = add_command(app, program, arguments, holds, rows, example);
   add_path(command, std::string(second), pair->second, "standard input", "The file that FILE is compared with")
@@ -163,7 +164,7 @@ struct Slices {
 };
 
 void add_sliced(CLI::App& app, Program& program) {
-  static constexpr std::string_view kName = isentropic::SlicedWasserstein::kDescription.name;
+  static constexpr std::string_view kName = isentropic::Described<isentropic::SlicedWasserstein>::kDescription.name;
   const auto arguments = std::make_shared<Arguments>(*find_operation(isentropic::family_info<isentropic::Transport>(), kName));
   const auto options = std::make_shared<Slices>();
   CLI::App& command = add_command(app, program, arguments, "Points",

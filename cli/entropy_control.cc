@@ -43,7 +43,7 @@ void add_entropy_control(CLI::App& app, Program& program) {
         return evaluated(op, std::move(table));
       }};
     };
-    add_operation(app, program, *find_operation(family, Op::kDescription.name), evaluate, footnotes);
+    add_operation(app, program, *find_operation(family, isentropic::Described<Op>::kDescription.name), evaluate, footnotes);
   };
   add(std::type_identity<isentropic::GammaForEntropy>{},
       {.output = "result.csv",

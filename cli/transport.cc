@@ -110,7 +110,7 @@ Table between(const isentropic::PartialTransport& op, Problem& problem) {
   problem.solve([&](auto... views) { isentropic::partial_transport<double>(op, views..., result); });
   const isentropic::PartialTransportResult& r = result[0];
   return one_row({"cost", "multiplier", "gap"}, {r.cost, r.multiplier, r.gap}, "status",
-                 word_of(isentropic::PartialTransport::kDescription.name, r.status));
+                 word_of(isentropic::Described<isentropic::PartialTransport>::kDescription.name, r.status));
 }
 
 Table between(const isentropic::UnbalancedSinkhorn& op, Problem& problem) {
@@ -191,10 +191,10 @@ void add_plan_output(CLI::App& command, Program& program) {
 // A command of masses, costs and the operation's own parameters. Its result is the row between(operation, problem).
 template <class Op>
 void add_plan(CLI::App& app, Program& program, std::string_view out, std::string_view example) {
-  static constexpr std::string_view kName = Op::kDescription.name;
+  static constexpr std::string_view kName = isentropic::Described<Op>::kDescription.name;
   const auto arguments = std::make_shared<Arguments>(*find_operation(isentropic::family_info<isentropic::Transport>(), kName));
   const auto options = std::make_shared<Plan>();
-  CLI::App& command = *app.add_subcommand(std::string(kName), std::string(Op::kDescription.summary));
+  CLI::App& command = *app.add_subcommand(std::string(kName), std::string(isentropic::Described<Op>::kDescription.summary));
   command.group(group_of("transport"));
   add_problem(command, program, *options, "");
   for (std::size_t i = 0; i < arguments->values.size(); ++i) {
@@ -203,7 +203,7 @@ void add_plan(CLI::App& app, Program& program, std::string_view out, std::string
   }
   add_plan_output(command, program);
   command.footer(fmt::format("{}\n{}Example: isentropic {} --a a.csv --b b.csv --cost cost.npy {} -o plan.npy\n{}",
-                             Op::kDescription.formula, out, kName, example, kEverywhere));
+                             isentropic::Described<Op>::kDescription.formula, out, kName, example, kEverywhere));
   command.callback([arguments, options, &program] {
     program.action = [op = std::get<Op>(made<isentropic::Transport>(*arguments)), options, &files = program.files] {
       Problem problem(kName, *options, files);
@@ -218,7 +218,7 @@ struct Many {
 };
 
 void add_barycenter(CLI::App& app, Program& program) {
-  static constexpr std::string_view kName = isentropic::SinkhornBarycenter::kDescription.name;
+  static constexpr std::string_view kName = isentropic::Described<isentropic::SinkhornBarycenter>::kDescription.name;
   const auto arguments = std::make_shared<Arguments>(*find_operation(isentropic::family_info<isentropic::Transport>(), kName));
   const auto options = std::make_shared<Many>();
   CLI::App& command = add_command(app, program, arguments, "Distributions",

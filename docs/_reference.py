@@ -215,10 +215,9 @@ def without(text, start, last, replacement):
 
 
 def declaration(code):
-    """What a user of a declaration needs of it: no bodies, nothing private, no descriptions of operations."""
+    """What a user of a declaration needs of it: no bodies, nothing private."""
     code = re.sub(r" *// NOLINT.*", "", code)
     code = re.sub(r"\n private:\n.*?(?=\n};)", "", code, flags=re.DOTALL)
-    code = without(code, r"\n *static constexpr (?:Description|Laws|auto) k\w+ =", ";", lambda match: "")
     if "concept " not in code:
         code = without(code, r"(\)(?: const)?)(?:\s*:\s[^;{]*)?\s*(?=\{)", "}", lambda match: match[1] + ";")
     code = re.sub(r"\n *constexpr std::string_view check\(\) const;", "", code)
@@ -227,7 +226,7 @@ def declaration(code):
 
 def pieces(header):
     """(comment, code) of each declaration of a header, in their order; nested namespaces open and close by themselves."""
-    body = header.partition("\nnamespace isentropic {")[2].rpartition("}  // namespace isentropic")[0]
+    body = header.partition("\nnamespace isentropic {")[2].partition("\n}  // namespace isentropic")[0]
     comment, code, depth = [], [], 0
     for line in [*body.splitlines(), ""]:
         if not line.strip() and depth == 0:
@@ -250,13 +249,14 @@ def name_of(code):
     return next(group for group in found.groups() if group)
 
 
-def summary(code):
-    """The sentence by which an operation describes itself, and where more is said."""
-    text = re.search(r"\.name = \"(\w+)\",\s*\.summary =\s*((?:\"[^\"]*\"\s*)+),", code)
-    if text is None:
-        return ""
-    said = prose("".join(re.findall(r'"([^"]*)"', text[2])))
-    return said + (f" Formula and parameters: [{text[1]}](../operations.md#{text[1]}).\n" if text[1] in OPERATIONS else "\n")
+def summaries(descriptions):
+    """By struct, the sentence by which the operation describes itself, and where more is said."""
+    result = {}
+    pattern = r"struct Described<([\w:]+)> \{.*?\.name = \"(\w+)\",\s*\.summary =\s*((?:\"[^\"]*\"\s*)+),"
+    for struct, name, text in re.findall(pattern, descriptions, flags=re.DOTALL):
+        said = prose("".join(re.findall(r'"([^"]*)"', text)))
+        result[struct] = said + (f" More: [{name}](../operations.md#{name}).\n" if name in OPERATIONS else "\n")
+    return result
 
 
 def without_macros(header):
@@ -282,7 +282,10 @@ def cpp(folder):
         intro = re.sub(r"^// ?", "", text[: text.index("#pragma once")], flags=re.MULTILINE)
         result.append(f"\n## {header}\n\n`#include <isentropic/{header}>`\n\n{paragraphs(intro)}")
         space, last = "", None
-        for comment, code in pieces(text):
+        # What stands behind the declarations describes operations, and is not for callers.
+        declarations, _, descriptions = text.partition("// Descriptions of the operations above")
+        said = summaries(descriptions)
+        for comment, code in pieces(declarations):
             if opened := re.match(r"namespace (\w+) \{", code):
                 space = opened[1] + "::"
             elif code.startswith("}"):
@@ -294,7 +297,9 @@ def cpp(folder):
                 if name != last:
                     result.append(f"\n### {prose(name)}\n")
                 last = name
-                result += [part for part in (summary(code), paragraphs(comment)) if part.strip()]
+                formula, comment = re.match(r"((?:  .*(?:\n|$))*)(.*)", comment, flags=re.DOTALL).groups()
+                parts = (said.get(name, ""), formula and fence("text", formula) + "\n", paragraphs(comment))
+                result += [part for part in parts if part.strip()]
                 result.append(fence("cpp", declaration(code)) + "\n")
     return "\n".join(result)
 

@@ -117,7 +117,7 @@ nb::tuple to_tuple(const Normalized& result) {
 // Densities of any strides. weights, in float64, may repeat along every other axis: one row for all. The target is one number,
 // or one for each row. Returns the results for each row, by index.
 nb::list density(nb::handle p, nb::handle weights, nb::handle q, nb::handle axis, nb::tuple values) {
-  constexpr std::string_view kName = NormalizeDensity::kDescription.name;
+  constexpr std::string_view kName = Described<NormalizeDensity>::kDescription.name;
   const GivenParams<NormalizeDensity> params(values);
   const Buffer in(kName, p, false), nodes(kName, weights, false), out(kName, q, true);
   const RowArgument arguments[] = {{.name = "p", .array = strided(*in)},

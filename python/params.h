@@ -180,7 +180,7 @@ struct GivenParams : ParamValues {
   Op op;
 
   explicit GivenParams(nb::handle given) : ParamValues(info(), given), op(std::get<Op>(make<FamilyOf<Op>>(info(), values))) {}
-  static const OperationInfo& info() { return *find_operation(family_info<FamilyOf<Op>>(), Op::kDescription.name); }
+  static const OperationInfo& info() { return *find_operation(family_info<FamilyOf<Op>>(), Described<Op>::kDescription.name); }
 };
 template <class Op>
 GivenParams<Op> to_params(nb::tuple given) {

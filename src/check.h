@@ -74,7 +74,7 @@ void check_params(const Op& op, std::optional<std::size_t> row = {}) {
     if constexpr (std::is_enum_v<Value>) {
       const auto index = static_cast<std::size_t>(value);
       if (index >= param.names.size()) {
-        fail("{}: {} must be {}, got number {}", Op::kDescription.name, param.name, allowed_values(param), index);
+        fail("{}: {} must be {}, got number {}", Described<Op>::kDescription.name, param.name, allowed_values(param), index);
       }
     } else if constexpr (!std::is_same_v<Value, bool> && !std::is_same_v<Value, std::vector<std::int64_t>> &&
                          !std::is_same_v<Value, Map>) {  // the parameters of a map are checked with its rows
@@ -89,13 +89,14 @@ void check_params(const Op& op, std::optional<std::size_t> row = {}) {
       bool good = number > param.above && number >= param.at_least && number <= param.up_to;
       if constexpr (std::is_integral_v<Bound>) good &= param.multiple_of == 0 || number % param.multiple_of == 0;
       if (good) return;
-      fail("{}: {}{} must be {}, got {}", Op::kDescription.name, param.name, row ? fmt::format(" of row {}", *row) : "",
-           allowed_values(param), number);
+      fail("{}: {}{} must be {}, got {}", Described<Op>::kDescription.name, param.name,
+           row ? fmt::format(" of row {}", *row) : "", allowed_values(param), number);
     }
   });
   if constexpr (requires { op.check(); }) {
     if (const std::string_view wrong = op.check(); !wrong.empty()) {
-      fail("{}: {}{}{}", Op::kDescription.name, wrong, row ? fmt::format(" in row {}", *row) : "", values_in(op, wrong));
+      fail("{}: {}{}{}", Described<Op>::kDescription.name, wrong, row ? fmt::format(" in row {}", *row) : "",
+           values_in(op, wrong));
     }
   }
 }
@@ -105,9 +106,9 @@ template <class Op>
 void check_per_row(std::string_view parameter, std::size_t count, std::size_t rows) {
   bool found = false;
   for_each_param<Op>([&](const auto& param) { found |= param.per_row && param.name == parameter; });
-  if (!found) fail("{}: there is no parameter '{}' with a value for each row", Op::kDescription.name, parameter);
+  if (!found) fail("{}: there is no parameter '{}' with a value for each row", Described<Op>::kDescription.name, parameter);
   if (count != rows)
-    fail("{}: {} must have one value for each of {} rows, got {}", Op::kDescription.name, parameter, rows, count);
+    fail("{}: {} must have one value for each of {} rows, got {}", Described<Op>::kDescription.name, parameter, rows, count);
 }
 
 template <class Op>

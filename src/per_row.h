@@ -59,7 +59,7 @@ inline Op at_row(Op op, RowsOf<PerRow> per_row, std::size_t r) {
 
 // One number for each parameter of Op, in their order.
 template <class Op>
-using ParamValues = std::array<double, count_of(Op::kParams)>;
+using ParamValues = std::array<double, count_of(Described<Op>::kParams)>;
 
 // The number of the parameter with this name.
 template <class Op>

@@ -192,7 +192,7 @@ const Shape kShapes[] = {{1, 1, 1, 1, 1, 1, 1},    {2, 2, 1, 5, 7, 3, 2},     {1
 // The factor by which a map magnifies an error of its scores; it is larger for maps that solve for a parameter.
 template <class Op>
 double sensitivity() {
-  return Op::kLaws.entropy_target ? 30 : 2;
+  return Described<Op>::kLaws.entropy_target ? 30 : 2;
 }
 
 template <class T>
@@ -227,9 +227,9 @@ TYPED_TEST(AttentionTest, EveryMapMaskScaleAndShape) {
         const oracle::Heads want = oracle::attention(exact, problem.v.exact());
         // Scores up to 4 sqrt(d), each a sum of d products.
         const double scores = kEps<T> * static_cast<double>(shape.d + 8) * 4;
-        const double own = sizeof(T) == 4 ? Op::kLaws.float_error : Op::kLaws.double_error;
+        const double own = sizeof(T) == 4 ? Described<Op>::kLaws.float_error : Described<Op>::kLaws.double_error;
         const double bound = 4 * (scores * sensitivity<Op>() + 40 * kEps<T>)+8 * own;
-        const std::string what = std::string(Op::kDescription.name) + " kind " + std::to_string(kind) + " n " +
+        const std::string what = std::string(Described<Op>::kDescription.name) + " kind " + std::to_string(kind) + " n " +
                                  std::to_string(shape.n) + " m " + std::to_string(shape.m) + " d " + std::to_string(shape.d);
         support::for_each_target([&](const std::string&) {
           Heads<T> got = problem.attend();
@@ -304,7 +304,7 @@ TYPED_TEST(AttentionTest, GradientsByDifferences) {
           entry = before;
           const double want = static_cast<double>((above - below) / (2 * step));
           EXPECT_NEAR(slope, want, (sizeof(T) == 4 ? 2e-4 : 2e-7) * (1 + std::fabs(want)))
-              << Op::kDescription.name << " " << name << " kind " << kind << " m " << shape.m;
+              << Described<Op>::kDescription.name << " " << name << " kind " << kind << " m " << shape.m;
         };
         const auto check = [&](oracle::Heads& x, Heads<T>& dx, const char* name) {
           std::mt19937 random(seed);
@@ -373,7 +373,7 @@ TYPED_TEST(AttentionTest, HiddenKeysAndNaN) {
     const Heads<T> clean = problem.attend();
     const auto clean_gradients = gradients();
     const auto expect_same = [](const Heads<T>& got, const Heads<T>& want, std::size_t r, std::size_t c) {
-      EXPECT_EQ(got.at(0, 0, r, c), want.at(0, 0, r, c)) << Op::kDescription.name << " row " << r << " column " << c;
+      EXPECT_EQ(got.at(0, 0, r, c), want.at(0, 0, r, c)) << Described<Op>::kDescription.name << " row " << r << " column " << c;
     };
     // A query that is NaN, or has a gradient that is, reaches the gradients of the keys that it sees, and no others.
     for (Heads<T>* const input : {&problem.q, &g}) {
@@ -385,7 +385,8 @@ TYPED_TEST(AttentionTest, HiddenKeysAndNaN) {
         for (std::size_t c = 0; c < 5 && r != 20; ++c) expect_same(got[0], clean_gradients[0], r, c);
         for (const std::size_t k : {1, 2}) {
           for (std::size_t c = 0; c < got[k].cols && r > 20; ++c) expect_same(got[k], clean_gradients[k], r, c);
-          if (r <= 20 && input == &problem.q) EXPECT_TRUE(std::isnan(got[k].at(0, 0, r, 1))) << Op::kDescription.name << r;
+          if (r <= 20 && input == &problem.q)
+            EXPECT_TRUE(std::isnan(got[k].at(0, 0, r, 1))) << Described<Op>::kDescription.name << r;
         }
       }
     }
@@ -408,7 +409,7 @@ TYPED_TEST(AttentionTest, HiddenKeysAndNaN) {
     const auto got_gradients = gradients();
     got.for_each([&](auto, auto, auto r, auto c) {
       if (r >= 40) {
-        EXPECT_TRUE(std::isnan(got.at(0, 0, r, c))) << Op::kDescription.name << r;
+        EXPECT_TRUE(std::isnan(got.at(0, 0, r, c))) << Described<Op>::kDescription.name << r;
       } else {
         expect_same(got, clean, r, c);
         if (c < 5) expect_same(got_gradients[0], clean_gradients[0], r, c);
@@ -444,7 +445,8 @@ TYPED_TEST(AttentionTest, GradientsBesideValuesThatAreNaN) {
       for (std::size_t r = 0; r < got[k].rows; ++r) {
         for (std::size_t c = 0; c < got[k].cols; ++c) {
           if (k < 2 ? r != 2 : r >= 15)
-            EXPECT_EQ(got[k].at(0, 0, r, c), want[k].at(0, 0, r, c)) << Op::kDescription.name << " " << k << " row " << r;
+            EXPECT_EQ(got[k].at(0, 0, r, c), want[k].at(0, 0, r, c))
+                << Described<Op>::kDescription.name << " " << k << " row " << r;
         }
       }
     }
@@ -486,9 +488,9 @@ TYPED_TEST(AttentionTest, KeysThatAMaskHides) {
           got[k].for_each([&](auto, auto, auto r, auto c) {
             const T found = got[k].at(0, 0, r, c), expected = want[k].at(0, 0, r, c);
             if ((k == 1 || k == 2) && is_hidden(r)) {
-              EXPECT_EQ(found, 0) << Op::kDescription.name << " " << k << " key " << r;
+              EXPECT_EQ(found, 0) << Described<Op>::kDescription.name << " " << k << " key " << r;
             } else {
-              EXPECT_EQ(found, expected) << Op::kDescription.name << " " << k << " row " << r << " " << hidden;
+              EXPECT_EQ(found, expected) << Described<Op>::kDescription.name << " " << k << " row " << r << " " << hidden;
             }
           });
         }
@@ -536,7 +538,8 @@ TYPED_TEST(AttentionTest, BlocksWithoutMass) {
       auto got = results(1);
       for (std::size_t k = 0; k < got.size(); ++k) {
         got[k].for_each([&](auto, auto, auto r, auto c) {
-          EXPECT_EQ(got[k].at(0, 0, r, c), want[k].at(0, 0, r + (k < 2 ? 1 : 0), c)) << Op::kDescription.name << " " << k;
+          EXPECT_EQ(got[k].at(0, 0, r, c), want[k].at(0, 0, r + (k < 2 ? 1 : 0), c))
+              << Described<Op>::kDescription.name << " " << k;
         });
       }
     }
@@ -590,7 +593,8 @@ TYPED_TEST(AttentionTest, OneKey) {
     for (const auto scale : {Attention::Scale::entropy_invariant, Attention::Scale::log_n}) {
       problem.options.scale = scale;
       const Heads<T> got = problem.attend();
-      for (std::size_t r = 0; r < 4; ++r) EXPECT_EQ(got.at(0, 0, r, 1), problem.v.at(0, 0, 0, 1)) << Op::kDescription.name;
+      for (std::size_t r = 0; r < 4; ++r)
+        EXPECT_EQ(got.at(0, 0, r, 1), problem.v.at(0, 0, 0, 1)) << Described<Op>::kDescription.name;
     }
   });
 }
@@ -618,7 +622,7 @@ TYPED_TEST(AttentionTest, SpecialSinks) {
     const std::vector<T> entropy_without = entropy;
     problem.sinks = {-kInfinity<T>, kInfinity<T>, kNaN<T>, kNaN<T>};
     const auto got = all();
-    const char* const name = Op::kDescription.name.data();
+    const char* const name = Described<Op>::kDescription.name.data();
     for (std::size_t c = 0; c < 2; ++c) {
       EXPECT_EQ(got[3].at(0, 0, 0, c), without[3].at(0, 0, 0, c)) << name;
       EXPECT_EQ(got[3].at(0, 0, 1, c), 0) << name;

@@ -5,7 +5,9 @@
 
 namespace isentropic {
 
-struct Toy {
+struct Toy {};
+template <>
+struct Described<Toy> {
   static constexpr auto kParams = Params{};
 };
 

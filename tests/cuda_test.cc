@@ -145,11 +145,11 @@ TYPED_TEST(CudaOf, PerturbMaxHasTheBitsOfTheCpu) {
   unsigned turn = 0;
   for (const std::size_t n : {1, 20, 70, 300, 1040}) {
     if (kIsHalf<TypeParam> && n != 20) continue;  // copies of float rows
-    for (std::size_t noise = 0; noise < std::size(PerturbMax::kNoises); ++noise) {
+    for (std::size_t noise = 0; noise < std::size(Described<PerturbMax>::kNoises); ++noise) {
       // Of the longest rows, which take most of the time, each type has half of the noises.
       if (n > 1000 && noise % 2 != sizeof(TypeParam) / 8) continue;
       const PerturbMax op = {.noise = PerturbMax::Noise(noise), .scale = turn % 3 == 0 ? 1 : 0.4};
-      const Named named = {"perturb_max with " + std::string(PerturbMax::kNoises[noise]) + " noise", op};
+      const Named named = {"perturb_max with " + std::string(Described<PerturbMax>::kNoises[noise]) + " noise", op};
       // The host takes long rows with normal noise by a few points for all scores.
       const bool to_the_bit = op.noise != PerturbMax::Noise::normal || n < 70;
       if (n < 1000) check_map<TypeParam>(named, n, kByLength, turn % 2 == 0, turn % 3 == 0, to_the_bit);

@@ -145,18 +145,18 @@ TYPED_TEST(Half, MapsAreThoseOfFloatRounded) {
       std::vector<TypeParam> p(x.halves.size()), dx = g.halves;
       std::vector<float> want(p.size()), want_dx(p.size());
       for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
-        if (Op::kDescription.cost > 1 && x.cols > 1000) return;
+        if (Described<Op>::kDescription.cost > 1 && x.cols > 1000) return;
         const Op op = typical<Op>();
         apply(op, x.narrow(), MatrixView<TypeParam>(p.data(), x.rows, x.cols));
         apply(op, x.wide(), MatrixView<float>(want.data(), x.rows, x.cols));
-        expect_rounded(want, p, Op::kDescription.name);
+        expect_rounded(want, p, Described<Op>::kDescription.name);
         // In place of g, and whatever p holds.
         dx = g.halves;
         const MatrixView<TypeParam> view(dx.data(), x.rows, x.cols);
         apply_vjp(op, x.narrow(), x.narrow(), MatrixView<const TypeParam>(view), view);
         apply_vjp(op, x.wide(), MatrixView<const float>(want.data(), x.rows, x.cols), g.wide(),
                   MatrixView<float>(want_dx.data(), x.rows, x.cols));
-        expect_rounded(want_dx, dx, Op::kDescription.name);
+        expect_rounded(want_dx, dx, Described<Op>::kDescription.name);
       });
     }
   });

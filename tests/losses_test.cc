@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -785,7 +786,7 @@ TEST(LossesIgnore, Rows) {
 TEST(LossesOfMaps, AreThoseOfTheirMap) {
   std::vector<Map> maps;
   for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) { maps.push_back(typical<Op>()); });
-  for (std::size_t noise = 0; noise < std::size(PerturbMax::kNoises); ++noise) {
+  for (std::size_t noise = 0; noise < std::size(Described<PerturbMax>::kNoises); ++noise) {
     maps.push_back(PerturbMax{.noise = static_cast<PerturbMax::Noise>(noise), .scale = 0.7});
   }
   const std::vector<double> x = support::normal_row<double>(9, 1, 0, 5);

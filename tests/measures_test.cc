@@ -141,7 +141,7 @@ void expect_near(double got, long double want, double scale = 0, double relative
 
 template <class Op, class T>
 void check_one(const Op& op, const std::vector<T>& p, const std::string& what) {
-  SCOPED_TRACE(std::string(Op::kDescription.name) + " input " + std::string(kInputs[static_cast<int>(op.input)]) +
+  SCOPED_TRACE(std::string(Described<Op>::kDescription.name) + " input " + std::string(kInputs[static_cast<int>(op.input)]) +
                (op.normalize ? " normalized " : " ") + what);
   const std::vector<T> x = given(op, p);
   // If the sum of powers is nearly 1, the definition itself loses digits.
@@ -187,7 +187,7 @@ TEST(Measures, ZerosCountForNothingWhereSubnormalNumbersAreFlushed) {
         _mm_setcsr(before | kFlush);
         const double got = value_of(op, p);
         _mm_setcsr(before);
-        EXPECT_EQ(got, want) << op.kDescription.name << " of " << p.size();
+        EXPECT_EQ(got, want) << description_of(op).name << " of " << p.size();
       });
     };
     check(std::vector<double>{0.5, 0.5, 0, 0});
@@ -217,8 +217,9 @@ TEST(Measures, OfTwoDistributions) {
             for (T& qi : q) qi = static_cast<T>(qi / sum);
           }
           for_each_variant<Divergence>([&]<class Op>(const Op& op) {
-            SCOPED_TRACE(std::string(Op::kDescription.name) + " input " + std::to_string(static_cast<int>(op.input)) +
-                         " n=" + std::to_string(n) + " distance " + std::to_string(distance));
+            SCOPED_TRACE(std::string(Described<Op>::kDescription.name) + " input " +
+                         std::to_string(static_cast<int>(op.input)) + " n=" + std::to_string(n) + " distance " +
+                         std::to_string(distance));
             const std::vector<T> x = given(op, p), y = given(op, q);
             const double value = value_of(op, x, y);
             constexpr bool kCross = std::is_same_v<Op, CrossEntropy>;
@@ -310,7 +311,7 @@ TEST(Measures, OfTables) {
         const auto check = [&]<class T>(T) {
           const std::vector<T> p = weights<T>(random, rows * cols);
           for_each_variant<TableMeasure>([&]<class Op>(const Op& op) {
-            SCOPED_TRACE(std::string(Op::kDescription.name) + std::to_string(static_cast<int>(op.input)));
+            SCOPED_TRACE(std::string(Described<Op>::kDescription.name) + std::to_string(static_cast<int>(op.input)));
             const std::vector<T> x = given(op, p);
             const double value = measure(op, MatrixView<const T>(x.data(), rows, cols));
             EXPECT_GE(value, 0);
@@ -345,7 +346,7 @@ TEST(Measures, OfEntries) {
         std::vector<double> bits(p.size()), slope_in_bits(p.size());
         measure(in_bits, row(std::as_const(x)), row(bits), row(slope_in_bits));
         for (std::size_t i = 0; i < x.size(); ++i) {
-          SCOPED_TRACE(std::string(Op::kDescription.name) + " " + std::to_string(x[i]));
+          SCOPED_TRACE(std::string(Described<Op>::kDescription.name) + " " + std::to_string(x[i]));
           expect_near(value[i], oracle::value(op, static_cast<long double>(x[i])), 1e-300);
           if (p[i] < 1e-200 || p[i] > 1 - 1e-6) continue;
           EXPECT_NEAR(bits[i], value[i] / std::log(2), 1e-15 * value[i]);
@@ -369,7 +370,7 @@ TEST(Measures, OfEntries) {
 // Against differences of the oracle, in the numbers given.
 template <class Op, class T, class ValueAt>
 void check_gradient(const Op& op, const std::vector<T>& x, const std::vector<T>& gradient, ValueAt&& value_at) {
-  SCOPED_TRACE(std::string(Op::kDescription.name) + " input " + std::to_string(static_cast<int>(op.input)) +
+  SCOPED_TRACE(std::string(Described<Op>::kDescription.name) + " input " + std::to_string(static_cast<int>(op.input)) +
                (op.normalize ? " normalized" : ""));
   double largest = 0;
   for (const T entry : gradient) largest = std::max(largest, std::abs(static_cast<double>(entry)));
@@ -470,8 +471,8 @@ void check_order_gradients(Op op) {
       const long double want = (4 * differences[1] - differences[0]) / 3;
       const double lack = sizeof(T) == 4 && op.input != Input::scores && !op.normalize ? 1e-6 : 0;  // sums that are not quite 1
       ASSERT_LE(std::abs(slope[0] - want), (1e-8 + lack) * (1 + std::abs(static_cast<double>(want))))
-          << Op::kDescription.name << " alpha " << alpha << " n " << n << " input " << static_cast<int>(op.input) << ": "
-          << slope[0] << ", not " << static_cast<double>(want);
+          << Described<Op>::kDescription.name << " alpha " << alpha << " n " << n << " input " << static_cast<int>(op.input)
+          << ": " << slope[0] << ", not " << static_cast<double>(want);
     }
   }
 }
@@ -576,8 +577,8 @@ void check_order_gradients_of_two(Op op) {
         const double lack = sizeof(T) == 4 && op.input != Input::scores && !op.normalize ? 1e-5 : 0;
         const double cancelled = std::abs(alpha - 1) < 1e-4 || std::abs(alpha) < 1e-4 ? 1e-7 : 1e-9;
         ASSERT_LE(std::abs(slope[0] - want), (cancelled + lack) * (1 + std::abs(static_cast<double>(want))))
-            << Op::kDescription.name << " alpha " << alpha << " n " << n << " input " << static_cast<int>(op.input) << ": "
-            << slope[0] << ", not " << static_cast<double>(want);
+            << Described<Op>::kDescription.name << " alpha " << alpha << " n " << n << " input " << static_cast<int>(op.input)
+            << ": " << slope[0] << ", not " << static_cast<double>(want);
       }
     }
   }
@@ -604,19 +605,19 @@ TEST(Measures, GradientsAtZeros) {
   for_each_operation<Divergence>([&]<class Op>(std::type_identity<Op>) {
     Op op;
     measure(op, row(p), row(q), {&value, 1}, row(dp), row(dq));
-    EXPECT_EQ(dp[2], 0) << Op::kDescription.name;
-    EXPECT_EQ(dq[2], 0) << Op::kDescription.name;
+    EXPECT_EQ(dp[2], 0) << Described<Op>::kDescription.name;
+    EXPECT_EQ(dq[2], 0) << Described<Op>::kDescription.name;
     op.input = Input::scores;
     measure(op, row(x), row(y), {&value, 1}, row(dp), row(dq));
-    EXPECT_EQ(dp[2], 0) << Op::kDescription.name;
-    EXPECT_EQ(dq[2], 0) << Op::kDescription.name;
-    EXPECT_NEAR(dp[0] + dp[1], 0, 1e-15) << Op::kDescription.name;
+    EXPECT_EQ(dp[2], 0) << Described<Op>::kDescription.name;
+    EXPECT_EQ(dq[2], 0) << Described<Op>::kDescription.name;
+    EXPECT_NEAR(dp[0] + dp[1], 0, 1e-15) << Described<Op>::kDescription.name;
     measure(op, row(x), row(x), {&value, 1}, row(dp), row(dq));
     if (!std::is_same_v<Op, CrossEntropy>) {
-      EXPECT_EQ(value, 0) << Op::kDescription.name;
+      EXPECT_EQ(value, 0) << Described<Op>::kDescription.name;
     }
     for (const double entry : dp) {
-      EXPECT_TRUE((entry == 0 || std::is_same_v<Op, CrossEntropy>)) << Op::kDescription.name;
+      EXPECT_TRUE((entry == 0 || std::is_same_v<Op, CrossEntropy>)) << Described<Op>::kDescription.name;
     }
   });
   for_each_variant<Measure>([&](auto op) {
@@ -624,7 +625,7 @@ TEST(Measures, GradientsAtZeros) {
     for (const std::vector<double>& scores :
          {x, std::vector<double>{0, -800, 1e4}, std::vector<double>{kInfinity, 0, kInfinity}}) {
       measure(op, row(scores), {&value, 1}, row(dp));
-      for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(std::isfinite(dp[i])) << op.kDescription.name;
+      for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(std::isfinite(dp[i])) << description_of(op).name;
     }
     EXPECT_EQ(dp, std::vector<double>(3, 0.0));
   });

@@ -33,13 +33,13 @@ TEST(Operations, TablesSayWhatTheStructsSay) {
     EXPECT_EQ(&family_info<Family>().operations[0], &family.operations[0]) << family.name;
     ASSERT_EQ(family.operations.size(), std::variant_size_v<Family>);
     for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
-      const OperationInfo* const info = find_operation(family, Op::kDescription.name);
-      ASSERT_NE(info, nullptr) << Op::kDescription.name;
+      const OperationInfo* const info = find_operation(family, Described<Op>::kDescription.name);
+      ASSERT_NE(info, nullptr) << Described<Op>::kDescription.name;
       EXPECT_EQ(info->family, family.name);
-      EXPECT_EQ(info->formula, Op::kDescription.formula);
+      EXPECT_EQ(info->formula, Described<Op>::kDescription.formula);
       EXPECT_EQ(info->laws != nullptr, (std::is_same_v<Family, Map>));
       EXPECT_EQ(info->target != nullptr, (std::is_same_v<Family, Loss>));
-      EXPECT_EQ(info->arrays.data(), Op::kDescription.arrays.data());
+      EXPECT_EQ(info->arrays.data(), Described<Op>::kDescription.arrays.data());
       EXPECT_EQ(info->command.empty(), !has(*info, Door::command_line));
       for (const std::span<const ArrayInfo> arrays : {info->arrays, info->jacobian.arrays}) {
         if (arrays.empty()) continue;  // there is no call for the gradient
@@ -75,7 +75,7 @@ TEST(Operations, TablesSayWhatTheStructsSay) {
 TEST(Operations, EveryArgumentArrives) {
   for_each_family(Families{}, [&]<class Family>(std::type_identity<Family>) {
     for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
-      const OperationInfo& info = *find_operation(family_info<Family>(), Op::kDescription.name);
+      const OperationInfo& info = *find_operation(family_info<Family>(), Described<Op>::kDescription.name);
       for (std::size_t p = 0; p < info.params.size(); ++p) {
         std::vector<ParamValue> values(info.params.size());
         const ParamInfo& param = info.params[p];

@@ -94,7 +94,7 @@ void check(const Op& typical_op, std::string_view parameter, double Op::*member,
     if (optional != nullptr) op.*optional = value;
     return op;
   };
-  const bool slow = Op::kDescription.cost > 10;
+  const bool slow = Described<Op>::kDescription.cost > 10;
   for (const std::size_t n : slow ? std::vector<std::size_t>{2, 9} : std::vector<std::size_t>{2, 5, 64, 65, 300}) {
     Batch<T> batch(values.size(), n, std::is_same_v<Op, LogSumExp> ? 1 : n, static_cast<unsigned>(n));
     std::vector<double> slopes(values.size(), 7);
@@ -104,8 +104,8 @@ void check(const Op& typical_op, std::string_view parameter, double Op::*member,
     const std::vector<T> y = batch.y;
     backward(typical_op, batch, per_row, asked);
     for (std::size_t r = 0; r < values.size(); ++r) {
-      SCOPED_TRACE(std::string(Op::kDescription.name) + " " + std::string(parameter) + " = " + std::to_string(values[r]) +
-                   " n=" + std::to_string(n));
+      SCOPED_TRACE(std::string(Described<Op>::kDescription.name) + " " + std::string(parameter) + " = " +
+                   std::to_string(values[r]) + " n=" + std::to_string(n));
       const Batch<T> row = batch.row(r);
       Batch<T> alone = row;
       forward(with(values[r]), alone);
@@ -163,7 +163,7 @@ TEST(ParamGradients, EveryContinuousParameterHasOne) {
     for_each_param<Op>([]<class Value>(const Param<Op, Value>& param) {
       const bool cut = param.name == "p";
       const bool continuous = std::is_same_v<Value, double> || std::is_same_v<Value, std::optional<double>>;
-      EXPECT_EQ(param.per_row, continuous && !cut) << Op::kDescription.name << " " << param.name;
+      EXPECT_EQ(param.per_row, continuous && !cut) << Described<Op>::kDescription.name << " " << param.name;
     });
   });
 }
@@ -179,9 +179,9 @@ TEST(ParamGradients, RowsWithoutAFiniteMaximum) {
       const ParamGradient asked[] = {{param.name, slopes}};
       forward(typical<Op>(), b);
       backward(typical<Op>(), b, {}, asked);
-      EXPECT_EQ(slopes[0], 0) << Op::kDescription.name;
-      EXPECT_TRUE(std::isnan(slopes[1])) << Op::kDescription.name;
-      EXPECT_TRUE(std::isfinite(slopes[2])) << Op::kDescription.name;
+      EXPECT_EQ(slopes[0], 0) << Described<Op>::kDescription.name;
+      EXPECT_TRUE(std::isnan(slopes[1])) << Described<Op>::kDescription.name;
+      EXPECT_TRUE(std::isfinite(slopes[2])) << Described<Op>::kDescription.name;
     });
   });
 }

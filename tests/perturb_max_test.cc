@@ -48,7 +48,7 @@ template <class Body>
 void for_each_noise(Body&& body) {
   support::for_each_target([&](const std::string&) {
     for (const Noise noise : kNoises) {
-      SCOPED_TRACE(std::string(PerturbMax::kNoises[static_cast<std::size_t>(noise)]));
+      SCOPED_TRACE(std::string(Described<PerturbMax>::kNoises[static_cast<std::size_t>(noise)]));
       body(noise, float{});
       body(noise, double{});
     }
@@ -135,8 +135,9 @@ TEST(PerturbMax, LongRowsOfManyDifferentScores) {
       support::for_each_target([&](const std::string&) {
         const std::vector<double> p = masses(op, x), dx = gradient(op, x, g);
         for (std::size_t i = 0; i < n; ++i) {
-          ASSERT_NEAR(p[i], want[i], bound) << PerturbMax::kNoises[static_cast<std::size_t>(noise)] << " " << spread;
-          ASSERT_NEAR(dx[i], want_dx[i], 100 * bound) << PerturbMax::kNoises[static_cast<std::size_t>(noise)] << " " << spread;
+          ASSERT_NEAR(p[i], want[i], bound) << Described<PerturbMax>::kNoises[static_cast<std::size_t>(noise)] << " " << spread;
+          ASSERT_NEAR(dx[i], want_dx[i], 100 * bound)
+              << Described<PerturbMax>::kNoises[static_cast<std::size_t>(noise)] << " " << spread;
         }
       });
     }

@@ -84,96 +84,19 @@ struct AttentionDetails {
   std::span<T> entropy = {};  // -sum p log p of each query, over the sink too, in nats: batch x heads x queries
 };
 
-inline constexpr ArrayInfo kAttentionArrays[] = {
-    {.name = "q", .kind = ArrayKind::heads},
-    {.name = "k", .kind = ArrayKind::kv_heads},
-    {.name = "v", .kind = ArrayKind::kv_heads},
-    {.name = "mask", .kind = ArrayKind::mask, .optional = true},
-    {.name = "sinks", .kind = ArrayKind::number, .optional = true},
-    {.name = "out", .kind = ArrayKind::heads, .output = true},
-    {.name = "weights", .kind = ArrayKind::heads, .output = true, .optional = true},
-    {.name = "entropy", .kind = ArrayKind::number, .output = true, .optional = true}};
-inline constexpr ArrayInfo kAttentionGradient[] = {
-    {.name = "q", .kind = ArrayKind::heads},
-    {.name = "k", .kind = ArrayKind::kv_heads},
-    {.name = "v", .kind = ArrayKind::kv_heads},
-    {.name = "grad", .kind = ArrayKind::heads},
-    {.name = "mask", .kind = ArrayKind::mask, .optional = true},
-    {.name = "sinks", .kind = ArrayKind::number, .optional = true},
-    {.name = "entropy_grad", .kind = ArrayKind::number, .optional = true},
-    {.name = "dq", .kind = ArrayKind::heads, .output = true},
-    {.name = "dk", .kind = ArrayKind::kv_heads, .output = true},
-    {.name = "dv", .kind = ArrayKind::kv_heads, .output = true},
-    {.name = "dsinks", .kind = ArrayKind::number, .output = true, .optional = true}};
-inline constexpr ArrayInfo kLinearAttentionArrays[] = {{.name = "q", .kind = ArrayKind::heads},
-                                                       {.name = "k", .kind = ArrayKind::kv_heads},
-                                                       {.name = "v", .kind = ArrayKind::kv_heads},
-                                                       {.name = "out", .kind = ArrayKind::heads, .output = true}};
-inline constexpr ArrayInfo kLinearAttentionGradient[] = {{.name = "q", .kind = ArrayKind::heads},
-                                                         {.name = "k", .kind = ArrayKind::kv_heads},
-                                                         {.name = "v", .kind = ArrayKind::kv_heads},
-                                                         {.name = "grad", .kind = ArrayKind::heads},
-                                                         {.name = "dq", .kind = ArrayKind::heads, .output = true},
-                                                         {.name = "dk", .kind = ArrayKind::kv_heads, .output = true},
-                                                         {.name = "dv", .kind = ArrayKind::kv_heads, .output = true}};
-inline constexpr Absence kAttentionNotIn[] = {{Door::command_line, "its arrays have heads, which a file of rows has not"},
-                                              {Door::device, "on a device it is composed of row kernels and torch's products"},
-                                              {Door::ranks, "heads are split, not rows"},
-                                              {Door::web, "left out, because each page loads the library"}};
-
+//   out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij over the keys j that query i sees)
 struct Attention {
   enum class Scale { sqrt, entropy_invariant, log_n, number };
-  static constexpr std::string_view kScales[] = {"sqrt", "entropy_invariant", "log_n", "number"};
 
-  Map map = Softmax{};
+  Map map = Softmax{};  // what turns a query's scores into weights
+  // 1/sqrt(d); by the number n of keys that the query sees: log n / (log(train_length) sqrt(d)), or with kappa: kappa log n / d
+  // (entropy_invariant), kappa log n / sqrt(d) (log_n); or a number
   Scale scale = Scale::sqrt;
-  double number = 1;
-  double train_length = 512;
-  std::optional<double> kappa = {};
-  bool causal = false;
-  std::optional<double> softcap = {};
-
-  static constexpr Description kDescription = {
-      .name = "attention",
-      .summary =
-          "Attention with any map in place of softmax, and a scale that may depend on the number of keys that a query sees.",
-      .formula = "out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij over the keys j that query i sees)",
-      .gradient =
-          "dv_j = sum_i p_ij g_i; with ds_i the map's gradient of p_i for <g_i, v_j>: dq_i = scale_i sum_j ds_ij k_j, "
-          "dk_j = sum_i scale_i ds_ij q_i",
-      .source =
-          "Vaswani et al., NeurIPS 2017; scales: Su, kexue.fm 8823, 2021, and Vasylenko et al., 2025 (ASEntmax); sinks: "
-          "Xiao et al., ICLR 2024",
-      .arrays = kAttentionArrays,
-      .jacobian = {.arrays = kAttentionGradient},
-      .not_in = kAttentionNotIn,
-  };
-  static constexpr auto kParams = Params{
-      Param<Attention, Map>{.name = "map", .meaning = "what turns a query's scores into weights", .member = &Attention::map},
-      Param<Attention, Scale>{.name = "scale",
-                              .meaning = "1/sqrt(d); by the number n of keys that the query sees: log n / (log(train_length) "
-                                         "sqrt(d)), or with kappa: kappa log n / d (entropy_invariant), kappa log n / sqrt(d) "
-                                         "(log_n); or a number",
-                              .member = &Attention::scale,
-                              .names = kScales},
-      Param<Attention>{
-          .name = "number", .meaning = "the scale where it is a number", .member = &Attention::number, .per_row = true},
-      Param<Attention>{.name = "train_length",
-                       .meaning = "the n at which a scale by n is 1/sqrt(d) without kappa",
-                       .member = &Attention::train_length,
-                       .above = 1},
-      Param<Attention, std::optional<double>>{.name = "kappa",
-                                              .meaning = "the factor of log n in a scale by n",
-                                              .member = &Attention::kappa,
-                                              .above = 0,
-                                              .per_row = true},
-      Param<Attention, bool>{.name = "causal",
-                             .meaning = "query i of m sees only the keys j <= i + n - m: the queries are the last m positions",
-                             .member = &Attention::causal},
-      Param<Attention, std::optional<double>>{.name = "softcap",
-                                              .meaning = "scaled scores s become softcap tanh(s / softcap) before the mask",
-                                              .member = &Attention::softcap,
-                                              .above = 0}};
+  double number = 1;                   // the scale where it is a number
+  double train_length = 512;           // the n at which a scale by n is 1/sqrt(d) without kappa
+  std::optional<double> kappa = {};    // the factor of log n in a scale by n
+  bool causal = false;                 // query i of m sees only the keys j <= i + n - m: the queries are the last m positions
+  std::optional<double> softcap = {};  // scaled scores s become softcap tanh(s / softcap) before the mask
 
   constexpr std::string_view check() const {
     if (!kappa || scale == Scale::entropy_invariant || scale == Scale::log_n) return {};
@@ -211,25 +134,10 @@ ISENTROPIC_API void attention_vjp(const Attention& options, HeadsView<const std:
                                   std::span<const std::type_identity_t<T>> sinks = {},
                                   std::span<std::type_identity_t<T>> dsinks = {});
 
+//   out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2, s_ij = scale <q_i, k_j>
 struct LinearAttention {
-  std::optional<double> scale = {};
-  bool causal = false;
-
-  static constexpr Description kDescription = {
-      .name = "linear_attention",
-      .summary = "Attention with taylor_softmax of order 2, in time linear in the number of keys.",
-      .formula = "out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2, s_ij = scale <q_i, k_j>",
-      .gradient = "as attention with taylor_softmax",
-      .source = "Arora et al., ICML 2024 (Based); Katharopoulos et al., ICML 2020",
-      .arrays = kLinearAttentionArrays,
-      .jacobian = {.arrays = kLinearAttentionGradient},
-      .not_in = kAttentionNotIn,
-  };
-  static constexpr auto kParams = Params{
-      Param<LinearAttention, std::optional<double>>{
-          .name = "scale", .meaning = "factor of <q, k>; 1/sqrt(d) where it is not given", .member = &LinearAttention::scale},
-      Param<LinearAttention, bool>{
-          .name = "causal", .meaning = "query i of m sees only the keys j <= i + n - m", .member = &LinearAttention::causal}};
+  std::optional<double> scale = {};  // factor of <q, k>; 1/sqrt(d) where it is not given
+  bool causal = false;               // query i of m sees only the keys j <= i + n - m
 };
 
 // attention with the map taylor_softmax of order 2, calculated with phi(x) = (1, x, x_a x_b for a < b, x_a^2 / sqrt 2), which
@@ -255,6 +163,112 @@ ISENTROPIC_API void linear_attention_vjp(const LinearAttention& options, HeadsVi
                                          HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
                                          HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq, HeadsView<T> dk,
                                          HeadsView<T> dv);
+
+// Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made
+// from them. A call needs nothing below.
+
+inline constexpr ArrayInfo kAttentionArrays[] = {
+    {.name = "q", .kind = ArrayKind::heads},
+    {.name = "k", .kind = ArrayKind::kv_heads},
+    {.name = "v", .kind = ArrayKind::kv_heads},
+    {.name = "mask", .kind = ArrayKind::mask, .optional = true},
+    {.name = "sinks", .kind = ArrayKind::number, .optional = true},
+    {.name = "out", .kind = ArrayKind::heads, .output = true},
+    {.name = "weights", .kind = ArrayKind::heads, .output = true, .optional = true},
+    {.name = "entropy", .kind = ArrayKind::number, .output = true, .optional = true}};
+inline constexpr ArrayInfo kAttentionGradient[] = {
+    {.name = "q", .kind = ArrayKind::heads},
+    {.name = "k", .kind = ArrayKind::kv_heads},
+    {.name = "v", .kind = ArrayKind::kv_heads},
+    {.name = "grad", .kind = ArrayKind::heads},
+    {.name = "mask", .kind = ArrayKind::mask, .optional = true},
+    {.name = "sinks", .kind = ArrayKind::number, .optional = true},
+    {.name = "entropy_grad", .kind = ArrayKind::number, .optional = true},
+    {.name = "dq", .kind = ArrayKind::heads, .output = true},
+    {.name = "dk", .kind = ArrayKind::kv_heads, .output = true},
+    {.name = "dv", .kind = ArrayKind::kv_heads, .output = true},
+    {.name = "dsinks", .kind = ArrayKind::number, .output = true, .optional = true}};
+inline constexpr ArrayInfo kLinearAttentionArrays[] = {{.name = "q", .kind = ArrayKind::heads},
+                                                       {.name = "k", .kind = ArrayKind::kv_heads},
+                                                       {.name = "v", .kind = ArrayKind::kv_heads},
+                                                       {.name = "out", .kind = ArrayKind::heads, .output = true}};
+inline constexpr ArrayInfo kLinearAttentionGradient[] = {{.name = "q", .kind = ArrayKind::heads},
+                                                         {.name = "k", .kind = ArrayKind::kv_heads},
+                                                         {.name = "v", .kind = ArrayKind::kv_heads},
+                                                         {.name = "grad", .kind = ArrayKind::heads},
+                                                         {.name = "dq", .kind = ArrayKind::heads, .output = true},
+                                                         {.name = "dk", .kind = ArrayKind::kv_heads, .output = true},
+                                                         {.name = "dv", .kind = ArrayKind::kv_heads, .output = true}};
+inline constexpr Absence kAttentionNotIn[] = {{Door::command_line, "its arrays have heads, which a file of rows has not"},
+                                              {Door::device, "on a device it is composed of row kernels and torch's products"},
+                                              {Door::ranks, "heads are split, not rows"},
+                                              {Door::web, "left out, because each page loads the library"}};
+
+template <>
+struct Described<Attention> {
+  static constexpr std::string_view kScales[] = {"sqrt", "entropy_invariant", "log_n", "number"};
+  static constexpr Description kDescription = {
+      .name = "attention",
+      .summary =
+          "Attention with any map in place of softmax, and a scale that may depend on the number of keys that a query sees.",
+      .formula = "out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij over the keys j that query i sees)",
+      .gradient =
+          "dv_j = sum_i p_ij g_i; with ds_i the map's gradient of p_i for <g_i, v_j>: dq_i = scale_i sum_j ds_ij k_j, "
+          "dk_j = sum_i scale_i ds_ij q_i",
+      .source =
+          "Vaswani et al., NeurIPS 2017; scales: Su, kexue.fm 8823, 2021, and Vasylenko et al., 2025 (ASEntmax); sinks: "
+          "Xiao et al., ICLR 2024",
+      .arrays = kAttentionArrays,
+      .jacobian = {.arrays = kAttentionGradient},
+      .not_in = kAttentionNotIn,
+  };
+  static constexpr auto kParams = Params{
+      Param<Attention, Map>{.name = "map", .meaning = "what turns a query's scores into weights", .member = &Attention::map},
+      Param<Attention, Attention::Scale>{
+          .name = "scale",
+          .meaning = "1/sqrt(d); by the number n of keys that the query sees: log n / (log(train_length) "
+                     "sqrt(d)), or with kappa: kappa log n / d (entropy_invariant), kappa log n / sqrt(d) "
+                     "(log_n); or a number",
+          .member = &Attention::scale,
+          .names = kScales},
+      Param<Attention>{
+          .name = "number", .meaning = "the scale where it is a number", .member = &Attention::number, .per_row = true},
+      Param<Attention>{.name = "train_length",
+                       .meaning = "the n at which a scale by n is 1/sqrt(d) without kappa",
+                       .member = &Attention::train_length,
+                       .above = 1},
+      Param<Attention, std::optional<double>>{.name = "kappa",
+                                              .meaning = "the factor of log n in a scale by n",
+                                              .member = &Attention::kappa,
+                                              .above = 0,
+                                              .per_row = true},
+      Param<Attention, bool>{.name = "causal",
+                             .meaning = "query i of m sees only the keys j <= i + n - m: the queries are the last m positions",
+                             .member = &Attention::causal},
+      Param<Attention, std::optional<double>>{.name = "softcap",
+                                              .meaning = "scaled scores s become softcap tanh(s / softcap) before the mask",
+                                              .member = &Attention::softcap,
+                                              .above = 0}};
+};
+
+template <>
+struct Described<LinearAttention> {
+  static constexpr Description kDescription = {
+      .name = "linear_attention",
+      .summary = "Attention with taylor_softmax of order 2, in time linear in the number of keys.",
+      .formula = "out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2, s_ij = scale <q_i, k_j>",
+      .gradient = "as attention with taylor_softmax",
+      .source = "Arora et al., ICML 2024 (Based); Katharopoulos et al., ICML 2020",
+      .arrays = kLinearAttentionArrays,
+      .jacobian = {.arrays = kLinearAttentionGradient},
+      .not_in = kAttentionNotIn,
+  };
+  static constexpr auto kParams = Params{
+      Param<LinearAttention, std::optional<double>>{
+          .name = "scale", .meaning = "factor of <q, k>; 1/sqrt(d) where it is not given", .member = &LinearAttention::scale},
+      Param<LinearAttention, bool>{
+          .name = "causal", .meaning = "query i of m sees only the keys j <= i + n - m", .member = &LinearAttention::causal}};
+};
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
 

@@ -21,20 +21,6 @@ namespace isentropic::inline ISENTROPIC_ABI {
 // all rows weigh the same. Weights must be at least 0, finite and not all 0, otherwise std::invalid_argument. A row of weight 0
 // is left out, and may hold anything.
 
-inline constexpr ArrayInfo kCalibrationErrorArrays[] = {{.name = "p"},
-                                                        {.name = "labels", .kind = ArrayKind::integer},
-                                                        {.name = "sample_weight", .kind = ArrayKind::number, .optional = true},
-                                                        {.name = "value", .kind = ArrayKind::scalar, .output = true}};
-inline constexpr ArrayInfo kScaleArrays[] = {{.name = "n", .kind = ArrayKind::integer},
-                                             {.name = "value", .kind = ArrayKind::number, .output = true}};
-inline constexpr Absence kCalibrationErrorNotIn[] = {{Door::c, "bins are counted where the labels are"},
-                                                     {Door::device, "bins are counted on the host"},
-                                                     {Door::ranks, "it is not written in sums over parts of a row"}};
-inline constexpr Absence kScaleNotIn[] = {{Door::c, "it is one number, without an array"},
-                                          {Door::command_line, "it is one number, without a file"},
-                                          {Door::device, "it is one number, without an array"},
-                                          {Door::ranks, "it is one number, without an array"}};
-
 inline constexpr double kLeastTemperature = 1e-3, kLargestTemperature = 1e3;
 
 struct FittedTemperature {
@@ -72,60 +58,20 @@ ISENTROPIC_API double fit_target_entropy(MatrixView<const T> x, std::span<const 
 template <class T>
 ISENTROPIC_API double match_entropy(MatrixView<const T> x_reference, std::span<const double> sample_weight = {});
 
+//   sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows
 struct ExpectedCalibrationError {
   enum class Strategy { uniform, quantile };
-  static constexpr std::string_view kStrategies[] = {"uniform", "quantile"};
 
   enum class Norm { l1, l2, max };
-  static constexpr std::string_view kNorms[] = {"l1", "l2", "max"};
 
-  std::int64_t bins = 15;
-  Strategy strategy = Strategy::uniform;
-  std::optional<double> sum_tolerance = {};
-  Norm norm = Norm::l1;
-  bool classwise = false;
-  bool debiased = false;
-  bool binary = false;
+  std::int64_t bins = 15;                    // number of bins
+  Strategy strategy = Strategy::uniform;     // bins of equal width, or of equally many rows
+  std::optional<double> sum_tolerance = {};  // how far a row's sum may be from 1; 1e-4 for float, 1e-6 for double
+  Norm norm = Norm::l1;    // of the distances of bins: their mean, the root of the mean square, or the largest
+  bool classwise = false;  // the mean over classes of the error of each one's probability
+  bool debiased = false;   // without what a perfectly calibrated model has in the mean, because bins have few rows
+  bool binary = false;     // p has one column, the probability of class 1 of two
 
-  static constexpr Description kDescription = {
-      .name = "expected_calibration_error",
-      .summary = "The mean distance between confidence and accuracy, over bins of confidence.",
-      .formula = "sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows",
-      .gradient = "none: a sum over bins",
-      .source = "Naeini, Cooper, Hauskrecht, AAAI 2015; Guo, Pleiss, Sun, Weinberger, ICML 2017",
-      .arrays = kCalibrationErrorArrays,
-      .not_in = kCalibrationErrorNotIn,
-  };
-  static constexpr auto kParams =
-      Params{Param<ExpectedCalibrationError, std::int64_t>{.name = "bins",
-                                                           .meaning = "number of bins",
-                                                           .member = &ExpectedCalibrationError::bins,
-                                                           .above = 0,
-                                                           .up_to = 1'000'000},
-             Param<ExpectedCalibrationError, Strategy>{.name = "strategy",
-                                                       .meaning = "bins of equal width, or of equally many rows",
-                                                       .member = &ExpectedCalibrationError::strategy,
-                                                       .names = kStrategies},
-             Param<ExpectedCalibrationError, std::optional<double>>{
-                 .name = "sum_tolerance",
-                 .meaning = "how far a row's sum may be from 1; 1e-4 for float, 1e-6 for double",
-                 .member = &ExpectedCalibrationError::sum_tolerance,
-                 .at_least = 0},
-             Param<ExpectedCalibrationError, Norm>{.name = "norm",
-                                                   .meaning = "of the distances of bins: their mean, the root of the mean "
-                                                              "square, or the largest",
-                                                   .member = &ExpectedCalibrationError::norm,
-                                                   .names = kNorms},
-             Param<ExpectedCalibrationError, bool>{.name = "classwise",
-                                                   .meaning = "the mean over classes of the error of each one's probability",
-                                                   .member = &ExpectedCalibrationError::classwise},
-             Param<ExpectedCalibrationError, bool>{
-                 .name = "debiased",
-                 .meaning = "without what a perfectly calibrated model has in the mean, because bins have few rows",
-                 .member = &ExpectedCalibrationError::debiased},
-             Param<ExpectedCalibrationError, bool>{.name = "binary",
-                                                   .meaning = "p has one column, the probability of class 1 of two",
-                                                   .member = &ExpectedCalibrationError::binary}};
   std::string_view check() const {
     if (debiased && norm == Norm::max) return "debiased must not go with norm max, whose bias is not known";
     return classwise && binary ? "classwise must not go with binary, which has one probability" : "";
@@ -174,10 +120,88 @@ template <class T>
 ISENTROPIC_API double brier_score(MatrixView<const T> p, std::span<const std::int64_t> labels,
                                   std::span<const double> sample_weight = {}, std::optional<double> sum_tolerance = {});
 
+//   log n / (log(train_length) sqrt(d)), or where kappa is given kappa log n / d
 struct EntropyInvariantScale {
-  double train_length = 512;
-  std::optional<double> kappa = {};
+  double train_length = 512;         // the n at which the scale is 1/sqrt(d); not used where kappa is given
+  std::optional<double> kappa = {};  // factor of log n / d
+};
 
+// log n / (log(train_length) sqrt(d)), which is the usual 1/sqrt(d) at n = train_length; if kappa is given, kappa log n / d. It
+// is 0 at n = 1, where the only key gets everything at any scale.
+//
+// Throws: std::invalid_argument unless n >= 1 and d > 0, both finite.
+ISENTROPIC_API double entropy_invariant_scale(const EntropyInvariantScale& options, double n, double d);
+
+// The scale of each entry of n. n and scale have the same size and may be the same memory.
+ISENTROPIC_API void entropy_invariant_scale(const EntropyInvariantScale& options, std::span<const double> n, double d,
+                                            std::span<double> scale);
+
+// Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made
+// from them. A call needs nothing below.
+
+inline constexpr ArrayInfo kCalibrationErrorArrays[] = {{.name = "p"},
+                                                        {.name = "labels", .kind = ArrayKind::integer},
+                                                        {.name = "sample_weight", .kind = ArrayKind::number, .optional = true},
+                                                        {.name = "value", .kind = ArrayKind::scalar, .output = true}};
+inline constexpr ArrayInfo kScaleArrays[] = {{.name = "n", .kind = ArrayKind::integer},
+                                             {.name = "value", .kind = ArrayKind::number, .output = true}};
+inline constexpr Absence kCalibrationErrorNotIn[] = {{Door::c, "bins are counted where the labels are"},
+                                                     {Door::device, "bins are counted on the host"},
+                                                     {Door::ranks, "it is not written in sums over parts of a row"}};
+inline constexpr Absence kScaleNotIn[] = {{Door::c, "it is one number, without an array"},
+                                          {Door::command_line, "it is one number, without a file"},
+                                          {Door::device, "it is one number, without an array"},
+                                          {Door::ranks, "it is one number, without an array"}};
+
+template <>
+struct Described<ExpectedCalibrationError> {
+  static constexpr std::string_view kStrategies[] = {"uniform", "quantile"};
+  static constexpr std::string_view kNorms[] = {"l1", "l2", "max"};
+  static constexpr Description kDescription = {
+      .name = "expected_calibration_error",
+      .summary = "The mean distance between confidence and accuracy, over bins of confidence.",
+      .formula = "sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows",
+      .gradient = "none: a sum over bins",
+      .source = "Naeini, Cooper, Hauskrecht, AAAI 2015; Guo, Pleiss, Sun, Weinberger, ICML 2017",
+      .arrays = kCalibrationErrorArrays,
+      .not_in = kCalibrationErrorNotIn,
+  };
+  static constexpr auto kParams =
+      Params{Param<ExpectedCalibrationError, std::int64_t>{.name = "bins",
+                                                           .meaning = "number of bins",
+                                                           .member = &ExpectedCalibrationError::bins,
+                                                           .above = 0,
+                                                           .up_to = 1'000'000},
+             Param<ExpectedCalibrationError, ExpectedCalibrationError::Strategy>{
+                 .name = "strategy",
+                 .meaning = "bins of equal width, or of equally many rows",
+                 .member = &ExpectedCalibrationError::strategy,
+                 .names = kStrategies},
+             Param<ExpectedCalibrationError, std::optional<double>>{
+                 .name = "sum_tolerance",
+                 .meaning = "how far a row's sum may be from 1; 1e-4 for float, 1e-6 for double",
+                 .member = &ExpectedCalibrationError::sum_tolerance,
+                 .at_least = 0},
+             Param<ExpectedCalibrationError, ExpectedCalibrationError::Norm>{
+                 .name = "norm",
+                 .meaning = "of the distances of bins: their mean, the root of the mean "
+                            "square, or the largest",
+                 .member = &ExpectedCalibrationError::norm,
+                 .names = kNorms},
+             Param<ExpectedCalibrationError, bool>{.name = "classwise",
+                                                   .meaning = "the mean over classes of the error of each one's probability",
+                                                   .member = &ExpectedCalibrationError::classwise},
+             Param<ExpectedCalibrationError, bool>{
+                 .name = "debiased",
+                 .meaning = "without what a perfectly calibrated model has in the mean, because bins have few rows",
+                 .member = &ExpectedCalibrationError::debiased},
+             Param<ExpectedCalibrationError, bool>{.name = "binary",
+                                                   .meaning = "p has one column, the probability of class 1 of two",
+                                                   .member = &ExpectedCalibrationError::binary}};
+};
+
+template <>
+struct Described<EntropyInvariantScale> {
   static constexpr Description kDescription = {
       .name = "entropy_invariant_scale",
       .summary = "The scale of the scores q.k at which the entropy of attention grows less with the number n of keys.",
@@ -195,16 +219,6 @@ struct EntropyInvariantScale {
              Param<EntropyInvariantScale, std::optional<double>>{
                  .name = "kappa", .meaning = "factor of log n / d", .member = &EntropyInvariantScale::kappa, .above = 0}};
 };
-
-// log n / (log(train_length) sqrt(d)), which is the usual 1/sqrt(d) at n = train_length; if kappa is given, kappa log n / d. It
-// is 0 at n = 1, where the only key gets everything at any scale.
-//
-// Throws: std::invalid_argument unless n >= 1 and d > 0, both finite.
-ISENTROPIC_API double entropy_invariant_scale(const EntropyInvariantScale& options, double n, double d);
-
-// The scale of each entry of n. n and scale have the same size and may be the same memory.
-ISENTROPIC_API void entropy_invariant_scale(const EntropyInvariantScale& options, std::span<const double> n, double d,
-                                            std::span<double> scale);
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
 

@@ -120,22 +120,10 @@ ISENTROPIC_API void measure(const Divergence& op, MatrixView<const T> p, MatrixV
                             std::span<double> value, MatrixView<std::type_identity_t<T>> dp,
                             MatrixView<std::type_identity_t<T>> dq, std::span<std::byte> memory, Stream stream = {});
 
+//   p = softmax(x/T): log p_target, -sum p log p, max p
 // Statistics of a token from its logits, as isentropic.torch.token_statistics calculates them.
 struct TokenStatistics {
-  double temperature = 1;
-
-  static constexpr Description kDescription = {
-      .name = "token_statistics",
-      .summary = "Log-probability of a token, entropy and largest probability of its distribution, from one reading.",
-      .formula = "p = softmax(x/T): log p_target, -sum p log p, max p",
-      .gradient = "of log p_target: (onehot - p)/T; of the entropy H: -p (log p + H)/T",
-      .source = "see entropy",
-  };
-  static constexpr auto kParams = Params{Param<TokenStatistics>{.name = "temperature",
-                                                                .meaning = "T, divides the scores",
-                                                                .member = &TokenStatistics::temperature,
-                                                                .above = 0,
-                                                                .per_row = true}};
+  double temperature = 1;  // T, divides the scores
 };
 
 // The type of the statistics of rows of T.
@@ -233,6 +221,25 @@ ISENTROPIC_API void gamma_for_entropy(const GammaForEntropy& options, MatrixView
                                       Stream stream = {}, std::span<const PerRow> per_row = {});
 
 }  // namespace cuda
+// Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made
+// from them. A call needs nothing below.
+
+template <>
+struct Described<cuda::TokenStatistics> {
+  static constexpr Description kDescription = {
+      .name = "token_statistics",
+      .summary = "Log-probability of a token, entropy and largest probability of its distribution, from one reading.",
+      .formula = "p = softmax(x/T): log p_target, -sum p log p, max p",
+      .gradient = "of log p_target: (onehot - p)/T; of the entropy H: -p (log p + H)/T",
+      .source = "see entropy",
+  };
+  static constexpr auto kParams = Params{Param<cuda::TokenStatistics>{.name = "temperature",
+                                                                      .meaning = "T, divides the scores",
+                                                                      .member = &cuda::TokenStatistics::temperature,
+                                                                      .above = 0,
+                                                                      .per_row = true}};
+};
+
 }  // namespace isentropic::inline ISENTROPIC_ABI
 
 #endif

@@ -94,7 +94,7 @@ struct Description {
   std::span<const Absence> not_in = {};  // doors that have not the operation
 };
 
-// The laws of a map, in its member kLaws.
+// The laws of a map.
 struct Laws {
   // Laws that hold exactly. The property tests check each law that is true.
   bool shift = true;           // p(x + c) = p(x)
@@ -115,6 +115,11 @@ struct Laws {
   double float_error = 0;
   double double_error = 0;
 };
+
+// What describes the operation Op: kDescription and kParams, and of a map kLaws. It stands at the end of Op's header, because a
+// caller does not need it.
+template <class Op>
+struct Described;
 
 // One parameter of the operation Op: a data member with its name and its range, (above, up_to] or [at_least, up_to]. Rules
 // across parameters are in the operation's member `std::string_view check() const`, which says what is wrong or returns an
@@ -299,7 +304,7 @@ constexpr auto operator+(const Params<A...>& a, const Params<B...>& b) {
 // Calls f(param) for each parameter that Op declares.
 template <class Op, class F>
 constexpr void for_each_param(F&& f) {
-  Op::kParams.with([&](const auto&... param) { (f(param), ...); });
+  Described<Op>::kParams.with([&](const auto&... param) { (f(param), ...); });
 }
 
 // The numbers of `count` rows from `first` on, of PerRow or ParamGradient.
@@ -322,15 +327,20 @@ constexpr Op typical() {
   return op;
 }
 
-// The description of an operation of a family such as Map.
+// The description of an operation, or of the one that a family such as Map holds.
+template <class Op>
+constexpr const Description& description_of(const Op& /*op*/) {
+  return Described<Op>::kDescription;
+}
 template <class... Op>
 constexpr const Description& description_of(const std::variant<Op...>& op) {
-  return std::visit([](const auto& one) -> const Description& { return one.kDescription; }, op);
+  return std::visit([](const auto& one) -> const Description& { return Described<std::decay_t<decltype(one)>>::kDescription; },
+                    op);
 }
 
 template <class... Op>
 constexpr const Laws& laws_of(const std::variant<Op...>& map) {
-  return std::visit([](const auto& one) -> const Laws& { return one.kLaws; }, map);
+  return std::visit([](const auto& one) -> const Laws& { return Described<std::decay_t<decltype(one)>>::kLaws; }, map);
 }
 
 // Calls f(std::type_identity<Op>{}) for each alternative of a family such as Map.

@@ -18,48 +18,14 @@
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
-inline constexpr Absence kTableMapNotIn[] = {{Door::device, "on a device it is composed of torch's operations"},
-                                             {Door::ranks, "tables are not split"},
-                                             {Door::web, "left out, because each page loads the library"}};
-inline constexpr ArrayInfo kTableMapArrays[] = {{.name = "x", .kind = ArrayKind::table},
-                                                {.name = "y", .kind = ArrayKind::table, .output = true}};
-inline constexpr ArrayInfo kTableMapGradientArrays[] = {{.name = "x", .kind = ArrayKind::table},
-                                                        {.name = "y", .kind = ArrayKind::table},
-                                                        {.name = "grad", .kind = ArrayKind::table},
-                                                        {.name = "dx", .kind = ArrayKind::table, .output = true}};
-
+//   y = diag(r) exp(x / temperature) diag(c) with sum_j y_ij = 1 and sum_i y_ij = n / m
 struct DoublyStochastic {
-  double temperature = 1;
-  std::int64_t iterations = 0;
-  std::optional<double> tolerance = {};
+  double temperature = 1;       // divides the scores
+  std::int64_t iterations = 0;  // how often rows, then columns, are divided by their sums; 0: as often as the tolerance asks
+  std::optional<double> tolerance = {};  // largest error of the logarithm of a row's sum; 1e-6 if it is not given
 
   static constexpr double kTolerance = 1e-6;  // where none is given
 
-  static constexpr Description kDescription = {
-      .name = "doubly_stochastic",
-      .summary = "A table whose rows sum to 1 and whose columns have equal sums, n / m for n rows and m columns.",
-      .formula = "y = diag(r) exp(x / temperature) diag(c) with sum_j y_ij = 1 and sum_i y_ij = n / m",
-      .gradient = "y (g - u_i - v_j) / temperature, where u and v make the sums of its rows and columns 0",
-      .source = "Sinkhorn 1964; Sinkhorn, Knopp 1967",
-      .cost = 40,
-      .arrays = kTableMapArrays,
-      .jacobian = {.arrays = kTableMapGradientArrays},
-      .not_in = kTableMapNotIn,
-  };
-  static constexpr auto kParams =
-      Params{Param<DoublyStochastic>{
-                 .name = "temperature", .meaning = "divides the scores", .member = &DoublyStochastic::temperature, .above = 0},
-             Param<DoublyStochastic, std::int64_t>{
-                 .name = "iterations",
-                 .meaning = "how often rows, then columns, are divided by their sums; 0: as often as the tolerance asks",
-                 .member = &DoublyStochastic::iterations,
-                 .at_least = 0,
-                 .up_to = 1000000},
-             Param<DoublyStochastic, std::optional<double>>{
-                 .name = "tolerance",
-                 .meaning = "largest error of the logarithm of a row's sum; 1e-6 if it is not given",
-                 .member = &DoublyStochastic::tolerance,
-                 .above = 0}};
   constexpr std::string_view check() const {
     return iterations > 0 && tolerance ? "tolerance must not be given beside iterations" : "";
   }
@@ -91,6 +57,48 @@ ISENTROPIC_API void doubly_stochastic_vjp(const DoublyStochastic& op, MatrixView
                                           MatrixView<const std::type_identity_t<T>> y,
                                           MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx,
                                           std::size_t tables = 1);
+
+// Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made
+// from them. A call needs nothing below.
+
+inline constexpr Absence kTableMapNotIn[] = {{Door::device, "on a device it is composed of torch's operations"},
+                                             {Door::ranks, "tables are not split"},
+                                             {Door::web, "left out, because each page loads the library"}};
+inline constexpr ArrayInfo kTableMapArrays[] = {{.name = "x", .kind = ArrayKind::table},
+                                                {.name = "y", .kind = ArrayKind::table, .output = true}};
+inline constexpr ArrayInfo kTableMapGradientArrays[] = {{.name = "x", .kind = ArrayKind::table},
+                                                        {.name = "y", .kind = ArrayKind::table},
+                                                        {.name = "grad", .kind = ArrayKind::table},
+                                                        {.name = "dx", .kind = ArrayKind::table, .output = true}};
+
+template <>
+struct Described<DoublyStochastic> {
+  static constexpr Description kDescription = {
+      .name = "doubly_stochastic",
+      .summary = "A table whose rows sum to 1 and whose columns have equal sums, n / m for n rows and m columns.",
+      .formula = "y = diag(r) exp(x / temperature) diag(c) with sum_j y_ij = 1 and sum_i y_ij = n / m",
+      .gradient = "y (g - u_i - v_j) / temperature, where u and v make the sums of its rows and columns 0",
+      .source = "Sinkhorn 1964; Sinkhorn, Knopp 1967",
+      .cost = 40,
+      .arrays = kTableMapArrays,
+      .jacobian = {.arrays = kTableMapGradientArrays},
+      .not_in = kTableMapNotIn,
+  };
+  static constexpr auto kParams =
+      Params{Param<DoublyStochastic>{
+                 .name = "temperature", .meaning = "divides the scores", .member = &DoublyStochastic::temperature, .above = 0},
+             Param<DoublyStochastic, std::int64_t>{
+                 .name = "iterations",
+                 .meaning = "how often rows, then columns, are divided by their sums; 0: as often as the tolerance asks",
+                 .member = &DoublyStochastic::iterations,
+                 .at_least = 0,
+                 .up_to = 1000000},
+             Param<DoublyStochastic, std::optional<double>>{
+                 .name = "tolerance",
+                 .meaning = "largest error of the logarithm of a row's sum; 1e-6 if it is not given",
+                 .member = &DoublyStochastic::tolerance,
+                 .above = 0}};
+};
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
 

@@ -32,9 +32,50 @@
 namespace isentropic::inline ISENTROPIC_ABI {
 
 enum class Estimator { plugin, miller_madow, jackknife, grassberger, chao_shen, james_stein, nsb };
+
+//   plugin: H(n / N); the others make up for what it lacks in the mean
+struct EntropyOfCounts {
+  Estimator estimator = Estimator::grassberger;  // the estimator
+  std::optional<double> classes = {};  // number of classes there are, of james_stein and nsb; not given, the length of the row
+  std::optional<double> base = {};
+
+  std::string_view check() const {
+    if (!classes) return {};
+    if (estimator != Estimator::james_stein && estimator != Estimator::nsb) {
+      return "classes must not be given, it is for estimators james_stein and nsb";
+    }
+    const auto whole = static_cast<std::int64_t>(*classes);
+    return static_cast<double>(whole) == *classes ? "" : "classes must be a whole number";
+  }
+};
+
+//   H(X) + H(Y) - H(X, Y), each by the estimator; james_stein: of the table shrunk to the uniform one
+struct MutualInformationOfCounts {
+  Estimator estimator = Estimator::miller_madow;  // the estimator
+  std::optional<double> base = {};
+};
+
+using CountMeasure = std::variant<EntropyOfCounts>;
+using CountTableMeasure = std::variant<MutualInformationOfCounts>;
+
+// value = the estimate for each row of counts, and in `deviation`, if that is not empty, its standard deviation: of nsb, NaN
+// for the others, which have none. The order of the classes does not change a bit.
+//
+// Throws: std::invalid_argument naming the row and entry that is no whole number of at least 0, before anything is written; for
+// fewer classes than were seen.
+template <class T>
+ISENTROPIC_API void entropy_of_counts(const EntropyOfCounts& op, MatrixView<const T> counts, std::span<double> value,
+                                      std::span<double> deviation = {});
+
+// The estimate for a table of counts, x in rows. Where H(X) + H(Y) - H(X, Y) is below 0 it stays so.
+template <class T>
+ISENTROPIC_API double mutual_information_of_counts(const MutualInformationOfCounts& op, MatrixView<const T> table);
+
+// Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made
+// from them. A call needs nothing below.
+
 inline constexpr std::string_view kEstimators[] = {"plugin",    "miller_madow", "jackknife", "grassberger",
                                                    "chao_shen", "james_stein",  "nsb"};
-
 inline constexpr Absence kEstimatorNotIn[] = {{Door::device, "there is no kernel for it"},
                                               {Door::ranks, "it is not written in sums over parts of a row"},
                                               {Door::web, "left out, because each page loads the library"}};
@@ -45,11 +86,8 @@ inline constexpr ArrayInfo kCountArrays[] = {
 inline constexpr ArrayInfo kCountTableArrays[] = {{.name = "table", .kind = ArrayKind::table},
                                                   {.name = "value", .kind = ArrayKind::scalar, .output = true}};
 
-struct EntropyOfCounts {
-  Estimator estimator = Estimator::grassberger;
-  std::optional<double> classes = {};
-  std::optional<double> base = {};
-
+template <>
+struct Described<EntropyOfCounts> {
   static constexpr Description kDescription = {
       .name = "entropy_of_counts",
       .summary = "The entropy of a law, estimated from how often each outcome was drawn.",
@@ -71,20 +109,10 @@ struct EntropyOfCounts {
                  .at_least = 1,
                  .up_to = 0x1p53},
              base_param(&EntropyOfCounts::base)};
-  std::string_view check() const {
-    if (!classes) return {};
-    if (estimator != Estimator::james_stein && estimator != Estimator::nsb) {
-      return "classes must not be given, it is for estimators james_stein and nsb";
-    }
-    const auto whole = static_cast<std::int64_t>(*classes);
-    return static_cast<double>(whole) == *classes ? "" : "classes must be a whole number";
-  }
 };
 
-struct MutualInformationOfCounts {
-  Estimator estimator = Estimator::miller_madow;
-  std::optional<double> base = {};
-
+template <>
+struct Described<MutualInformationOfCounts> {
   static constexpr Description kDescription = {
       .name = "mutual_information_of_counts",
       .summary = "How much one variable tells about another, estimated from a table of counts of their outcomes.",
@@ -101,22 +129,6 @@ struct MutualInformationOfCounts {
                                                          .names = kEstimators},
              base_param(&MutualInformationOfCounts::base)};
 };
-
-using CountMeasure = std::variant<EntropyOfCounts>;
-using CountTableMeasure = std::variant<MutualInformationOfCounts>;
-
-// value = the estimate for each row of counts, and in `deviation`, if that is not empty, its standard deviation: of nsb, NaN
-// for the others, which have none. The order of the classes does not change a bit.
-//
-// Throws: std::invalid_argument naming the row and entry that is no whole number of at least 0, before anything is written; for
-// fewer classes than were seen.
-template <class T>
-ISENTROPIC_API void entropy_of_counts(const EntropyOfCounts& op, MatrixView<const T> counts, std::span<double> value,
-                                      std::span<double> deviation = {});
-
-// The estimate for a table of counts, x in rows. Where H(X) + H(Y) - H(X, Y) is below 0 it stays so.
-template <class T>
-ISENTROPIC_API double mutual_information_of_counts(const MutualInformationOfCounts& op, MatrixView<const T> table);
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
 

@@ -32,417 +32,110 @@
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
-inline constexpr ArrayInfo kStepArrays[] = {{.name = "x"}, {.name = "y", .output = true}};
-inline constexpr ArrayInfo kTextStepArrays[] = {
-    {.name = "x"}, {.name = "tokens", .kind = ArrayKind::indices}, {.name = "y", .output = true}};
-inline constexpr ArrayInfo kChainProbsArrays[] = {
-    {.name = "x"}, {.name = "y", .output = true}, {.name = "tokens", .kind = ArrayKind::indices, .optional = true}};
-inline constexpr ArrayInfo kChainSampleArrays[] = {
-    {.name = "x"},
-    {.name = "indices", .kind = ArrayKind::indices, .output = true},
-    {.name = "tokens", .kind = ArrayKind::indices, .optional = true},
-    {.name = "bounds", .kind = ArrayKind::number, .output = true, .optional = true},
-    {.name = "y", .output = true, .optional = true}};
-inline constexpr Absence kStepNotIn[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
-                                         {Door::command_line, "a chain of steps is an option: sample --steps"}};
-inline constexpr Absence kStepNotSplit[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
-                                            {Door::command_line, "a chain of steps is an option: sample --steps"},
-                                            {Door::ranks, "it is not written in sums over parts of a row"}};
-inline constexpr Absence kTextStepNotIn[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
-                                             {Door::command_line, "a chain of steps is an option: sample --steps"},
-                                             {Door::device, "a text is read on the host"},
-                                             {Door::ranks, "a text is read on one host"}};
-inline constexpr Absence kXtcNotIn[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
-                                        {Door::command_line, "a chain of steps is an option: sample --steps"},
-                                        {Door::device, "a kernel has one chain for all draws from a row"},
-                                        {Door::ranks, "it is not written in sums over parts of a row"}};
-inline constexpr Absence kStateStepNotIn[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
-                                              {Door::command_line, "a chain of steps is an option: sample --steps"},
-                                              {Door::device, "its bound is kept on the host"},
-                                              {Door::ranks, "its bound is kept on one host"}};
-inline constexpr ArrayInfo kSampleArrays[] = {{.name = "x"}, {.name = "indices", .kind = ArrayKind::indices, .output = true}};
-inline constexpr ArrayInfo kRelaxedArrays[] = {{.name = "x"}, {.name = "y", .output = true}};
-inline constexpr Absence kRelaxedNotIn[] = {{Door::command_line, "a relaxed draw is for training"},
-                                            {Door::ranks, "it is not written in sums over parts of a row"}};
-
-// The allowed values of a list of integers, in words.
-template <class Op>
-std::string allowed_values(const Param<Op, std::vector<std::int64_t>>& /*param*/) {
-  return "integers";
-}
-
 // The steps of a chain. The first acts on softmax(x), each other on the renormalised result of the steps before it. Each keeps
 // at least one token. Steps with `tokens` among their arrays read the text so far (Texts), and the result of those that are
 // `drawn` depends on the draw's noise or on draws before.
 namespace step {
 
+//   q_i = p_i^(1/T) / sum_j p_j^(1/T)
 struct Temperature {
-  double temperature = 1;
-
-  static constexpr Description kDescription = {
-      .name = "temperature",
-      .summary = "Flattens (T > 1) or sharpens (T < 1) the distribution over the tokens that are left.",
-      .formula = "q_i = p_i^(1/T) / sum_j p_j^(1/T)",
-      .gradient = "none: it is for drawing",
-      .source = "Ackley, Hinton, Sejnowski, Cognitive Science 9, 1985",
-      .arrays = kStepArrays,
-      .not_in = kStepNotIn,
-  };
-  static constexpr auto kParams = Params{Param<Temperature>{.name = "temperature",
-                                                            .meaning = "T, divides the scores",
-                                                            .member = &Temperature::temperature,
-                                                            .above = 0,
-                                                            .required = true,
-                                                            .typical = 0.8}};
+  double temperature = 1;  // T, divides the scores
 };
 
+//   q_i = p_i / sum_{j in K} p_j for i in K, K the k largest
 struct TopK {
-  std::int64_t k = 0;
-
-  static constexpr Description kDescription = {
-      .name = "top_k",
-      .summary = "Keeps the k most likely tokens.",
-      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the k largest",
-      .gradient = "none: it is for drawing",
-      .source = "Fan, Lewis, Dauphin, ACL 2018",
-      .arrays = kStepArrays,
-      .not_in = kStepNotIn,
-  };
-  static constexpr auto kParams =
-      Params{Param<TopK, std::int64_t>{.name = "k",
-                                       .meaning = "number of tokens that stay; a k above their number keeps all",
-                                       .member = &TopK::k,
-                                       .above = 0,
-                                       .required = true,
-                                       .typical = 50}};
+  std::int64_t k = 0;  // number of tokens that stay; a k above their number keeps all
 };
 
+//   q_i = p_i / sum_{j in K} p_j for i in K, K the fewest largest with mass >= p
 // If the mass of the largest is within 2^-20 (float) or 2^-40 (double) of p, rounding decides whether one more is kept.
 struct TopP {
-  double p = 0;
-
-  static constexpr Description kDescription = {
-      .name = "top_p",
-      .summary = "Keeps the fewest most likely tokens whose probabilities sum to at least p.",
-      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the fewest largest with mass >= p",
-      .gradient = "none: it is for drawing",
-      .source = "Holtzman et al., ICLR 2020",
-      .arrays = kStepArrays,
-      .not_in = kStepNotIn,
-  };
-  static constexpr auto kParams = Params{Param<TopP>{.name = "p",
-                                                     .meaning = "sum of probabilities to reach; 1 keeps all",
-                                                     .member = &TopP::p,
-                                                     .above = 0,
-                                                     .up_to = 1,
-                                                     .required = true,
-                                                     .typical = 0.95}};
+  double p = 0;  // sum of probabilities to reach; 1 keeps all
 };
 
+//   q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= p max p}
 struct MinP {
-  double p = 0;
-
-  static constexpr Description kDescription = {
-      .name = "min_p",
-      .summary = "Keeps the tokens at least p times as likely as the most likely one.",
-      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= p max p}",
-      .gradient = "none: it is for drawing",
-      .source = "Nguyen et al., ICLR 2025",
-      .arrays = kStepArrays,
-      .not_in = kStepNotIn,
-  };
-  static constexpr auto kParams = Params{Param<MinP>{.name = "p",
-                                                     .meaning = "least share of the largest probability that stays",
-                                                     .member = &MinP::p,
-                                                     .above = 0,
-                                                     .up_to = 1,
-                                                     .required = true,
-                                                     .typical = 0.05}};
+  double p = 0;  // least share of the largest probability that stays
 };
 
+//   q_i = p_i / sum_{j in K} p_j for i in K, K the fewest by |-log p - H| with mass >= p
 struct TypicalP {
-  double p = 0;
-
-  static constexpr Description kDescription = {
-      .name = "typical_p",
-      .summary = "Keeps the tokens whose surprise is nearest to the entropy, the fewest whose probabilities sum to at least p.",
-      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the fewest by |-log p - H| with mass >= p",
-      .gradient = "none: it is for drawing",
-      .source = "Meister, Pimentel, Wiher, Cotterell, TACL 2023",
-      .arrays = kStepArrays,
-      .not_in = kStepNotIn,
-  };
-  static constexpr auto kParams = Params{Param<TypicalP>{.name = "p",
-                                                         .meaning = "sum of probabilities to reach; 1 keeps all",
-                                                         .member = &TypicalP::p,
-                                                         .above = 0,
-                                                         .up_to = 1,
-                                                         .required = true,
-                                                         .typical = 0.9}};
+  double p = 0;  // sum of probabilities to reach; 1 keeps all
 };
 
+//   q_i = p_i^gamma / sum_j p_j^gamma, gamma > 0 such that -sum q log q is the entropy
 struct Entropy {
-  double entropy = std::numeric_limits<double>::quiet_NaN();
-
-  static constexpr Description kDescription = {
-      .name = "entropy",
-      .summary =
-          "Sets the temperature at which the tokens that are left have a chosen entropy, or the nearest that can be reached.",
-      .formula = "q_i = p_i^gamma / sum_j p_j^gamma, gamma > 0 such that -sum q log q is the entropy",
-      .gradient = "none: it is for drawing",
-      .source = "Su, kexue.fm 8829, 2021",
-      .arrays = kStepArrays,
-      .not_in = kStepNotIn,
-  };
-  static constexpr auto kParams = Params{Param<Entropy>{
-      .name = "entropy", .meaning = "in nats", .member = &Entropy::entropy, .at_least = 0, .required = true, .typical = 2}};
+  double entropy = std::numeric_limits<double>::quiet_NaN();  // in nats
 };
 
+//   as entropy where -sum p log p is outside [min_entropy, max_entropy]
 struct EntropyClip {
-  double min_entropy = 0;
-  double max_entropy = std::numeric_limits<double>::infinity();
+  double min_entropy = 0;                                        // in nats
+  double max_entropy = std::numeric_limits<double>::infinity();  // in nats
 
-  static constexpr Description kDescription = {
-      .name = "entropy_clip",
-      .summary = "Leaves a distribution whose entropy lies in an interval, and brings any other to the nearer end.",
-      .formula = "as entropy where -sum p log p is outside [min_entropy, max_entropy]",
-      .gradient = "none: it is for drawing",
-      .source = "see entropy",
-      .arrays = kStepArrays,
-      .not_in = kStepNotIn,
-  };
-  static constexpr auto kParams =
-      Params{Param<EntropyClip>{
-                 .name = "min_entropy", .meaning = "in nats", .member = &EntropyClip::min_entropy, .at_least = 0, .typical = 1},
-             Param<EntropyClip>{.name = "max_entropy",
-                                .meaning = "in nats",
-                                .member = &EntropyClip::max_entropy,
-                                .at_least = 0,
-                                .up_to = std::numeric_limits<double>::infinity(),
-                                .typical = 3}};
   constexpr std::string_view check() const {
     return min_entropy <= max_entropy ? "" : "min_entropy must be at most max_entropy";
   }
 };
 
+//   q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= min(epsilon, max p)}
 struct Epsilon {
-  double epsilon = 0;
-
-  static constexpr Description kDescription = {
-      .name = "epsilon",
-      .summary = "Keeps the tokens whose probability is at least epsilon, or else the most likely ones.",
-      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= min(epsilon, max p)}",
-      .gradient = "none: it is for drawing",
-      .source = "Hewitt, Manning, Liang, EMNLP Findings 2022",
-      .arrays = kStepArrays,
-      .not_in = kStepNotSplit,
-  };
-  static constexpr auto kParams = Params{Param<Epsilon>{.name = "epsilon",
-                                                        .meaning = "least probability that stays",
-                                                        .member = &Epsilon::epsilon,
-                                                        .above = 0,
-                                                        .up_to = 1,
-                                                        .required = true,
-                                                        .typical = 3e-4}};
+  double epsilon = 0;  // least probability that stays
 };
 
+//   q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= min(epsilon, sqrt(epsilon) exp(-H), max p)}
 struct Eta {
-  double epsilon = 0;
-
-  static constexpr Description kDescription = {
-      .name = "eta",
-      .summary =
-          "Keeps the tokens whose probability reaches a bound that falls with the entropy, or else the most likely ones.",
-      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= min(epsilon, sqrt(epsilon) exp(-H), max p)}",
-      .gradient = "none: it is for drawing",
-      .source = "Hewitt, Manning, Liang, EMNLP Findings 2022",
-      .arrays = kStepArrays,
-      .not_in = kStepNotSplit,
-  };
-  static constexpr auto kParams = Params{Param<Eta>{.name = "epsilon",
-                                                    .meaning = "the bound where the entropy is low",
-                                                    .member = &Eta::epsilon,
-                                                    .above = 0,
-                                                    .up_to = 1,
-                                                    .required = true,
-                                                    .typical = 3e-4}};
+  double epsilon = 0;  // the bound where the entropy is low
 };
 
+//   q_i = p_i / sum_{j in K} p_j for i in K = {x_i >= max x - n sigma}, sigma^2 the mean of (x - mean x)^2
 struct TopNSigma {
-  double n = 0;
-
-  static constexpr Description kDescription = {
-      .name = "top_n_sigma",
-      .summary = "Keeps the scores within n standard deviations of the largest, at any temperature the same.",
-      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {x_i >= max x - n sigma}, sigma^2 the mean of (x - mean x)^2",
-      .gradient = "none: it is for drawing",
-      .source = "Tang et al., ACL 2025",
-      .arrays = kStepArrays,
-      .not_in = kStepNotSplit,
-  };
-  static constexpr auto kParams = Params{Param<TopNSigma>{.name = "n",
-                                                          .meaning = "number of standard deviations of the finite scores",
-                                                          .member = &TopNSigma::n,
-                                                          .above = 0,
-                                                          .required = true,
-                                                          .typical = 1}};
+  double n = 0;  // number of standard deviations of the finite scores
 };
 
+//   q_i = p_i / sum_{j in K} p_j for i in K, K the most largest with -sum q log q <= share H(p)
 // The entropy of the j most probable, renormalised, rises with j.
 struct TopH {
-  double share = 0;
-
-  static constexpr Description kDescription = {
-      .name = "top_h",
-      .summary = "Keeps as many of the most likely tokens as have together at most a share of the entropy.",
-      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the most largest with -sum q log q <= share H(p)",
-      .gradient = "none: it is for drawing",
-      .source = "Potraghloo et al., NeurIPS 2025",
-      .arrays = kStepArrays,
-      .not_in = kStepNotSplit,
-  };
-  static constexpr auto kParams = Params{Param<TopH>{.name = "share",
-                                                     .meaning = "share of the entropy; 1 keeps all",
-                                                     .member = &TopH::share,
-                                                     .above = 0,
-                                                     .up_to = 1,
-                                                     .required = true,
-                                                     .typical = 0.4}};
+  double share = 0;  // share of the entropy; 1 keeps all
 };
 
-struct PLess {
-  static constexpr Description kDescription = {
-      .name = "p_less",
-      .summary = "Keeps the tokens at least as likely as two draws are equal.",
-      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= sum_j p_j^2}",
-      .gradient = "none: it is for drawing",
-      .source = "Tan, Wu, Howarth, p-less sampling, arXiv 2509.23234",
-      .arrays = kStepArrays,
-      .not_in = kStepNotSplit,
-  };
-  static constexpr auto kParams = Params{};
-};
+//   q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= sum_j p_j^2}
+struct PLess {};
 
+//   q_i = p_i / sum_{j in K} p_j for i in K = {p_i < threshold} and the last of p_i >= threshold by p, then index
 // Whether it acts is drawn by the noise of (seed, stream, position), apart from that of the token.
 struct Xtc {
-  double probability = 0;
-  double threshold = 0.1;
-
-  static constexpr Description kDescription = {
-      .name = "xtc",
-      .summary = "With a probability, removes all tokens that reach a threshold but the least likely of them.",
-      .formula =
-          "q_i = p_i / sum_{j in K} p_j for i in K = {p_i < threshold} and the last of p_i >= threshold by p, then index",
-      .gradient = "none: it is for drawing",
-      .source = "p-e-w, text-generation-webui #6335, 2024; llama.cpp",
-      .arrays = kStepArrays,
-      .drawn = true,
-      .not_in = kXtcNotIn,
-  };
-  static constexpr auto kParams = Params{Param<Xtc>{.name = "probability",
-                                                    .meaning = "that the step acts",
-                                                    .member = &Xtc::probability,
-                                                    .at_least = 0,
-                                                    .up_to = 1,
-                                                    .required = true,
-                                                    .typical = 0.5},
-                                         Param<Xtc>{.name = "threshold",
-                                                    .meaning = "probability that makes a token a top choice",
-                                                    .member = &Xtc::threshold,
-                                                    .above = 0,
-                                                    .up_to = 1}};
+  double probability = 0;  // that the step acts
+  double threshold = 0.1;  // probability that makes a token a top choice
 };
 
+//   x_i - presence - count_i frequency for the tokens of the text, x_i first divided by repetition, or multiplied where it is
+//   at most 0
 struct Penalties {
-  double repetition = 1;
-  double presence = 0;
-  double frequency = 0;
-  std::int64_t last = 64;
-
-  static constexpr Description kDescription = {
-      .name = "penalties",
-      .summary = "Lowers the scores of tokens that the text has.",
-      .formula =
-          "x_i - presence - count_i frequency for the tokens of the text, x_i first divided by repetition, or multiplied "
-          "where it is at most 0",
-      .gradient = "none: it is for drawing",
-      .source = "Keskar et al., CTRL, 2019 (repetition); llama.cpp, vLLM",
-      .arrays = kTextStepArrays,
-      .not_in = kTextStepNotIn,
-  };
-  static constexpr auto kParams = Params{
-      Param<Penalties>{.name = "repetition",
-                       .meaning = "divides positive scores, multiplies others",
-                       .member = &Penalties::repetition,
-                       .above = 0},
-      Param<Penalties>{.name = "presence", .meaning = "subtracted once", .member = &Penalties::presence},
-      Param<Penalties>{.name = "frequency", .meaning = "subtracted for each occurrence", .member = &Penalties::frequency},
-      Param<Penalties, std::int64_t>{.name = "last",
-                                     .meaning = "number of tokens at the text's end that count; 0: none, -1: all",
-                                     .member = &Penalties::last,
-                                     .at_least = -1}};
+  double repetition = 1;   // divides positive scores, multiplies others
+  double presence = 0;     // subtracted once
+  double frequency = 0;    // subtracted for each occurrence
+  std::int64_t last = 64;  // number of tokens at the text's end that count; 0: none, -1: all
 };
 
+//   x_i - multiplier base^(L_i - allowed_length) where L_i >= allowed_length tokens before an i are the text's end
 // The ending of the text is looked for in the text: of a token that once followed its last L tokens, L the largest, the score
 // falls by multiplier base^(L - allowed_length). The ending does not reach over a breaker.
 struct Dry {
-  double multiplier = 0.8;
-  double base = 1.75;
-  std::int64_t allowed_length = 2;
-  std::vector<std::int64_t> breakers = {};
-  std::int64_t last = -1;
-
-  static constexpr Description kDescription = {
-      .name = "dry",
-      .summary = "Lowers the scores of tokens that would repeat a sequence of the text, the longer the more.",
-      .formula =
-          "x_i - multiplier base^(L_i - allowed_length) where L_i >= allowed_length tokens before an i are the text's end",
-      .gradient = "none: it is for drawing",
-      .source = "p-e-w, text-generation-webui #5677, 2024; llama.cpp",
-      .arrays = kTextStepArrays,
-      .not_in = kTextStepNotIn,
-  };
-  static constexpr auto kParams = Params{
-      Param<Dry>{.name = "multiplier",
-                 .meaning = "subtracted from a token that repeats allowed_length tokens",
-                 .member = &Dry::multiplier,
-                 .above = 0},
-      Param<Dry>{.name = "base", .meaning = "factor for each further token", .member = &Dry::base, .above = 0},
-      Param<Dry, std::int64_t>{
-          .name = "allowed_length", .meaning = "shortest repetition that counts", .member = &Dry::allowed_length, .above = 0},
-      Param<Dry, std::vector<std::int64_t>>{
-          .name = "breakers", .meaning = "tokens that no repetition has", .member = &Dry::breakers},
-      Param<Dry, std::int64_t>{.name = "last",
-                               .meaning = "number of tokens at the text's end that count; 0: none, -1: all",
-                               .member = &Dry::last,
-                               .at_least = -1}};
+  double multiplier = 0.8;                  // subtracted from a token that repeats allowed_length tokens
+  double base = 1.75;                       // factor for each further token
+  std::int64_t allowed_length = 2;          // shortest repetition that counts
+  std::vector<std::int64_t> breakers = {};  // tokens that no repetition has
+  std::int64_t last = -1;                   // number of tokens at the text's end that count; 0: none, -1: all
 };
 
+//   q_i = p_i / sum_{j in K} p_j for i in K = {-log p_i <= mu}; then mu - rate (-log q_drawn - surprise)
 // A text has a bound, at first twice the surprise. Tokens of a surprise -log p up to the bound stay, and after the draw the
 // bound falls by rate times what the surprise of the drawn token, among those that stayed, exceeds the wanted one. The last
 // step.
 struct Mirostat {
-  double surprise = 0;
-  double rate = 0.1;
-
-  static constexpr Description kDescription = {
-      .name = "mirostat",
-      .summary = "Keeps the tokens whose surprise is below a bound that draws adjust, so that the mean surprise is as wanted.",
-      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {-log p_i <= mu}; then mu - rate (-log q_drawn - surprise)",
-      .gradient = "none: it is for drawing",
-      .source = "Basu et al., ICLR 2021; its second version in llama.cpp",
-      .arrays = kStepArrays,
-      .drawn = true,
-      .not_in = kStateStepNotIn,
-  };
-  static constexpr auto kParams =
-      Params{Param<Mirostat>{.name = "surprise",
-                             .meaning = "mean of -log q of the drawn tokens, in nats",
-                             .member = &Mirostat::surprise,
-                             .above = 0,
-                             .required = true,
-                             .typical = 3},
-             Param<Mirostat>{.name = "rate", .meaning = "how fast the bound moves", .member = &Mirostat::rate, .above = 0}};
+  double surprise = 0;  // mean of -log q of the drawn tokens, in nats
+  double rate = 0.1;    // how fast the bound moves
 };
 
 }  // namespace step
@@ -474,25 +167,11 @@ struct Noise {
   std::span<const std::uint64_t> streams = {};
 };
 
+//   argmax_i x_i/T + G_i, G_i = -log(-log u_i) the noise of (seed, stream, position, index)
 struct Sample {
-  double temperature = 1;
+  double temperature = 1;  // T, divides the scores
+  // draw each index anew; otherwise a row's indices differ, as if drawn one after the other without putting back
   bool replace = true;
-
-  static constexpr Description kDescription = {
-      .name = "sample",
-      .summary = "Indices drawn from softmax(x/T).",
-      .formula = "argmax_i x_i/T + G_i, G_i = -log(-log u_i) the noise of (seed, stream, position, index)",
-      .gradient = "none: it is for drawing",
-      .source = "Gumbel 1954; Yellott 1977",
-      .arrays = kSampleArrays,
-      .drawn = true,
-  };
-  static constexpr auto kParams = Params{
-      Param<Sample>{.name = "temperature", .meaning = "T, divides the scores", .member = &Sample::temperature, .above = 0},
-      Param<Sample, bool>{.name = "replace",
-                          .meaning = "draw each index anew; otherwise a row's indices differ, as if drawn one after the other "
-                                     "without putting back",
-                          .member = &Sample::replace}};
 };
 
 // Draws from each row: indices(r, c) is the draw at noise.position + c from row r, or -1 if the row has no distribution.
@@ -563,26 +242,10 @@ class ISENTROPIC_API Sampler {
   std::uint64_t seed_;
 };
 
+//   p = softmax((x + G) / T), G the noise of sample
 struct GumbelSoftmax {
-  double temperature = 1;
-  bool hard = false;
-
-  static constexpr Description kDescription = {
-      .name = "gumbel_softmax",
-      .summary =
-          "A relaxed (soft) draw from softmax(x): a distribution that approaches a one-hot draw as the temperature falls.",
-      .formula = "p = softmax((x + G) / T), G the noise of sample",
-      .gradient = "softmax's at (x + G) / T; hard: the same, straight through",
-      .source = "Jang, Gu, Poole, ICLR 2017; Maddison, Mnih, Teh, ICLR 2017",
-      .arrays = kRelaxedArrays,
-      .drawn = true,
-      .not_in = kRelaxedNotIn,
-  };
-  static constexpr auto kParams = Params{
-      Param<GumbelSoftmax>{
-          .name = "temperature", .meaning = "T, divides the noisy scores", .member = &GumbelSoftmax::temperature, .above = 0},
-      Param<GumbelSoftmax, bool>{
-          .name = "hard", .meaning = "the row's largest entry becomes 1 and the others 0", .member = &GumbelSoftmax::hard}};
+  double temperature = 1;  // T, divides the noisy scores
+  bool hard = false;       // the row's largest entry becomes 1 and the others 0
 };
 
 // p = softmax((x + G) / T) for each row, where G is the noise at noise.position. With `hard`, p is 1 at the index that sample
@@ -601,6 +264,429 @@ void gumbel_softmax(const GumbelSoftmax& options, const X& x, P&& p, const Noise
 // The noise itself: g(r, i) = -log(-log u) for index i of row r.
 template <class T>
 ISENTROPIC_API void gumbel_noise(MatrixView<T> g, const Noise& noise);
+
+// Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made
+// from them. A call needs nothing below.
+
+// The allowed values of a list of integers, in words.
+template <class Op>
+std::string allowed_values(const Param<Op, std::vector<std::int64_t>>& /*param*/) {
+  return "integers";
+}
+
+inline constexpr ArrayInfo kStepArrays[] = {{.name = "x"}, {.name = "y", .output = true}};
+inline constexpr ArrayInfo kTextStepArrays[] = {
+    {.name = "x"}, {.name = "tokens", .kind = ArrayKind::indices}, {.name = "y", .output = true}};
+inline constexpr ArrayInfo kChainProbsArrays[] = {
+    {.name = "x"}, {.name = "y", .output = true}, {.name = "tokens", .kind = ArrayKind::indices, .optional = true}};
+inline constexpr ArrayInfo kChainSampleArrays[] = {
+    {.name = "x"},
+    {.name = "indices", .kind = ArrayKind::indices, .output = true},
+    {.name = "tokens", .kind = ArrayKind::indices, .optional = true},
+    {.name = "bounds", .kind = ArrayKind::number, .output = true, .optional = true},
+    {.name = "y", .output = true, .optional = true}};
+inline constexpr Absence kStepNotIn[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
+                                         {Door::command_line, "a chain of steps is an option: sample --steps"}};
+inline constexpr Absence kStepNotSplit[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
+                                            {Door::command_line, "a chain of steps is an option: sample --steps"},
+                                            {Door::ranks, "it is not written in sums over parts of a row"}};
+inline constexpr Absence kTextStepNotIn[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
+                                             {Door::command_line, "a chain of steps is an option: sample --steps"},
+                                             {Door::device, "a text is read on the host"},
+                                             {Door::ranks, "a text is read on one host"}};
+inline constexpr Absence kXtcNotIn[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
+                                        {Door::command_line, "a chain of steps is an option: sample --steps"},
+                                        {Door::device, "a kernel has one chain for all draws from a row"},
+                                        {Door::ranks, "it is not written in sums over parts of a row"}};
+inline constexpr Absence kStateStepNotIn[] = {{Door::c, "a chain of steps is an operation: sampler_probs, sampler_sample"},
+                                              {Door::command_line, "a chain of steps is an option: sample --steps"},
+                                              {Door::device, "its bound is kept on the host"},
+                                              {Door::ranks, "its bound is kept on one host"}};
+inline constexpr ArrayInfo kSampleArrays[] = {{.name = "x"}, {.name = "indices", .kind = ArrayKind::indices, .output = true}};
+inline constexpr ArrayInfo kRelaxedArrays[] = {{.name = "x"}, {.name = "y", .output = true}};
+inline constexpr Absence kRelaxedNotIn[] = {{Door::command_line, "a relaxed draw is for training"},
+                                            {Door::ranks, "it is not written in sums over parts of a row"}};
+
+template <>
+struct Described<step::Temperature> {
+  static constexpr Description kDescription = {
+      .name = "temperature",
+      .summary = "Flattens (T > 1) or sharpens (T < 1) the distribution over the tokens that are left.",
+      .formula = "q_i = p_i^(1/T) / sum_j p_j^(1/T)",
+      .gradient = "none: it is for drawing",
+      .source = "Ackley, Hinton, Sejnowski, Cognitive Science 9, 1985",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
+  };
+  static constexpr auto kParams = Params{Param<step::Temperature>{.name = "temperature",
+                                                                  .meaning = "T, divides the scores",
+                                                                  .member = &step::Temperature::temperature,
+                                                                  .above = 0,
+                                                                  .required = true,
+                                                                  .typical = 0.8}};
+};
+
+template <>
+struct Described<step::TopK> {
+  static constexpr Description kDescription = {
+      .name = "top_k",
+      .summary = "Keeps the k most likely tokens.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the k largest",
+      .gradient = "none: it is for drawing",
+      .source = "Fan, Lewis, Dauphin, ACL 2018",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
+  };
+  static constexpr auto kParams =
+      Params{Param<step::TopK, std::int64_t>{.name = "k",
+                                             .meaning = "number of tokens that stay; a k above their number keeps all",
+                                             .member = &step::TopK::k,
+                                             .above = 0,
+                                             .required = true,
+                                             .typical = 50}};
+};
+
+template <>
+struct Described<step::TopP> {
+  static constexpr Description kDescription = {
+      .name = "top_p",
+      .summary = "Keeps the fewest most likely tokens whose probabilities sum to at least p.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the fewest largest with mass >= p",
+      .gradient = "none: it is for drawing",
+      .source = "Holtzman et al., ICLR 2020",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
+  };
+  static constexpr auto kParams = Params{Param<step::TopP>{.name = "p",
+                                                           .meaning = "sum of probabilities to reach; 1 keeps all",
+                                                           .member = &step::TopP::p,
+                                                           .above = 0,
+                                                           .up_to = 1,
+                                                           .required = true,
+                                                           .typical = 0.95}};
+};
+
+template <>
+struct Described<step::MinP> {
+  static constexpr Description kDescription = {
+      .name = "min_p",
+      .summary = "Keeps the tokens at least p times as likely as the most likely one.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= p max p}",
+      .gradient = "none: it is for drawing",
+      .source = "Nguyen et al., ICLR 2025",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
+  };
+  static constexpr auto kParams = Params{Param<step::MinP>{.name = "p",
+                                                           .meaning = "least share of the largest probability that stays",
+                                                           .member = &step::MinP::p,
+                                                           .above = 0,
+                                                           .up_to = 1,
+                                                           .required = true,
+                                                           .typical = 0.05}};
+};
+
+template <>
+struct Described<step::TypicalP> {
+  static constexpr Description kDescription = {
+      .name = "typical_p",
+      .summary = "Keeps the tokens whose surprise is nearest to the entropy, the fewest whose probabilities sum to at least p.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the fewest by |-log p - H| with mass >= p",
+      .gradient = "none: it is for drawing",
+      .source = "Meister, Pimentel, Wiher, Cotterell, TACL 2023",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
+  };
+  static constexpr auto kParams = Params{Param<step::TypicalP>{.name = "p",
+                                                               .meaning = "sum of probabilities to reach; 1 keeps all",
+                                                               .member = &step::TypicalP::p,
+                                                               .above = 0,
+                                                               .up_to = 1,
+                                                               .required = true,
+                                                               .typical = 0.9}};
+};
+
+template <>
+struct Described<step::Entropy> {
+  static constexpr Description kDescription = {
+      .name = "entropy",
+      .summary =
+          "Sets the temperature at which the tokens that are left have a chosen entropy, or the nearest that can be reached.",
+      .formula = "q_i = p_i^gamma / sum_j p_j^gamma, gamma > 0 such that -sum q log q is the entropy",
+      .gradient = "none: it is for drawing",
+      .source = "Su, kexue.fm 8829, 2021",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
+  };
+  static constexpr auto kParams = Params{Param<step::Entropy>{.name = "entropy",
+                                                              .meaning = "in nats",
+                                                              .member = &step::Entropy::entropy,
+                                                              .at_least = 0,
+                                                              .required = true,
+                                                              .typical = 2}};
+};
+
+template <>
+struct Described<step::EntropyClip> {
+  static constexpr Description kDescription = {
+      .name = "entropy_clip",
+      .summary = "Leaves a distribution whose entropy lies in an interval, and brings any other to the nearer end.",
+      .formula = "as entropy where -sum p log p is outside [min_entropy, max_entropy]",
+      .gradient = "none: it is for drawing",
+      .source = "see entropy",
+      .arrays = kStepArrays,
+      .not_in = kStepNotIn,
+  };
+  static constexpr auto kParams = Params{
+      Param<step::EntropyClip>{
+          .name = "min_entropy", .meaning = "in nats", .member = &step::EntropyClip::min_entropy, .at_least = 0, .typical = 1},
+      Param<step::EntropyClip>{.name = "max_entropy",
+                               .meaning = "in nats",
+                               .member = &step::EntropyClip::max_entropy,
+                               .at_least = 0,
+                               .up_to = std::numeric_limits<double>::infinity(),
+                               .typical = 3}};
+};
+
+template <>
+struct Described<step::Epsilon> {
+  static constexpr Description kDescription = {
+      .name = "epsilon",
+      .summary = "Keeps the tokens whose probability is at least epsilon, or else the most likely ones.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= min(epsilon, max p)}",
+      .gradient = "none: it is for drawing",
+      .source = "Hewitt, Manning, Liang, EMNLP Findings 2022",
+      .arrays = kStepArrays,
+      .not_in = kStepNotSplit,
+  };
+  static constexpr auto kParams = Params{Param<step::Epsilon>{.name = "epsilon",
+                                                              .meaning = "least probability that stays",
+                                                              .member = &step::Epsilon::epsilon,
+                                                              .above = 0,
+                                                              .up_to = 1,
+                                                              .required = true,
+                                                              .typical = 3e-4}};
+};
+
+template <>
+struct Described<step::Eta> {
+  static constexpr Description kDescription = {
+      .name = "eta",
+      .summary =
+          "Keeps the tokens whose probability reaches a bound that falls with the entropy, or else the most likely ones.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= min(epsilon, sqrt(epsilon) exp(-H), max p)}",
+      .gradient = "none: it is for drawing",
+      .source = "Hewitt, Manning, Liang, EMNLP Findings 2022",
+      .arrays = kStepArrays,
+      .not_in = kStepNotSplit,
+  };
+  static constexpr auto kParams = Params{Param<step::Eta>{.name = "epsilon",
+                                                          .meaning = "the bound where the entropy is low",
+                                                          .member = &step::Eta::epsilon,
+                                                          .above = 0,
+                                                          .up_to = 1,
+                                                          .required = true,
+                                                          .typical = 3e-4}};
+};
+
+template <>
+struct Described<step::TopNSigma> {
+  static constexpr Description kDescription = {
+      .name = "top_n_sigma",
+      .summary = "Keeps the scores within n standard deviations of the largest, at any temperature the same.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {x_i >= max x - n sigma}, sigma^2 the mean of (x - mean x)^2",
+      .gradient = "none: it is for drawing",
+      .source = "Tang et al., ACL 2025",
+      .arrays = kStepArrays,
+      .not_in = kStepNotSplit,
+  };
+  static constexpr auto kParams = Params{Param<step::TopNSigma>{.name = "n",
+                                                                .meaning = "number of standard deviations of the finite scores",
+                                                                .member = &step::TopNSigma::n,
+                                                                .above = 0,
+                                                                .required = true,
+                                                                .typical = 1}};
+};
+
+template <>
+struct Described<step::TopH> {
+  static constexpr Description kDescription = {
+      .name = "top_h",
+      .summary = "Keeps as many of the most likely tokens as have together at most a share of the entropy.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the most largest with -sum q log q <= share H(p)",
+      .gradient = "none: it is for drawing",
+      .source = "Potraghloo et al., NeurIPS 2025",
+      .arrays = kStepArrays,
+      .not_in = kStepNotSplit,
+  };
+  static constexpr auto kParams = Params{Param<step::TopH>{.name = "share",
+                                                           .meaning = "share of the entropy; 1 keeps all",
+                                                           .member = &step::TopH::share,
+                                                           .above = 0,
+                                                           .up_to = 1,
+                                                           .required = true,
+                                                           .typical = 0.4}};
+};
+
+template <>
+struct Described<step::PLess> {
+  static constexpr Description kDescription = {
+      .name = "p_less",
+      .summary = "Keeps the tokens at least as likely as two draws are equal.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= sum_j p_j^2}",
+      .gradient = "none: it is for drawing",
+      .source = "Tan, Wu, Howarth, p-less sampling, arXiv 2509.23234",
+      .arrays = kStepArrays,
+      .not_in = kStepNotSplit,
+  };
+  static constexpr auto kParams = Params{};
+};
+
+template <>
+struct Described<step::Xtc> {
+  static constexpr Description kDescription = {
+      .name = "xtc",
+      .summary = "With a probability, removes all tokens that reach a threshold but the least likely of them.",
+      .formula =
+          "q_i = p_i / sum_{j in K} p_j for i in K = {p_i < threshold} and the last of p_i >= threshold by p, then index",
+      .gradient = "none: it is for drawing",
+      .source = "p-e-w, text-generation-webui #6335, 2024; llama.cpp",
+      .arrays = kStepArrays,
+      .drawn = true,
+      .not_in = kXtcNotIn,
+  };
+  static constexpr auto kParams = Params{Param<step::Xtc>{.name = "probability",
+                                                          .meaning = "that the step acts",
+                                                          .member = &step::Xtc::probability,
+                                                          .at_least = 0,
+                                                          .up_to = 1,
+                                                          .required = true,
+                                                          .typical = 0.5},
+                                         Param<step::Xtc>{.name = "threshold",
+                                                          .meaning = "probability that makes a token a top choice",
+                                                          .member = &step::Xtc::threshold,
+                                                          .above = 0,
+                                                          .up_to = 1}};
+};
+
+template <>
+struct Described<step::Penalties> {
+  static constexpr Description kDescription = {
+      .name = "penalties",
+      .summary = "Lowers the scores of tokens that the text has.",
+      .formula =
+          "x_i - presence - count_i frequency for the tokens of the text, x_i first divided by repetition, or multiplied "
+          "where it is at most 0",
+      .gradient = "none: it is for drawing",
+      .source = "Keskar et al., CTRL, 2019 (repetition); llama.cpp, vLLM",
+      .arrays = kTextStepArrays,
+      .not_in = kTextStepNotIn,
+  };
+  static constexpr auto kParams =
+      Params{Param<step::Penalties>{.name = "repetition",
+                                    .meaning = "divides positive scores, multiplies others",
+                                    .member = &step::Penalties::repetition,
+                                    .above = 0},
+             Param<step::Penalties>{.name = "presence", .meaning = "subtracted once", .member = &step::Penalties::presence},
+             Param<step::Penalties>{
+                 .name = "frequency", .meaning = "subtracted for each occurrence", .member = &step::Penalties::frequency},
+             Param<step::Penalties, std::int64_t>{.name = "last",
+                                                  .meaning = "number of tokens at the text's end that count; 0: none, -1: all",
+                                                  .member = &step::Penalties::last,
+                                                  .at_least = -1}};
+};
+
+template <>
+struct Described<step::Dry> {
+  static constexpr Description kDescription = {
+      .name = "dry",
+      .summary = "Lowers the scores of tokens that would repeat a sequence of the text, the longer the more.",
+      .formula =
+          "x_i - multiplier base^(L_i - allowed_length) where L_i >= allowed_length tokens before an i are the text's end",
+      .gradient = "none: it is for drawing",
+      .source = "p-e-w, text-generation-webui #5677, 2024; llama.cpp",
+      .arrays = kTextStepArrays,
+      .not_in = kTextStepNotIn,
+  };
+  static constexpr auto kParams = Params{
+      Param<step::Dry>{.name = "multiplier",
+                       .meaning = "subtracted from a token that repeats allowed_length tokens",
+                       .member = &step::Dry::multiplier,
+                       .above = 0},
+      Param<step::Dry>{.name = "base", .meaning = "factor for each further token", .member = &step::Dry::base, .above = 0},
+      Param<step::Dry, std::int64_t>{.name = "allowed_length",
+                                     .meaning = "shortest repetition that counts",
+                                     .member = &step::Dry::allowed_length,
+                                     .above = 0},
+      Param<step::Dry, std::vector<std::int64_t>>{
+          .name = "breakers", .meaning = "tokens that no repetition has", .member = &step::Dry::breakers},
+      Param<step::Dry, std::int64_t>{.name = "last",
+                                     .meaning = "number of tokens at the text's end that count; 0: none, -1: all",
+                                     .member = &step::Dry::last,
+                                     .at_least = -1}};
+};
+
+template <>
+struct Described<step::Mirostat> {
+  static constexpr Description kDescription = {
+      .name = "mirostat",
+      .summary = "Keeps the tokens whose surprise is below a bound that draws adjust, so that the mean surprise is as wanted.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {-log p_i <= mu}; then mu - rate (-log q_drawn - surprise)",
+      .gradient = "none: it is for drawing",
+      .source = "Basu et al., ICLR 2021; its second version in llama.cpp",
+      .arrays = kStepArrays,
+      .drawn = true,
+      .not_in = kStateStepNotIn,
+  };
+  static constexpr auto kParams =
+      Params{Param<step::Mirostat>{.name = "surprise",
+                                   .meaning = "mean of -log q of the drawn tokens, in nats",
+                                   .member = &step::Mirostat::surprise,
+                                   .above = 0,
+                                   .required = true,
+                                   .typical = 3},
+             Param<step::Mirostat>{
+                 .name = "rate", .meaning = "how fast the bound moves", .member = &step::Mirostat::rate, .above = 0}};
+};
+
+template <>
+struct Described<Sample> {
+  static constexpr Description kDescription = {
+      .name = "sample",
+      .summary = "Indices drawn from softmax(x/T).",
+      .formula = "argmax_i x_i/T + G_i, G_i = -log(-log u_i) the noise of (seed, stream, position, index)",
+      .gradient = "none: it is for drawing",
+      .source = "Gumbel 1954; Yellott 1977",
+      .arrays = kSampleArrays,
+      .drawn = true,
+  };
+  static constexpr auto kParams = Params{
+      Param<Sample>{.name = "temperature", .meaning = "T, divides the scores", .member = &Sample::temperature, .above = 0},
+      Param<Sample, bool>{.name = "replace",
+                          .meaning = "draw each index anew; otherwise a row's indices differ, as if drawn one after the other "
+                                     "without putting back",
+                          .member = &Sample::replace}};
+};
+
+template <>
+struct Described<GumbelSoftmax> {
+  static constexpr Description kDescription = {
+      .name = "gumbel_softmax",
+      .summary =
+          "A relaxed (soft) draw from softmax(x): a distribution that approaches a one-hot draw as the temperature falls.",
+      .formula = "p = softmax((x + G) / T), G the noise of sample",
+      .gradient = "softmax's at (x + G) / T; hard: the same, straight through",
+      .source = "Jang, Gu, Poole, ICLR 2017; Maddison, Mnih, Teh, ICLR 2017",
+      .arrays = kRelaxedArrays,
+      .drawn = true,
+      .not_in = kRelaxedNotIn,
+  };
+  static constexpr auto kParams = Params{
+      Param<GumbelSoftmax>{
+          .name = "temperature", .meaning = "T, divides the noisy scores", .member = &GumbelSoftmax::temperature, .above = 0},
+      Param<GumbelSoftmax, bool>{
+          .name = "hard", .meaning = "the row's largest entry becomes 1 and the others 0", .member = &GumbelSoftmax::hard}};
+};
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
 

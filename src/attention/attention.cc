@@ -157,13 +157,13 @@ void check_map(const Attention& options, const Split<PerRow>& rows, const Split<
   check_params(options, rows.own(), queries);
   if (!rows.number().empty() && options.scale != Attention::Scale::number) {
     fail("attention: number must not have values unless scale is number, got scale {}",
-         Attention::kScales[static_cast<std::size_t>(options.scale)]);
+         Described<Attention>::kScales[static_cast<std::size_t>(options.scale)]);
   }
   for (const ParamGradient& asked : gradients.own()) check_per_row<Attention>(asked.parameter, asked.values.size(), queries);
   const bool by_n = options.scale == Attention::Scale::entropy_invariant || options.scale == Attention::Scale::log_n;
   if ((!gradients.kappa().empty() && !by_n) || (!gradients.number().empty() && options.scale != Attention::Scale::number)) {
     fail("attention: there is no gradient in {} where scale is {}", gradients.own()[0].parameter,
-         Attention::kScales[static_cast<std::size_t>(options.scale)]);
+         Described<Attention>::kScales[static_cast<std::size_t>(options.scale)]);
   }
   std::visit(
       [&]<class Op>(const Op& op) {
@@ -256,7 +256,7 @@ void attention(const Attention& options, HeadsView<const std::type_identity_t<T>
                HeadsView<const std::type_identity_t<T>> v, HeadsView<T> out, const AttentionMask<T>& mask,
                std::span<const PerRow> per_row, const AttentionDetails<T>& details,
                std::span<const std::type_identity_t<T>> sinks) {
-  constexpr std::string_view kName = Attention::kDescription.name;
+  constexpr std::string_view kName = Described<Attention>::kDescription.name;
   const std::size_t queries = q.batch * q.heads * q.rows;
   const Split<PerRow> given(per_row);
   check_map(options, given, Split<ParamGradient>({}), queries);
@@ -384,7 +384,7 @@ template <class T>
 void linear_attention(const LinearAttention& options, HeadsView<const std::type_identity_t<T>> q,
                       HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
                       HeadsView<T> out) {
-  constexpr std::string_view kName = LinearAttention::kDescription.name;
+  constexpr std::string_view kName = Described<LinearAttention>::kDescription.name;
   check_params(options);
   check_inputs(kName, q, k, v);
   check_heads(kName, "out", out, q.batch, q.heads, q.rows, v.cols, "as q with the columns of v");

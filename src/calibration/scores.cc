@@ -160,7 +160,7 @@ double error_of(const ExpectedCalibrationError& options, const Bins& found) {
 template <class T>
 double expected_calibration_error(const ExpectedCalibrationError& options, MatrixView<const T> p,
                                   std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
-  constexpr std::string_view kName = ExpectedCalibrationError::kDescription.name;
+  constexpr std::string_view kName = Described<ExpectedCalibrationError>::kDescription.name;
   const SampleWeights weights = checked(kName, options, p, labels, sample_weight);
   const auto error = [&](std::optional<std::size_t> of) {
     return error_of(options, bins_of(options, judged(kName, options, p, labels, weights, of), weights.unit()));

@@ -25,7 +25,7 @@ struct Rows {
 // One address for each parameter of Op, or null.
 template <class Op, class T>
 struct ForParams {
-  static constexpr std::size_t kCount = count_of(Op::kParams);
+  static constexpr std::size_t kCount = count_of(Described<Op>::kParams);
   std::array<T*, kCount> of = {};
 };
 

@@ -67,14 +67,14 @@ void check_common(Op op, std::span<const PerRow> per_row) {
 // Why there is no kernel for an operation, or an empty text.
 template <class Op>
 constexpr std::string_view why_no_kernel() {
-  for (const Absence& one : Op::kDescription.not_in) {
+  for (const Absence& one : Described<Op>::kDescription.not_in) {
     if (one.door == Door::device) return one.why;
   }
   return {};
 }
 template <class Op>
 [[noreturn]] void refuse_kernel() {
-  fail("{}: there is no kernel for it on a device: {}", Op::kDescription.name, why_no_kernel<Op>());
+  fail("{}: there is no kernel for it on a device: {}", Described<Op>::kDescription.name, why_no_kernel<Op>());
 }
 
 // run(the operation), if its description says that devices have it. Then the linker names a kernel that is missing.
@@ -94,7 +94,7 @@ Result with_kernels(const Family& operation, const Run& run) {
 template <class T, class Op, class In>
 Call<Op> call_of(const Op& op, const In& x, std::span<std::byte> memory, std::span<const PerRow> per_row) {
   check_common(op, per_row);
-  check_memory(Op::kDescription.name, memory, Kernels<Op, Working<T>>::memory(x.rows, x.cols));
+  check_memory(Described<Op>::kDescription.name, memory, Kernels<Op, Working<T>>::memory(x.rows, x.cols));
   Call<Op> call = {op, x.rows, x.cols, {}, {}};
   call.per_row = places_of<Op, const double>(per_row, x.rows);
   call.in[0] = rows_of(x);
@@ -217,7 +217,7 @@ template <class T>
 void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, std::span<double> gamma,
                        std::span<double> entropy, std::span<int> status, std::span<std::byte> memory, Stream stream,
                        std::span<const PerRow> per_row) {
-  constexpr std::string_view kName = GammaForEntropy::kDescription.name;
+  constexpr std::string_view kName = Described<GammaForEntropy>::kDescription.name;
   check_layout(kName, "x", x);
   check_size(kName, "gamma", gamma.size(), x.rows);
   check_size(kName, "entropy", entropy.size(), x.rows);
@@ -402,7 +402,7 @@ void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, 
              std::span<const ParamGradient> gradients) {
   with_kernels(op, [&]<class Op>(const Op& one) {
     check_common(one, per_row);
-    constexpr std::string_view kName = Op::kDescription.name;
+    constexpr std::string_view kName = Described<Op>::kDescription.name;
     check_measure(kName, p, value, dp);
     check_has_columns(kName, "p", p);
     check_memory(kName, memory, MeasureKernels<Op, Working<T>>::memory(p.rows, p.cols));
@@ -418,7 +418,7 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
              MatrixView<std::type_identity_t<T>> dp, MatrixView<std::type_identity_t<T>> dq, std::span<std::byte> memory,
              Stream stream) {
   with_kernels(op, [&]<class Op>(const Op& one) {
-    constexpr std::string_view kName = Op::kDescription.name;
+    constexpr std::string_view kName = Described<Op>::kDescription.name;
     check_params(one);
     if constexpr (requires { one.smoothing; }) {
       if (one.smoothing != 0)
@@ -544,10 +544,11 @@ template <class T>
 void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, DeviceNoise noise,
             std::span<std::byte> memory, Stream stream) {
   check_params(options);
-  if (!options.replace) fail("{}: replace must be true on a device: there is no kernel without", Sample::kDescription.name);
+  if (!options.replace)
+    fail("{}: replace must be true on a device: there is no kernel without", Described<Sample>::kDescription.name);
   const Step step = step::Temperature{options.temperature};
-  draw<T>(Sample::kDescription.name, std::span(&step, 1), x, indices, noise, memory, memory_for<T>(options, x.rows, x.cols),
-          stream);
+  draw<T>(Described<Sample>::kDescription.name, std::span(&step, 1), x, indices, noise, memory,
+          memory_for<T>(options, x.rows, x.cols), stream);
 }
 
 template <class T>
@@ -571,7 +572,7 @@ template <class T>
 void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const T> x, MatrixView<std::type_identity_t<T>> p,
                     DeviceNoise noise, std::span<std::byte> memory, Stream stream) {
   using W = Working<T>;
-  constexpr std::string_view kName = GumbelSoftmax::kDescription.name;
+  constexpr std::string_view kName = Described<GumbelSoftmax>::kDescription.name;
   check_params(options);
   check_map(kName, x, "p", p);
   const Step step = step::Temperature{};
@@ -600,7 +601,7 @@ namespace {
 template <class T>
 TokenCall token_call(const TokenStatistics& options, const MatrixView<const T>& x, std::span<const std::int64_t> target,
                      std::span<std::byte> memory, std::span<const PerRow> per_row, std::size_t top) {
-  constexpr std::string_view kName = TokenStatistics::kDescription.name;
+  constexpr std::string_view kName = Described<TokenStatistics>::kDescription.name;
   check_common(options, per_row);
   check_layout(kName, "x", x);
   check_size(kName, "target", target.size(), x.rows);
@@ -627,7 +628,7 @@ template <class T>
 void token_statistics(const TokenStatistics& options, MatrixView<const T> x, std::span<const std::int64_t> target,
                       MatrixView<StatisticsOf<T>> statistics, MatrixView<std::int64_t> top, std::span<std::byte> memory,
                       Stream stream, std::span<const PerRow> per_row) {
-  constexpr std::string_view kName = TokenStatistics::kDescription.name;
+  constexpr std::string_view kName = Described<TokenStatistics>::kDescription.name;
   check_shape(kName, "statistics", statistics, "four numbers for each row of x", x.rows, std::size_t{4});
   if (top.data == nullptr) top = {};
   if (top.data != nullptr) check_shape(kName, "top", top, "some columns and x's rows", x.rows, top.cols);
@@ -642,7 +643,7 @@ void token_statistics_vjp(const TokenStatistics& options, MatrixView<const T> x,
                           MatrixView<const StatisticsOf<T>> statistics, MatrixView<const StatisticsOf<T>> g,
                           MatrixView<std::type_identity_t<T>> dx, std::span<std::byte> memory, Stream stream,
                           std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
-  constexpr std::string_view kName = TokenStatistics::kDescription.name;
+  constexpr std::string_view kName = Described<TokenStatistics>::kDescription.name;
   check_shape(kName, "statistics", statistics, "four numbers for each row of x", x.rows, std::size_t{4});
   check_shape(kName, "g", g, "four numbers for each row of x", x.rows, std::size_t{4});
   check_shape(kName, "dx", dx, "x", x.rows, x.cols);

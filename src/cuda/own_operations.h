@@ -87,7 +87,7 @@ inline const FamilyInfo& own_operations() {
   };
   static const std::span<const ArrayInfo> kFit = kFitArrays;
   static OperationInfo all[] = {
-      operation(Own::token_statistics, TokenStatistics::kDescription.name, kTokenArrays, kToken),
+      operation(Own::token_statistics, Described<TokenStatistics>::kDescription.name, kTokenArrays, kToken),
       operation(Own::gumbel_noise, "gumbel_noise", kNoiseArrays),
       operation(Own::calibration_facts, "calibration_facts", kAskedArrays),
       operation(Own::temperature_slopes, "temperature_slopes", kAskedArrays, kBeta),

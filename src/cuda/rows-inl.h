@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 // Parameter i of its description, without the names of a choice: they are an array of the host, which a device cannot read.
 template <size_t i, class Op>
 constexpr auto ParamAt() {
-  auto param = Op::kParams.with([](const auto&... all) { return std::get<i>(std::tuple(all...)); });
+  auto param = Described<Op>::kParams.with([](const auto&... all) { return std::get<i>(std::tuple(all...)); });
   param.names = {};
   return param;
 }

@@ -39,7 +39,7 @@ ISENTROPIC_KERNELS_BY(table_kernels, MakeTables);
 
 namespace {
 
-constexpr std::string_view kName = DoublyStochastic::kDescription.name;
+constexpr std::string_view kName = Described<DoublyStochastic>::kDescription.name;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Numbers of a table that lanes have side by side: eight lanes of them stay in the second level of cache.

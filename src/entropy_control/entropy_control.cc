@@ -78,7 +78,7 @@ template <class T>
 void normalize_density(const NormalizeDensity& options, MatrixView<const std::type_identity_t<T>> p,
                        MatrixView<const double> weights, MatrixView<T> q, std::span<Normalized> result,
                        std::span<const PerRow> per_row) {
-  constexpr std::string_view kName = NormalizeDensity::kDescription.name;
+  constexpr std::string_view kName = Described<NormalizeDensity>::kDescription.name;
   check_params(options, per_row, p.rows);
   check_layout(kName, "p", p);
   check_shape(kName, "weights", weights, "p, or one row for all", weights.rows == 1 ? 1 : p.rows, p.cols);
@@ -95,7 +95,7 @@ void normalize_density(const NormalizeDensity& options, MatrixView<const std::ty
 
 template <class T>
 Normalized normalize_joint(const NormalizeJoint& options, MatrixView<const std::type_identity_t<T>> pxy, MatrixView<T> table) {
-  constexpr std::string_view kName = NormalizeJoint::kDescription.name;
+  constexpr std::string_view kName = Described<NormalizeJoint>::kDescription.name;
   check_params(options);
   check_layout(kName, "pxy", pxy);
   check_shape(kName, "table", table, "pxy", pxy.rows, pxy.cols);

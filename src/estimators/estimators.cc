@@ -174,7 +174,7 @@ double log_base(const std::optional<double>& base) { return base ? std::log(*bas
 template <class T>
 void entropy_of_counts(const EntropyOfCounts& op, MatrixView<const T> counts, std::span<double> value,
                        std::span<double> deviation) {
-  constexpr std::string_view kName = EntropyOfCounts::kDescription.name;
+  constexpr std::string_view kName = Described<EntropyOfCounts>::kDescription.name;
   check_params(op);
   check_layout(kName, "counts", counts);
   check_size(kName, "value", value.size(), counts.rows);
@@ -207,7 +207,7 @@ void entropy_of_counts(const EntropyOfCounts& op, MatrixView<const T> counts, st
 
 template <class T>
 double mutual_information_of_counts(const MutualInformationOfCounts& op, MatrixView<const T> table) {
-  constexpr std::string_view kName = MutualInformationOfCounts::kDescription.name;
+  constexpr std::string_view kName = Described<MutualInformationOfCounts>::kDescription.name;
   check_params(op);
   check_layout(kName, "table", table);
   check_counts(kName, "table", table, " at column ");

@@ -29,7 +29,7 @@ TargetKind check_takes_matrix(const Loss& loss, const MatrixView<const T>& x, co
 // Checks the wanted gradients in parameters of the loss or of its map.
 template <class Op>
 void check_gradients(const Op& op, std::span<const ParamGradient> gradients, std::size_t rows) {
-  constexpr std::string_view kName = Op::kDescription.name;
+  constexpr std::string_view kName = Described<Op>::kDescription.name;
   for (const ParamGradient& asked : gradients) {
     if constexpr (std::is_same_v<Op, SurrogateLoss>) {
       fail("{}: there is no gradient in {}, because the value means nothing", kName, asked.parameter);
@@ -38,7 +38,7 @@ void check_gradients(const Op& op, std::span<const ParamGradient> gradients, std
     } else {
       check_per_row<Op>(asked.parameter, asked.values.size(), rows);
     }
-    if constexpr (requires { Op::kTails; }) {
+    if constexpr (requires { Described<Op>::kTails; }) {
       if (op.tail == Op::Tail::bin && asked.parameter == "temperature") {
         fail("{}: there is no gradient in temperature with tail bin, where it is 1", kName);
       }

@@ -382,7 +382,7 @@ HWY_NOINLINE double PairRowOf(const Op& op, const T* x, const T* target, size_t 
   const bool infinite = student.x != x;
   if (student.log_sum != student.log_sum || teacher.log_sum != teacher.log_sum) {
     if (dx != nullptr) FillRow(RowTag<T>(), kNaN<T>, n, dx);
-    for (size_t i = 0; slopes != nullptr && i < count_of(Op::kParams); ++i) slopes[i] = kNaN<double>;
+    for (size_t i = 0; slopes != nullptr && i < count_of(Described<Op>::kParams); ++i) slopes[i] = kNaN<double>;
     return kNaN<double>;
   }
   double* const ratios = memory.template take<double>(n);

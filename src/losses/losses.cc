@@ -133,7 +133,7 @@ std::size_t cost_of(const Loss& loss) {
   return std::visit(
       [](const auto& op) -> std::size_t {
         if constexpr (requires { map_of(op); }) {
-          return 1 + std::visit([](const auto& map) { return map.kDescription.cost; }, map_of(op));
+          return 1 + std::visit([](const auto& map) { return description_of(map).cost; }, map_of(op));
         } else {
           return op.kTarget == TargetKind::scores ? 8 : 1;
         }
@@ -228,7 +228,7 @@ template <class L>
 std::vector<double> checked_teacher(const SparseDistillationLoss& op, std::size_t cols,
                                     const MatrixView<const std::int64_t>& indices, const MatrixView<const L>& log_probs) {
   using Tail = SparseDistillationLoss::Tail;
-  constexpr std::string_view kName = SparseDistillationLoss::kDescription.name;
+  constexpr std::string_view kName = Described<SparseDistillationLoss>::kDescription.name;
   const std::size_t listed = indices.cols;
   std::vector<double> logs(indices.rows * listed);
   std::vector<std::pair<std::int64_t, std::size_t>> seen;
@@ -276,7 +276,7 @@ void loss(const SparseLoss& loss, MatrixView<const T> x, MatrixView<const std::i
           std::span<const ParamGradient> gradients) {
   using W = Working<T>;
   const auto& op = std::get<SparseDistillationLoss>(loss);
-  const std::string_view name = op.kDescription.name;
+  const std::string_view name = description_of(op).name;
   const std::size_t rows = x.rows, n = x.cols, listed = indices.cols;
   check_params(op, per_row, rows);
   check_gradients(op, gradients, rows);

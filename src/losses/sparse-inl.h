@@ -74,7 +74,7 @@ HWY_INLINE double SparseRow(const SparseDistillationLoss& op, const T* x, size_t
   }
   if (FindNonFinite(x, n).nan) {
     if (dx != nullptr) FillRow(d, kNaN<T>, n, dx);
-    for (size_t i = 0; slopes != nullptr && i < count_of(SparseDistillationLoss::kParams); ++i) {
+    for (size_t i = 0; slopes != nullptr && i < count_of(Described<SparseDistillationLoss>::kParams); ++i) {
       slopes[i] = kNaN<double>;
     }
     return kNaN<double>;

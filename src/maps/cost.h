@@ -12,7 +12,7 @@ inline std::size_t cost_of(const Map& map) {
   // The largest of scores with Gumbel noise has softmax's law, so softmax's kernels calculate it.
   const auto* const op = std::get_if<PerturbMax>(&map);
   const bool is_softmax = op != nullptr && op->noise == PerturbMax::Noise::gumbel;
-  return is_softmax ? Softmax::kDescription.cost : description_of(map).cost;
+  return is_softmax ? Described<Softmax>::kDescription.cost : description_of(map).cost;
 }
 
 }  // namespace isentropic::inline ISENTROPIC_ABI

@@ -9,8 +9,11 @@ namespace isentropic::inline ISENTROPIC_ABI {
 struct CustomPerturbMax {
   NoiseFunctions noise;
   double scale;
+};
 
-  static constexpr Description kDescription = PerturbMax::kDescription;
+template <>
+struct Described<CustomPerturbMax> {
+  static constexpr Description kDescription = Described<PerturbMax>::kDescription;
   static constexpr auto kParams = Params{Param<CustomPerturbMax>{
       .name = "scale", .meaning = "multiplies the noise", .member = &CustomPerturbMax::scale, .above = 0}};
 };

@@ -128,9 +128,9 @@ template <class T>
 void perturb_max(const NoiseFunctions& noise, double scale, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p) {
   const CustomPerturbMax op = {noise, scale};
   check_params(op);
-  check_map(op.kDescription.name, x, "p", p);
+  check_map(description_of(op).name, x, "p", p);
   const MapKernels kernel = map_kernels<T>();
-  for_shares<T, 1>({x}, p, op.kDescription.cost, kernel.perturb_max_memory(x.cols),
+  for_shares<T, 1>({x}, p, description_of(op).cost, kernel.perturb_max_memory(x.cols),
                    [&](const auto& in, auto out, std::size_t, auto share) { kernel.perturb_max(op, in[0], out, {}, share); });
 }
 
@@ -140,9 +140,9 @@ void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const
                      MatrixView<T> dx) {
   const CustomPerturbMax op = {noise, scale};
   check_params(op);
-  check_vjp(op.kDescription.name, x, "p", p, g, dx);
+  check_vjp(description_of(op).name, x, "p", p, g, dx);
   const MapKernels kernel = map_kernels<T>();
-  for_shares<T, 3>({x, p, g}, dx, op.kDescription.cost, kernel.perturb_max_memory(x.cols),
+  for_shares<T, 3>({x, p, g}, dx, description_of(op).cost, kernel.perturb_max_memory(x.cols),
                    [&](const auto& in, auto out, std::size_t, auto share) {
                      kernel.perturb_max_vjp(op, in[0], in[1], in[2], out, {}, {}, share);
                    });
@@ -222,7 +222,7 @@ void soft_top_k(const SoftTopK& op, MatrixView<const std::type_identity_t<T>> x,
   check_params(op, per_row, x.rows);
   check_map("soft_top_k", x, "p", p);
   const MapKernels kernel = map_kernels<Working<T>>();
-  for_shares<T, 1>({x}, p, op.kDescription.cost, kernel.soft_top_k_memory(x.cols),
+  for_shares<T, 1>({x}, p, description_of(op).cost, kernel.soft_top_k_memory(x.cols),
                    [&](const auto& in, auto out, std::size_t first, auto share) {
                      kernel.soft_top_k(op, in[0], out, RowsOf(per_row, first), share);
                    });
@@ -236,7 +236,7 @@ void soft_top_k_vjp(const SoftTopK& op, MatrixView<const std::type_identity_t<T>
   check_vjp("soft_top_k", x, "p", p, g, dx);
   settle_empty_rows(x, gradients);
   const MapKernels kernel = map_kernels<Working<T>>();
-  for_shares<T, 2>({x, g}, dx, op.kDescription.cost, kernel.soft_top_k_memory(x.cols),
+  for_shares<T, 2>({x, g}, dx, description_of(op).cost, kernel.soft_top_k_memory(x.cols),
                    [&](const auto& in, auto out, std::size_t first, auto share) {
                      kernel.soft_top_k_vjp(op, in[0], in[1], out, RowsOf(per_row, first), RowsOf(gradients, first), share);
                    });

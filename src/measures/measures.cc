@@ -132,7 +132,7 @@ auto common(const Family& family, std::span<const PerRow> per_row = {}, std::spa
         for (const ParamGradient& asked : gradients) check_per_row<Op>(asked.parameter, asked.values.size(), rows);
         bool normalize = false;
         if constexpr (requires { op.normalize; }) normalize = op.normalize;
-        return Common{op.kDescription.name, op.input, normalize};
+        return Common{description_of(op).name, op.input, normalize};
       },
       family);
 }

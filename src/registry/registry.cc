@@ -144,7 +144,7 @@ FamilyInfo make_family() {
   for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
     std::vector<ParamInfo> params;
     for_each_param<Op>([&](const auto& param) { params.push_back(info_of(param)); });
-    constexpr const Description& kText = Op::kDescription;
+    constexpr const Description& kText = Described<Op>::kDescription;
     static_assert(!kText.arrays.empty(), "an operation says in its description which arrays it has");
     OperationInfo info = {.family = kTitle<Family>.name,
                           .name = kText.name,
@@ -162,7 +162,7 @@ FamilyInfo make_family() {
                           .params = keep(std::move(params)),
                           .index = operations.size()};
     if (has(info, Door::command_line)) info.command = kText.command.empty() ? kText.name : kText.command;
-    if constexpr (requires { Op::kLaws; }) info.laws = &Op::kLaws;
+    if constexpr (requires { Described<Op>::kLaws; }) info.laws = &Described<Op>::kLaws;
     if constexpr (requires { Op::kTarget; }) info.target = &Op::kTarget;
     operations.push_back(info);
   });
@@ -209,7 +209,7 @@ void set(Op& op, const Param<Op, Value>& param, const ParamValue& given) {
         member = static_cast<Value>(i);
         return;
       }
-      fail("{}: {} must be {}, got '{}'", Op::kDescription.name, param.name, allowed_values(param), *text);
+      fail("{}: {} must be {}, got '{}'", Described<Op>::kDescription.name, param.name, allowed_values(param), *text);
     }
   } else if constexpr (std::is_same_v<Value, Map>) {
     if (const auto* const map = std::get_if<Map>(&given)) {
@@ -241,7 +241,7 @@ void set(Op& op, const Param<Op, Value>& param, const ParamValue& given) {
       return;
     }
   }
-  fail("{}: {} must be {}, got {}", Op::kDescription.name, param.name, kind_in_words(kKindOf<Value>),
+  fail("{}: {} must be {}, got {}", Described<Op>::kDescription.name, param.name, kind_in_words(kKindOf<Value>),
        std::holds_alternative<std::string>(given) ? fmt::format("'{}'", *text) : to_text(given));
 }
 

@@ -187,8 +187,8 @@ template <class T>
 void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, const Noise& noise) {
   check_params(options);
   const Step step = step::Temperature{options.temperature};
-  if (!options.replace) return draw_different(Sample::kDescription.name, step, x, indices, noise);
-  draw(Sample::kDescription.name, std::span(&step, 1), x, indices, noise);
+  if (!options.replace) return draw_different(Described<Sample>::kDescription.name, step, x, indices, noise);
+  draw(Described<Sample>::kDescription.name, std::span(&step, 1), x, indices, noise);
 }
 
 Sampler::Sampler(std::vector<Step> steps, std::uint64_t seed) : steps_(std::move(steps)), seed_(seed) {
@@ -233,7 +233,7 @@ void Sampler::sample(MatrixView<const T> x, MatrixView<std::int64_t> indices, No
 template <class T>
 void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
                     const Noise& noise) {
-  constexpr std::string_view kName = GumbelSoftmax::kDescription.name;
+  constexpr std::string_view kName = Described<GumbelSoftmax>::kDescription.name;
   check_params(options);
   check_scores(kName, x);
   check_shape(kName, "p", p, "x", x.rows, x.cols);

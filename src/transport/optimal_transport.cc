@@ -18,7 +18,7 @@
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
-constexpr std::string_view kName = OptimalTransport::kDescription.name;
+constexpr std::string_view kName = Described<OptimalTransport>::kDescription.name;
 
 // With costs beyond these, potentials might overflow in sums along the tree, or lose digits as subnormal numbers.
 constexpr double kLargestCost = 0x1p+900, kLeastCost = 0x1p-900;

@@ -17,7 +17,7 @@
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
-constexpr std::string_view kName = PartialTransport::kDescription.name;
+constexpr std::string_view kName = Described<PartialTransport>::kDescription.name;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The workspace of one thread, for one problem after the other.

@@ -396,7 +396,7 @@ template <class T>
 void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_identity_t<T>> a, MatrixView<const std::type_identity_t<T>> b,
               MatrixView<const std::type_identity_t<T>> cost, MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f,
               MatrixView<T> g, std::span<SinkhornResult> result) {
-  constexpr std::string_view kName = Sinkhorn::kDescription.name;
+  constexpr std::string_view kName = Described<Sinkhorn>::kDescription.name;
   check_params(options);
   const std::vector<MassSums> sums = check_problems<T>(kName, a, b, cost, plan, f, g, result.size(), options.mass_tolerance);
   const std::size_t problems = a.rows, n = a.cols, m = b.cols;
@@ -438,7 +438,7 @@ void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_identity_t<T>>
 template <class T>
 double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T> x, MatrixView<const T> y,
                            std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b) {
-  constexpr std::string_view kName = SinkhornDivergence::kDescription.name;
+  constexpr std::string_view kName = Described<SinkhornDivergence>::kDescription.name;
   check_params(options);
   check_points(kName, x, y);
   const auto weights = [&](std::string_view name, std::span<const T> given, std::size_t count) {

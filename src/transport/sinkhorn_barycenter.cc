@@ -16,7 +16,7 @@
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
-constexpr std::string_view kName = SinkhornBarycenter::kDescription.name;
+constexpr std::string_view kName = Described<SinkhornBarycenter>::kDescription.name;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 constexpr double kStageError = 0.05;  // of the rows' sums, at which a stage ends

@@ -16,7 +16,7 @@
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
-constexpr std::string_view kName = SlicedWasserstein::kDescription.name;
+constexpr std::string_view kName = Described<SlicedWasserstein>::kDescription.name;
 constexpr std::size_t kProjected = std::size_t{1} << 21;  // numbers in memory at a time
 
 // The directions, each of length 1.

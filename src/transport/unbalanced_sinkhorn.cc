@@ -22,7 +22,7 @@
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
-constexpr std::string_view kName = UnbalancedSinkhorn::kDescription.name;
+constexpr std::string_view kName = Described<UnbalancedSinkhorn>::kDescription.name;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 constexpr double kStageChange = 0.05;  // of potentials, as a share of epsilon, at which a stage ends
@@ -311,7 +311,7 @@ void unbalanced_sinkhorn(const UnbalancedSinkhorn& options, MatrixView<const std
 template <class T>
 double unbalanced_sinkhorn_divergence(const UnbalancedSinkhornDivergence& options, MatrixView<const T> x, MatrixView<const T> y,
                                       std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b) {
-  constexpr std::string_view kDivergence = UnbalancedSinkhornDivergence::kDescription.name;
+  constexpr std::string_view kDivergence = Described<UnbalancedSinkhornDivergence>::kDescription.name;
   check_params(options);
   check_points(kDivergence, x, y);
   const auto masses = [&](std::string_view name, std::span<const T> given, std::size_t count) {

@@ -23,7 +23,7 @@ template <class T>
 double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView<const T> y,
                    std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b,
                    std::type_identity_t<MatrixView<T>> plan) {
-  constexpr std::string_view kName = Wasserstein::kDescription.name;
+  constexpr std::string_view kName = Described<Wasserstein>::kDescription.name;
   check_params(options);
   const std::size_t n = x.rows, m = y.rows;
   check_points(kName, x, y);

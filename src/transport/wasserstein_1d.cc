@@ -59,7 +59,7 @@ void wasserstein_1d(const Wasserstein1d& options, MatrixView<const T> u, MatrixV
                     std::type_identity_t<MatrixView<const T>> u_weights, std::type_identity_t<MatrixView<const T>> v_weights,
                     std::span<double> distance, std::type_identity_t<MatrixView<T>> du,
                     std::type_identity_t<MatrixView<T>> dv) {
-  constexpr std::string_view kName = Wasserstein1d::kDescription.name;
+  constexpr std::string_view kName = Described<Wasserstein1d>::kDescription.name;
   check_params(options);
   check_layout(kName, "u", u);
   check_layout(kName, "v", v);
@@ -151,7 +151,7 @@ template <class T>
 void wasserstein_histogram(const WassersteinHistogram& options, MatrixView<const T> p, MatrixView<const T> q,
                            std::span<const double> support, std::span<double> distance, std::type_identity_t<MatrixView<T>> dp,
                            std::type_identity_t<MatrixView<T>> dq) {
-  constexpr std::string_view kName = WassersteinHistogram::kDescription.name;
+  constexpr std::string_view kName = Described<WassersteinHistogram>::kDescription.name;
   check_params(options);
   check_layout(kName, "p", p);
   check_shape(kName, "q", q, "p", p.rows, p.cols);

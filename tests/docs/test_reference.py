@@ -57,7 +57,8 @@ def test_comments_of_headers_are_kept():
     assert "void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p" in apply
     entmax = page[page.index("\n### Entmax\n") :].split("\n### ")[1]
     assert "[entmax](../operations.md#entmax)" in entmax
-    assert "struct Entmax {\n  double alpha = 1.5;\n  double temperature = 1;\n};" in entmax
+    assert "```text\np = argmax_p <p, x/T> + " in entmax
+    assert "struct Entmax {\n  double alpha = 1.5;      // order of the entropy: 1 is softmax" in entmax
     assert "- *-inf score*: probability exactly 0" in page
 
 

@@ -66,9 +66,9 @@ void soak_heads(Random& random, Report& report, std::size_t wanted, bool linear)
     }
     report.expect(out.finite(), 0, "not finite");
     const bool steep_map = !linear && std::visit(
-                                          [](const auto& o) {
+                                          []<class M>(const M& o) {
                                             if constexpr (requires { o.alpha; }) return o.alpha > 2;
-                                            return o.kLaws.entropy_target;
+                                            return Described<M>::kLaws.entropy_target;
                                           },
                                           op.map);
     const auto numbers = [](const Heads<T>& of) {

@@ -66,7 +66,7 @@ void soak_power(Random& random, Report& report, std::size_t wanted) {
     power_transform<T>(op, p, q);
     for (std::size_t r = 0; r < rows; ++r) {
       if (!check_distribution(report, p.row(r), std::as_const(q).row(r), r)) continue;
-      check_order(report, Softmax::kLaws, p.row(r), std::as_const(q).row(r), r);
+      check_order(report, Described<Softmax>::kLaws, p.row(r), std::as_const(q).row(r), r);
       bool zeros = true;
       for (std::size_t i = 0; i < cols; ++i) zeros &= p.row(r)[i] != 0 || q.row(r)[i] == 0;
       report.expect(zeros, r, "mass where there was none");

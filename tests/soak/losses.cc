@@ -163,9 +163,9 @@ void soak_loss(Random& random, Report& report, std::size_t index, std::size_t wa
 void soak_losses(Soak& soak) {
   std::size_t index = 0;
   for_each_operation<Loss>([&]<class Op>(std::type_identity<Op>) {
-    soak.run<float, double, float16, bfloat16>(Op::kDescription.name, [&]<class T>(T, Random& random, Report& report) {
-      soak_loss<T>(random, report, index, soak.rows());
-    });
+    soak.run<float, double, float16, bfloat16>(
+        Described<Op>::kDescription.name,
+        [&]<class T>(T, Random& random, Report& report) { soak_loss<T>(random, report, index, soak.rows()); });
     ++index;
   });
 }

@@ -16,7 +16,7 @@ double unit_of_gradient(const Map& map, std::span<const double> x, std::span<con
           return 1 / op.temperature;
         } else if constexpr (requires { op.scale; }) {
           return 1 / op.scale;
-        } else if constexpr (Op::kLaws.entropy_target) {
+        } else if constexpr (Described<Op>::kLaws.entropy_target) {
           const double inf = std::numeric_limits<double>::infinity();
           double target = inf;
           if constexpr (requires { op.entropy; }) {
@@ -127,7 +127,7 @@ void check_entropy_target(Report& report, const Map& map, std::span<const T> x, 
   if (kIsHalf<T>) return;
   std::visit(
       [&]<class Op>(const Op& op) {
-        if constexpr (Op::kLaws.entropy_target) {
+        if constexpr (Described<Op>::kLaws.entropy_target) {
           Present of;
           if (op.input == Input::probs) {
             std::vector<double> q;
@@ -251,7 +251,7 @@ void soak_log_softmax(Random& random, Report& report, std::size_t wanted) {
       // Each has its own rounding error.
       const double size = std::log(static_cast<double>(cols)) + 8;
       report.expect_at_most(static_cast<double>(std::abs(sum - 1)), sum_bound<T>(cols) + 4 * kEps<T> * size, r, "sum is not 1");
-      check_order(report, Softmax::kLaws, x.row(r), ys, r);
+      check_order(report, Described<Softmax>::kLaws, x.row(r), ys, r);
       const double unit = largest_of(g.row(r)) / op.temperature;
       check_gradient(report, std::as_const(dx).row(r), false, unit * static_cast<double>(cols), r);
     }
@@ -323,9 +323,9 @@ void soak_logsumexp(Random& random, Report& report, std::size_t wanted) {
 void soak_maps(Soak& soak) {
   std::size_t index = 0;
   for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
-    soak.run<float, double, float16, bfloat16>(Op::kDescription.name, [&]<class T>(T, Random& random, Report& report) {
-      soak_map<T>(random, report, index, soak.rows());
-    });
+    soak.run<float, double, float16, bfloat16>(
+        Described<Op>::kDescription.name,
+        [&]<class T>(T, Random& random, Report& report) { soak_map<T>(random, report, index, soak.rows()); });
     ++index;
   });
   soak.run<float, double, float16, bfloat16>(

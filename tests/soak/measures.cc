@@ -224,14 +224,14 @@ void soak_entries(Random& random, Report& report, std::size_t wanted) {
 
 void soak_measures(Soak& soak) {
   for_each_operation<Measure>([&]<class Op>(std::type_identity<Op> op) {
-    soak.run<float, double, float16, bfloat16>(Op::kDescription.name, [&]<class T>(T, Random& random, Report& report) {
-      soak_measure<T>(random, report, op, soak.rows());
-    });
+    soak.run<float, double, float16, bfloat16>(
+        Described<Op>::kDescription.name,
+        [&]<class T>(T, Random& random, Report& report) { soak_measure<T>(random, report, op, soak.rows()); });
   });
   for_each_operation<Divergence>([&]<class Op>(std::type_identity<Op> op) {
-    soak.run<float, double, float16, bfloat16>(Op::kDescription.name, [&]<class T>(T, Random& random, Report& report) {
-      soak_divergence<T>(random, report, op, soak.rows());
-    });
+    soak.run<float, double, float16, bfloat16>(
+        Described<Op>::kDescription.name,
+        [&]<class T>(T, Random& random, Report& report) { soak_divergence<T>(random, report, op, soak.rows()); });
   });
   soak.run<float, double, float16, bfloat16>(
       "tables", [&]<class T>(T, Random& random, Report& report) { soak_tables<T>(random, report, soak.rows()); });

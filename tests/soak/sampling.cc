@@ -44,7 +44,7 @@ void soak_draws(Random& random, Report& report, std::size_t wanted) {
     const bool ordered = steps.size() < 2 && std::none_of(steps.begin(), steps.end(), [](const Step& step) {
                            return std::holds_alternative<step::TypicalP>(step) || reads_text(description_of(step));
                          });
-    Laws law = TopKSoftmax::kLaws;
+    Laws law = Described<TopKSoftmax>::kLaws;
     law.order = ordered;
     for (std::size_t r = 0; r < rows; ++r) {
       if (!check_distribution(report, x.row(r), std::as_const(p).row(r), r)) continue;

@@ -75,7 +75,7 @@ std::string text_of(const Op& op) {
       text += fmt::format("{}", value);
     }
   });
-  return fmt::format("{}({})", Op::kDescription.name, text);
+  return fmt::format("{}({})", Described<Op>::kDescription.name, text);
 }
 std::string text_of(const auto& variant) requires requires { variant.index(); }
 {
