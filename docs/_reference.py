@@ -280,7 +280,8 @@ def cpp(folder):
     for header in [*order, *sorted({path.name for path in folder.glob("*.h")} - others)]:
         text = without_macros((folder / header).read_text())
         intro = re.sub(r"^// ?", "", text[: text.index("#pragma once")], flags=re.MULTILINE)
-        result.append(f"\n## {header}\n\n`#include <isentropic/{header}>`\n\n{paragraphs(intro)}")
+        intro = [fence("cpp", part) if "isentropic::" in part else paragraphs(part) for part in re.split(r"\n\s*\n", intro)]
+        result.append("\n\n".join([f"\n## {header}\n\n`#include <isentropic/{header}>`", *intro]))
         space, last = "", None
         # What stands behind the declarations describes operations, and is not for callers.
         declarations, _, descriptions = text.partition("// Descriptions of the operations above")

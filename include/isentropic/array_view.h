@@ -1,4 +1,8 @@
 // Numbers along any number of axes, and maps, measures and losses along one of them.
+//
+//   std::vector<float> x(2 * 3 * 4);
+//   const isentropic::ArrayView array(x, {2, 3, 4});
+//   isentropic::apply(isentropic::Softmax{}, array, array, 1);  // x[0] = 0.33
 #pragma once
 
 #include "isentropic/version.h"
@@ -37,11 +41,30 @@ struct ArrayView {
     for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
   }
 
+  // Of all numbers in a container. Throws: std::invalid_argument if it has too few.
+  template <NumbersOf<T> Numbers>
+  ArrayView(Numbers&& numbers, std::vector<std::ptrdiff_t> sizes) : ArrayView(std::ranges::data(numbers), std::move(sizes)) {
+    std::size_t count = 1;
+    for (const std::ptrdiff_t size : shape) count *= static_cast<std::size_t>(size);
+    check_holds(std::ranges::size(numbers), 1, count, count);
+  }
+
   // A view that may write converts to one that only reads.
   template <class U, class = std::enable_if_t<std::is_same_v<T, const U>>>
   ArrayView(const ArrayView<U>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data), shape(other.shape), strides(other.strides) {}
 };
+
+template <std::ranges::contiguous_range Numbers>
+ArrayView(Numbers&&, std::vector<std::ptrdiff_t>)
+    -> ArrayView<std::remove_reference_t<std::ranges::range_reference_t<Numbers>>>;
+
+template <class T>
+inline constexpr bool kIsWritable<ArrayView<T>> = !std::is_const_v<T>;
+template <class T>
+ArrayView<const T> read_only(const ArrayView<T>& view) {
+  return view;
+}
 
 // p = map(x) along an axis; a negative axis counts from the end, and the other axes count rows. The result has the same bits as
 // for these rows in a matrix, whatever the strides.
@@ -95,6 +118,37 @@ template <class T>
 ISENTROPIC_API void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std::type_identity_t<T>>& target,
                          const ArrayView<double>& value, std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dx = {},
                          std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
+
+// The same for views that may write.
+template <WritableView P>
+void measure(const Measure& op, const P& p, const ArrayView<double>& value, std::ptrdiff_t axis,
+             const ArrayView<NumberIn<P>>& dp = {}, std::span<const PerRow> per_row = {},
+             std::span<const ParamGradient> gradients = {}) {
+  measure(op, read_only(p), value, axis, dp, per_row, gradients);
+}
+template <WritableView P>
+void measure(const Divergence& op, const P& p, const ArrayView<const NumberIn<P>>& q, const ArrayView<double>& value,
+             std::ptrdiff_t axis, const ArrayView<NumberIn<P>>& dp = {}, const ArrayView<NumberIn<P>>& dq = {},
+             std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {}) {
+  measure(op, read_only(p), q, value, axis, dp, dq, per_row, gradients);
+}
+template <WritableView P>
+void measure(const EntryMeasure& op, const P& p, const ArrayView<NumberIn<P>>& value, std::ptrdiff_t axis,
+             const ArrayView<NumberIn<P>>& dp = {}) {
+  measure(op, read_only(p), value, axis, dp);
+}
+template <WritableView X>
+void loss(const Loss& op, const X& x, const ArrayView<const std::int64_t>& classes, const ArrayView<double>& value,
+          std::ptrdiff_t axis, const ArrayView<NumberIn<X>>& dx = {}, std::span<const PerRow> per_row = {},
+          std::span<const ParamGradient> gradients = {}, std::optional<std::int64_t> ignored = {}) {
+  loss(op, read_only(x), classes, value, axis, dx, per_row, gradients, ignored);
+}
+template <WritableView X>
+void loss(const Loss& op, const X& x, const ArrayView<const NumberIn<X>>& target, const ArrayView<double>& value,
+          std::ptrdiff_t axis, const ArrayView<NumberIn<X>>& dx = {}, std::span<const PerRow> per_row = {},
+          std::span<const ParamGradient> gradients = {}) {
+  loss(op, read_only(x), target, value, axis, dx, per_row, gradients);
+}
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
 

@@ -1,5 +1,11 @@
 // Attention with any map in place of softmax, and attention in time linear in the length.
 //
+//   const std::vector<double> q = {1, 0, 0, 1}, k = {1, 0, 0, 1}, v = {1, 2, 3, 4};  // two queries, two keys, of two numbers
+//   std::vector<double> out(4);
+//   const auto heads = [](auto& numbers) { return isentropic::HeadsView(numbers, 1, 1, 2, 2); };
+//   isentropic::attention({.map = isentropic::Softmax{}, .causal = true}, heads(q), heads(k), heads(v), heads(out));
+//   // out = 1, 2, 2.34, 3.34
+//
 // out_i = sum_j p_ij v_j,  p_i = map(cap(scale_i <q_i, k_j>) + additive_ij over the keys j that query i sees, sink_i)
 //
 // Rules:
@@ -45,6 +51,13 @@ struct HeadsView {
     batch_stride = head_stride * static_cast<std::ptrdiff_t>(heads);
   }
 
+  // Of numbers in a container, without gaps. Throws: std::invalid_argument if it has too few.
+  template <NumbersOf<T> Numbers>
+  HeadsView(Numbers&& numbers, std::size_t batch_count, std::size_t head_count, std::size_t row_count, std::size_t col_count)
+      : HeadsView(std::ranges::data(numbers), batch_count, head_count, row_count, col_count) {
+    check_holds(std::ranges::size(numbers), batch * heads * rows, cols, cols);
+  }
+
   // A view that may write converts to one that only reads.
   template <class U, class = std::enable_if_t<std::is_same_v<T, const U>>>
   HeadsView(const HeadsView<U>& other)  // NOLINT(google-explicit-constructor)
@@ -57,6 +70,9 @@ struct HeadsView {
            static_cast<std::ptrdiff_t>(r) * row_stride;
   }
 };
+
+template <std::ranges::contiguous_range Numbers, class... Sizes>
+HeadsView(Numbers&&, Sizes...) -> HeadsView<std::remove_reference_t<std::ranges::range_reference_t<Numbers>>>;
 
 // A number for every (batch, head, query, key): a stride of 0 repeats it along an axis.
 template <class T>

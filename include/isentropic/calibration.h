@@ -1,4 +1,8 @@
 // Chooses the entropy or the temperature: by labels, by a reference, or by the length of the row. Measures calibration.
+//
+//   const std::vector<double> x = {2, 0, 0, 2, 1, 0};  // three rows of two scores
+//   const std::vector<std::int64_t> labels = {0, 1, 1};
+//   const auto fitted = isentropic::fit_temperature(isentropic::MatrixView(x, 3, 2), labels);  // fitted.temperature = 1.27
 #pragma once
 
 #include "isentropic/version.h"
@@ -61,7 +65,6 @@ ISENTROPIC_API double match_entropy(MatrixView<const T> x_reference, std::span<c
 //   sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows
 struct ExpectedCalibrationError {
   enum class Strategy { uniform, quantile };
-
   enum class Norm { l1, l2, max };
 
   std::int64_t bins = 15;                    // number of bins
@@ -135,6 +138,36 @@ ISENTROPIC_API double entropy_invariant_scale(const EntropyInvariantScale& optio
 // The scale of each entry of n. n and scale have the same size and may be the same memory.
 ISENTROPIC_API void entropy_invariant_scale(const EntropyInvariantScale& options, std::span<const double> n, double d,
                                             std::span<double> scale);
+
+// The same for views that may write.
+template <WritableView X>
+FittedTemperature fit_temperature(const X& x, std::span<const std::int64_t> labels,
+                                  std::span<const double> sample_weight = {}) {
+  return fit_temperature(read_only(x), labels, sample_weight);
+}
+template <WritableView X>
+double fit_target_entropy(const X& x, std::span<const std::int64_t> labels, std::span<const double> sample_weight = {}) {
+  return fit_target_entropy(read_only(x), labels, sample_weight);
+}
+template <WritableView X>
+double match_entropy(const X& x_reference, std::span<const double> sample_weight = {}) {
+  return match_entropy(read_only(x_reference), sample_weight);
+}
+template <WritableView P>
+double expected_calibration_error(const ExpectedCalibrationError& options, const P& p, std::span<const std::int64_t> labels,
+                                  std::span<const double> sample_weight = {}) {
+  return expected_calibration_error(options, read_only(p), labels, sample_weight);
+}
+template <WritableView P>
+std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError& options, const P& p,
+                                             std::span<const std::int64_t> labels, std::span<const double> sample_weight = {}) {
+  return reliability_bins(options, read_only(p), labels, sample_weight);
+}
+template <WritableView P>
+double brier_score(const P& p, std::span<const std::int64_t> labels, std::span<const double> sample_weight = {},
+                   std::optional<double> sum_tolerance = {}) {
+  return brier_score(read_only(p), labels, sample_weight, sum_tolerance);
+}
 
 // Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made
 // from them. A call needs nothing below.

@@ -1,4 +1,6 @@
+//   y = diag(r) exp(x / temperature) diag(c) with sum_j y_ij = 1 and sum_i y_ij = n / m
 // Tables of scores -> tables whose rows and columns have fixed sums.
+//
 #pragma once
 
 #include "isentropic/version.h"

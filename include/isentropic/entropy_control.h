@@ -1,4 +1,7 @@
 // The scale of scores that gives softmax a chosen entropy, and other operations that change a scale.
+//
+//   const std::vector<double> x = {2, 1, 0.1};
+//   const auto found = isentropic::gamma_for_entropy({.entropy = 0.5}, x);  // found.gamma = 1.86
 #pragma once
 
 #include "isentropic/version.h"
@@ -33,7 +36,8 @@ inline constexpr std::array<std::string_view, 5> kGammaStatusNames = {"ok", "cla
 
 //   gamma > 0 such that -sum p log p, p = softmax(gamma x), is the entropy, or exp of it the perplexity
 struct GammaForEntropy {
-  std::optional<double> entropy = {}, perplexity = {};         // exactly one
+  std::optional<double> entropy = {};                          // in nats; if it cannot be reached, the nearest
+  std::optional<double> perplexity = {};                       // exp(entropy)
   double min_gamma = 0;                                        // least gamma allowed
   double max_gamma = std::numeric_limits<double>::infinity();  // largest gamma allowed
   std::int64_t max_iterations = 100;                           // most evaluations of the entropy; few give a rough gamma
@@ -121,7 +125,9 @@ Normalized normalize_density(const NormalizeDensity& options, const P& p, const 
 
 //   joint: p(x,y)^gamma / Z; marginal: p(x)^gamma / Z p(y|x); conditional: p(x) p(y|x)^gamma / Z(x), one gamma
 struct NormalizeJoint {
-  std::optional<double> joint = {}, marginal = {}, conditional = {};  // exactly one
+  std::optional<double> joint = {};        // H(X, Y) in nats
+  std::optional<double> marginal = {};     // H(X) in nats, p(y|x) kept
+  std::optional<double> conditional = {};  // H(Y|X) in nats, p(x) kept
 
   constexpr std::string_view check() const {
     return joint.has_value() + marginal.has_value() + conditional.has_value() == 1
@@ -159,6 +165,17 @@ double mean_field_entropy(const MeanFieldEntropy& options, const X& x) {
   double estimate;
   mean_field_entropy(options, MatrixView<const std::ranges::range_value_t<X>>(row_view(x)), std::span(&estimate, 1));
   return estimate;
+}
+
+// The same for views that may write.
+template <WritableView X>
+void gamma_for_entropy(const GammaForEntropy& options, const X& x, std::span<double> gamma, std::span<double> entropy,
+                       std::span<GammaStatus> status, std::span<const PerRow> per_row = {}) {
+  gamma_for_entropy(options, read_only(x), gamma, entropy, status, per_row);
+}
+template <WritableView X>
+void mean_field_entropy(const MeanFieldEntropy& options, const X& x, std::span<double> estimate) {
+  mean_field_entropy(options, read_only(x), estimate);
 }
 
 // Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made

@@ -1,5 +1,8 @@
 // Estimators: the entropy, and the mutual information, of a law of which only counts of outcomes are known.
 //
+//   const std::vector<std::int64_t> counts = {3, 1, 1, 0};
+//   const double nats = isentropic::entropy_of_counts({}, counts);  // nats = 1.0
+//
 // The frequencies of N draws are less uncertain than the law itself: by (classes - 1) / (2 N) nats in the mean, if N is large.
 // The estimators differ in how they make up for it. Counts are whole numbers of any type; a row without any has no estimate
 // (NaN). `classes` that were never seen matter to james_stein and nsb alone.
@@ -70,6 +73,22 @@ ISENTROPIC_API void entropy_of_counts(const EntropyOfCounts& op, MatrixView<cons
 // The estimate for a table of counts, x in rows. Where H(X) + H(Y) - H(X, Y) is below 0 it stays so.
 template <class T>
 ISENTROPIC_API double mutual_information_of_counts(const MutualInformationOfCounts& op, MatrixView<const T> table);
+
+// The same for views that may write, and the estimate for one row in a container.
+template <WritableView N>
+void entropy_of_counts(const EntropyOfCounts& op, const N& counts, std::span<double> value, std::span<double> deviation = {}) {
+  entropy_of_counts(op, read_only(counts), value, deviation);
+}
+template <std::ranges::contiguous_range Row>
+double entropy_of_counts(const EntropyOfCounts& op, const Row& counts) {
+  double value;
+  entropy_of_counts(op, MatrixView<const std::ranges::range_value_t<Row>>(counts), std::span(&value, 1));
+  return value;
+}
+template <WritableView N>
+double mutual_information_of_counts(const MutualInformationOfCounts& op, const N& table) {
+  return mutual_information_of_counts(op, read_only(table));
+}
 
 // Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made
 // from them. A call needs nothing below.

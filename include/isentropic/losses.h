@@ -1,5 +1,9 @@
 // Losses: one number for each row of scores x against a target, and its gradient in x, both in one pass.
 //
+//   std::vector<double> x = {2, 1, 0.1}, dx(3);
+//   const double value = isentropic::loss(isentropic::SoftmaxLoss{}, x, 0, dx);  // value = 0.42
+//   isentropic::loss(isentropic::EntmaxLoss{.alpha = 1.5}, x, 0, dx);            // dx = -0.17, 0.17, 0
+//
 // The target of a row is the index of a class or a distribution q over the classes; e_t is q for the class t. p is the map of x
 // that belongs to the loss. Rules for every loss:
 //   a NaN anywhere in a row    value and gradient of that row are NaN
@@ -235,6 +239,28 @@ double loss(const Loss& op, const X& x, const Q& target, Dx&& dx) {
   double value;
   loss(op, MatrixView<const std::ranges::range_value_t<X>>(row_view(x)), row_view(target), std::span(&value, 1), row_view(dx));
   return value;
+}
+
+// The same for views that may write.
+template <WritableView X>
+void loss(const Loss& op, const X& x, std::span<const std::int64_t> classes, std::span<double> value,
+          MatrixView<NumberIn<X>> dx = {}, std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {},
+          std::optional<std::int64_t> ignored = {}) {
+  loss(op, read_only(x), classes, value, dx, per_row, gradients, ignored);
+}
+template <WritableView X>
+void loss(const Loss& op, const X& x, MatrixView<const NumberIn<X>> target, std::span<double> value,
+          MatrixView<NumberIn<X>> dx = {}, std::span<const PerRow> per_row = {},
+          std::span<const ParamGradient> gradients = {}) {
+  loss(op, read_only(x), target, value, dx, per_row, gradients);
+}
+template <class T, class L>
+requires(!std::is_const_v<T> ||
+         !std::is_const_v<L>) void loss(const SparseLoss& op, MatrixView<T> x, MatrixView<const std::int64_t> indices,
+                                        MatrixView<L> log_probs, std::span<double> value,
+                                        MatrixView<std::remove_const_t<T>> dx = {}, std::span<const PerRow> per_row = {},
+                                        std::span<const ParamGradient> gradients = {}) {
+  loss(op, read_only(x), indices, read_only(log_probs), value, dx, per_row, gradients);
 }
 
 // Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made

@@ -1,5 +1,11 @@
 // Maps from scores x to distributions p: every row of a batch becomes non-negative numbers of sum 1.
 //
+//   std::vector<double> x = {2, 1, 0.1}, p(3);
+//   isentropic::apply(isentropic::Entmax{.alpha = 1.5}, x, p);  // p = 0.83, 0.17, 0
+//   std::vector<double> batch = {2, 1, 0.1, 1, 2, 3};
+//   const isentropic::MatrixView rows(batch, 2, 3);
+//   isentropic::apply(isentropic::Softmax{}, rows, rows);  // batch = 0.66, 0.24, 0.10, 0.09, 0.24, 0.67
+//
 // Rules for every map:
 //   a NaN anywhere in a row    that row is all NaN, no other row changes
 //   -inf score                 probability exactly 0, gradient exactly 0: as if the entry were absent
@@ -84,7 +90,9 @@ struct PerturbMax {
 
 //   p = softmax(gamma x), gamma > 0 such that -sum p log p is the entropy, or exp of it the perplexity
 struct EntropyNormalize {
-  std::optional<double> entropy = {}, perplexity = {};  // exactly one
+  // in nats; if it cannot be reached, the nearest: uniform over the largest scores, or over all
+  std::optional<double> entropy = {};
+  std::optional<double> perplexity = {};  // exp(entropy), the number of equal scores that have it
   Input input = Input::scores;
 
   constexpr std::string_view check() const {
@@ -94,7 +102,8 @@ struct EntropyNormalize {
 
 //   p = softmax(gamma x), gamma = 1 where min_entropy <= -sum p log p <= max_entropy for that p
 struct EntropyClip {
-  std::optional<double> min_entropy = {}, max_entropy = {};  // in nats
+  std::optional<double> min_entropy = {};  // in nats
+  std::optional<double> max_entropy = {};  // in nats
   Input input = Input::scores;
 
   constexpr std::string_view check() const {

@@ -1,5 +1,9 @@
 // Measures of distributions: how uncertain one is, how far two are apart, how much two variables tell about each other.
 //
+//   const std::vector<double> p = {0.5, 0.25, 0.25}, q = {0.25, 0.25, 0.5};
+//   const double bits = isentropic::measure(isentropic::Entropy{.base = 2}, p);  // bits = 1.5
+//   const double nats = isentropic::measure(isentropic::KlDivergence{}, p, q);   // nats = 0.17
+//
 // Rules for every measure:
 //   0 log 0             is 0
 //   units               nats; `base` b divides by log b
@@ -286,6 +290,10 @@ ISENTROPIC_API double measure(const TableMeasure& op, MatrixView<const T> pxy, M
 template <class T>
 ISENTROPIC_API void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type_identity_t<T>> value,
                             MatrixView<std::type_identity_t<T>> dp = {});
+template <RowOfNumbers P, RowOfNumbers V>
+void measure(const EntryMeasure& op, const P& p, V&& value) {
+  measure(op, read_only(row_view(p)), row_view(value));
+}
 
 // Counts of outcomes that arrive in chunks, of one variable, or of two as a table with x in rows. Counts of separate parts can
 // be merged. weights() are one row, or the table, for measures with `normalize`: measure(Entropy{.normalize = true}, ...).
@@ -307,6 +315,27 @@ class ISENTROPIC_API Counts {
   std::size_t rows_, cols_;
   std::vector<double> weights_;
 };
+
+// The same for views that may write.
+template <WritableView P>
+void measure(const Measure& op, const P& p, std::span<double> value, MatrixView<NumberIn<P>> dp = {},
+             std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {}) {
+  measure(op, read_only(p), value, dp, per_row, gradients);
+}
+template <WritableView P>
+void measure(const Divergence& op, const P& p, MatrixView<const NumberIn<P>> q, std::span<double> value,
+             MatrixView<NumberIn<P>> dp = {}, MatrixView<NumberIn<P>> dq = {}, std::span<const PerRow> per_row = {},
+             std::span<const ParamGradient> gradients = {}) {
+  measure(op, read_only(p), q, value, dp, dq, per_row, gradients);
+}
+template <WritableView P>
+double measure(const TableMeasure& op, const P& pxy, MatrixView<NumberIn<P>> dp = {}) {
+  return measure(op, read_only(pxy), dp);
+}
+template <WritableView P>
+void measure(const EntryMeasure& op, const P& p, MatrixView<NumberIn<P>> value, MatrixView<NumberIn<P>> dp = {}) {
+  measure(op, read_only(p), value, dp);
+}
 
 // Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made
 // from them. A call needs nothing below.

@@ -1,4 +1,8 @@
 // Operations at run time: the description of each struct (describe.h) as plain tables, and operations made by name.
+//
+//   const isentropic::Map map = isentropic::make_map("entmax", {{"alpha", 1.3}});
+//   std::vector<double> x = {2, 1, 0.1}, p(3);
+//   isentropic::apply(map, x, p);
 #pragma once
 
 #include "isentropic/version.h"

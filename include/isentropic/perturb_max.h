@@ -1,4 +1,11 @@
 // perturb_max with your own noise: any type with a log_cdf and a pdf.
+//
+//   struct Logistic {
+//     double log_cdf(double t) const { return -std::log1p(std::exp(-t)); }
+//     double pdf(double t) const { return 1 / (2 + std::exp(t) + std::exp(-t)); }
+//   };
+//   std::vector<double> x = {2, 1, 0.1}, p(3);
+//   isentropic::perturb_max(Logistic{}, 1, x, p);  // p = 0.6, 0.26, 0.14
 #pragma once
 
 #include "isentropic/version.h"
@@ -11,6 +18,7 @@
 
 #include "isentropic/export.h"
 #include "isentropic/matrix_view.h"
+#include "isentropic/row.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
@@ -71,6 +79,16 @@ void perturb_max_vjp(const Noise& noise, double scale, MatrixView<const std::typ
                      MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
                      MatrixView<T> dx) {
   perturb_max_vjp(functions_of(noise), scale, MatrixView<const T>(x), MatrixView<const T>(p), MatrixView<const T>(g), dx);
+}
+
+// The same for one row.
+template <NoiseDistribution Noise, RowOfNumbers X, RowOfNumbers P>
+void perturb_max(const Noise& noise, double scale, const X& x, P&& p) {
+  perturb_max(noise, scale, row_view(x), row_view(p));
+}
+template <NoiseDistribution Noise, RowOfNumbers X, RowOfNumbers P, RowOfNumbers G, RowOfNumbers Dx>
+void perturb_max_vjp(const Noise& noise, double scale, const X& x, const P& p, const G& g, Dx&& dx) {
+  perturb_max_vjp(noise, scale, row_view(x), row_view(p), row_view(g), row_view(dx));
 }
 
 }  // namespace isentropic::inline ISENTROPIC_ABI

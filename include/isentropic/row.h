@@ -20,6 +20,10 @@ concept RowOfNumbers = std::ranges::contiguous_range<Row> && std::ranges::sized_
     (std::is_same_v<std::ranges::range_value_t<Row>, float> || std::is_same_v<std::ranges::range_value_t<Row>, double> ||
      kIsHalf<std::ranges::range_value_t<Row>>);
 
+// The type of the row's numbers.
+template <RowOfNumbers Row>
+using NumberOfRow = std::ranges::range_value_t<Row>;
+
 // The row as a batch of one.
 template <RowOfNumbers Row>
 auto row_view(Row&& row) {

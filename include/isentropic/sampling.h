@@ -1,5 +1,10 @@
 // Draws from distributions over scores, through a chain of steps: reproducible, and from exactly the law that `probs` gives.
 //
+//   const std::vector<double> x = {2, 1, 0.1};
+//   const isentropic::Sampler sampler({isentropic::step::TopK{.k = 2}, isentropic::step::Temperature{.temperature = 0.7}}, 1);
+//   const std::int64_t first = sampler.sample(x);                    // an index; equal calls draw the same
+//   const std::int64_t second = sampler.sample(x, {.position = 1});  // the next draw of this row
+//
 // A draw is the index of the largest x_i/T + G_i with independent Gumbel noise G, which has softmax's law (Gumbel 1954). The
 // noise of a score depends only on (seed, stream, position, index): not on the batch, the order of rows, the number of threads,
 // the other scores or the SIMD target. Equal rows have different draws, because each row has its own stream; successive draws
@@ -184,6 +189,11 @@ struct Sample {
 template <class T>
 ISENTROPIC_API void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, const Noise& noise);
 
+template <WritableView X>
+void sample(const Sample& options, const X& x, MatrixView<std::int64_t> indices, const Noise& noise) {
+  sample(options, read_only(x), indices, noise);
+}
+
 // One draw from one row.
 template <RowOfNumbers X>
 std::int64_t sample(const Sample& options, const X& x, const Noise& noise) {
@@ -222,15 +232,25 @@ class ISENTROPIC_API Sampler {
   void sample(MatrixView<const T> x, MatrixView<std::int64_t> indices, Noise noise = {}, const Texts& texts = {},
               MatrixView<std::type_identity_t<T>> p = {}) const;
 
+  template <WritableView X>
+  void sample(const X& x, MatrixView<std::int64_t> indices, Noise noise = {}, const Texts& texts = {},
+              MatrixView<NumberIn<X>> p = {}) const {
+    sample(read_only(x), indices, noise, texts, p);
+  }
+
   // The distribution of one row, and one draw from it.
   template <RowOfNumbers X, RowOfNumbers P>
-  void probs(const X& x, P&& p) const {
-    probs(row_view(x), row_view(p));
+  void probs(const X& x, P&& p, const Texts& texts = {}) const {
+    probs(row_view(x), row_view(p), texts);
+  }
+  template <RowOfNumbers X, RowOfNumbers Y>
+  void log_probs(const X& x, Y&& y, const Texts& texts = {}) const {
+    log_probs(row_view(x), row_view(y), texts);
   }
   template <RowOfNumbers X>
-  std::int64_t sample(const X& x, const Noise& noise = {}) const {
+  std::int64_t sample(const X& x, const Noise& noise = {}, const Texts& texts = {}) const {
     std::int64_t index;
-    sample(MatrixView<const std::ranges::range_value_t<X>>(row_view(x)), MatrixView(&index, 1, 1), noise);
+    sample(MatrixView<const std::ranges::range_value_t<X>>(row_view(x)), MatrixView(&index, 1, 1), noise, texts);
     return index;
   }
 
@@ -264,6 +284,10 @@ void gumbel_softmax(const GumbelSoftmax& options, const X& x, P&& p, const Noise
 // The noise itself: g(r, i) = -log(-log u) for index i of row r.
 template <class T>
 ISENTROPIC_API void gumbel_noise(MatrixView<T> g, const Noise& noise);
+template <RowOfNumbers G>
+void gumbel_noise(G&& g, const Noise& noise) {
+  gumbel_noise(row_view(g), noise);
+}
 
 // Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made
 // from them. A call needs nothing below.

@@ -1,4 +1,10 @@
 // Optimal transport: the distance of one distribution from another, and plans that move one to the other.
+//
+//   const std::vector<double> a = {0.5, 0.5}, b = {0.25, 0.75}, cost = {0, 1, 1, 0};
+//   std::vector<double> plan(4), f(2), g(2);
+//   const isentropic::MatrixView costs(cost, 2, 2);
+//   const auto found = isentropic::optimal_transport({}, a, b, costs, isentropic::MatrixView(plan, 2, 2), f, g);
+//   // found.cost = 0.25
 #pragma once
 
 #include "isentropic/version.h"
@@ -15,6 +21,7 @@
 #include "isentropic/describe.h"
 #include "isentropic/export.h"
 #include "isentropic/matrix_view.h"
+#include "isentropic/row.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
@@ -34,7 +41,8 @@ struct Wasserstein1d {
 // as v, or of no rows. Units: those of the samples. Error: 4 eps of float64, relative, and masses as in optimal_transport.
 // Throws: std::invalid_argument naming row and entry of a weight that is negative, NaN or infinite, or of a row without weight.
 template <class T>
-ISENTROPIC_API void wasserstein_1d(const Wasserstein1d& options, MatrixView<const T> u, MatrixView<const T> v,
+ISENTROPIC_API void wasserstein_1d(const Wasserstein1d& options, MatrixView<const T> u,
+                                   MatrixView<const std::type_identity_t<T>> v,
                                    std::type_identity_t<MatrixView<const T>> u_weights,
                                    std::type_identity_t<MatrixView<const T>> v_weights, std::span<double> distance,
                                    std::type_identity_t<MatrixView<T>> du = {}, std::type_identity_t<MatrixView<T>> dv = {});
@@ -53,9 +61,9 @@ struct WassersteinHistogram {
 // Throws: std::invalid_argument naming row and entry: a mass that is negative, NaN or infinite, a row without mass, or a sum
 // that is not 1 within 1e-6 (double), 1e-4 (float) or sum_tolerance; a point of the support that is not finite.
 template <class T>
-ISENTROPIC_API void wasserstein_histogram(const WassersteinHistogram& options, MatrixView<const T> p, MatrixView<const T> q,
-                                          std::span<const double> support, std::span<double> distance,
-                                          std::type_identity_t<MatrixView<T>> dp = {},
+ISENTROPIC_API void wasserstein_histogram(const WassersteinHistogram& options, MatrixView<const T> p,
+                                          MatrixView<const std::type_identity_t<T>> q, std::span<const double> support,
+                                          std::span<double> distance, std::type_identity_t<MatrixView<T>> dp = {},
                                           std::type_identity_t<MatrixView<T>> dq = {});
 
 enum class Metric { euclidean, sqeuclidean, cosine, cityblock };
@@ -75,8 +83,9 @@ struct Wasserstein {
 // Error: as optimal_transport, of the cost before the root.
 // Throws: std::invalid_argument naming the entry: a coordinate that is not finite, a weight as in wasserstein_1d.
 template <class T>
-ISENTROPIC_API double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView<const T> y,
-                                  std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b,
+ISENTROPIC_API double wasserstein(const Wasserstein& options, MatrixView<const T> x,
+                                  MatrixView<const std::type_identity_t<T>> y, std::span<const std::type_identity_t<T>> a = {},
+                                  std::span<const std::type_identity_t<T>> b = {},
                                   std::type_identity_t<MatrixView<T>> plan = {});
 
 //   (mean_theta W_order(<theta, x>, <theta, y>)^order)^(1/order)
@@ -97,7 +106,8 @@ struct SlicedWassersteinResult {
 // Throws: as wasserstein; a direction that is 0 or not finite.
 template <class T>
 ISENTROPIC_API SlicedWassersteinResult sliced_wasserstein(const SlicedWasserstein& options, MatrixView<const T> x,
-                                                          MatrixView<const T> y, std::span<const std::type_identity_t<T>> a,
+                                                          MatrixView<const std::type_identity_t<T>> y,
+                                                          std::span<const std::type_identity_t<T>> a,
                                                           std::span<const std::type_identity_t<T>> b,
                                                           MatrixView<const double> directions);
 
@@ -267,9 +277,10 @@ struct SinkhornDivergence {
 // (Feydy et al. 2019). For a larger order it may be negative. Units: distance to the power `order`; no root is taken.
 // Shapes, Throws: as wasserstein.
 template <class T>
-ISENTROPIC_API double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T> x, MatrixView<const T> y,
-                                          std::span<const std::type_identity_t<T>> a,
-                                          std::span<const std::type_identity_t<T>> b);
+ISENTROPIC_API double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T> x,
+                                          MatrixView<const std::type_identity_t<T>> y,
+                                          std::span<const std::type_identity_t<T>> a = {},
+                                          std::span<const std::type_identity_t<T>> b = {});
 
 //   U(x, y) - (U(x, x) + U(y, y)) / 2 + epsilon (sum a - sum b)^2 / 2, U the minimum of unbalanced_sinkhorn with costs |x_i -
 //   y_j|^order
@@ -285,8 +296,9 @@ struct UnbalancedSinkhornDivergence {
 // up to 2. Shapes, Throws: as sinkhorn_divergence.
 template <class T>
 ISENTROPIC_API double unbalanced_sinkhorn_divergence(const UnbalancedSinkhornDivergence& options, MatrixView<const T> x,
-                                                     MatrixView<const T> y, std::span<const std::type_identity_t<T>> a,
-                                                     std::span<const std::type_identity_t<T>> b);
+                                                     MatrixView<const std::type_identity_t<T>> y,
+                                                     std::span<const std::type_identity_t<T>> a = {},
+                                                     std::span<const std::type_identity_t<T>> b = {});
 
 // g_j = min_i (C_ij - f_i): the largest g with f_i + g_j <= C_ij. g_j is +inf if all its C_ij are, and f_i = -inf counts as
 // absent.
@@ -299,7 +311,8 @@ ISENTROPIC_API void c_transform(std::span<const std::type_identity_t<T>> f, Matr
 // <a, f> + <b, g>: no more than the cost of any plan, if f_i + g_j <= C_ij. A mass of 0 adds 0 for any potential. Shapes: f and
 // a n, g and b m.
 template <class T>
-ISENTROPIC_API double dual_value(std::span<const T> f, std::span<const T> g, std::span<const T> a, std::span<const T> b);
+ISENTROPIC_API double dual_value(std::span<const T> f, std::span<const std::type_identity_t<T>> g,
+                                 std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b);
 
 // max |f_i - f_j| / D_ij over i != j: the Lipschitz constant of f on points at these distances. +inf if two points at distance
 // 0 have different values; 0 for one point. W_1 >= |<a - b, f>| / it.
@@ -307,6 +320,111 @@ ISENTROPIC_API double dual_value(std::span<const T> f, std::span<const T> g, std
 // Shapes: f n, distance n x n. Throws: std::invalid_argument: a distance that is negative or NaN, an f that is not finite.
 template <class T>
 ISENTROPIC_API double lipschitz_constant(std::span<const std::type_identity_t<T>> f, MatrixView<const T> distance);
+
+// One problem, with masses and potentials in containers: plan, f and g are filled.
+template <RowOfNumbers F>
+TransportResult optimal_transport(const OptimalTransport& options, MatrixView<const NumberOfRow<F>> a,
+                                  MatrixView<const NumberOfRow<F>> b, MatrixView<const NumberOfRow<F>> cost,
+                                  MatrixView<NumberOfRow<F>> plan, F&& f, MatrixView<NumberOfRow<F>> g) {
+  TransportResult result;
+  optimal_transport(options, a, b, cost, plan, row_view(f), g, std::span(&result, 1));
+  return result;
+}
+template <RowOfNumbers F>
+PartialTransportResult partial_transport(const PartialTransport& options, MatrixView<const NumberOfRow<F>> a,
+                                         MatrixView<const NumberOfRow<F>> b, MatrixView<const NumberOfRow<F>> cost,
+                                         MatrixView<NumberOfRow<F>> plan, F&& f, MatrixView<NumberOfRow<F>> g) {
+  PartialTransportResult result;
+  partial_transport(options, a, b, cost, plan, row_view(f), g, std::span(&result, 1));
+  return result;
+}
+template <RowOfNumbers F>
+SinkhornResult sinkhorn(const Sinkhorn& options, MatrixView<const NumberOfRow<F>> a, MatrixView<const NumberOfRow<F>> b,
+                        MatrixView<const NumberOfRow<F>> cost, MatrixView<NumberOfRow<F>> plan, F&& f,
+                        MatrixView<NumberOfRow<F>> g) {
+  SinkhornResult result;
+  sinkhorn(options, a, b, cost, plan, row_view(f), g, std::span(&result, 1));
+  return result;
+}
+template <RowOfNumbers F>
+UnbalancedSinkhornResult unbalanced_sinkhorn(const UnbalancedSinkhorn& options, MatrixView<const NumberOfRow<F>> a,
+                                             MatrixView<const NumberOfRow<F>> b, MatrixView<const NumberOfRow<F>> cost,
+                                             MatrixView<NumberOfRow<F>> plan, F&& f, MatrixView<NumberOfRow<F>> g) {
+  UnbalancedSinkhornResult result;
+  unbalanced_sinkhorn(options, a, b, cost, plan, row_view(f), g, std::span(&result, 1));
+  return result;
+}
+
+// The distance of two rows.
+template <RowOfNumbers U>
+double wasserstein_1d(const Wasserstein1d& options, const U& u, MatrixView<const NumberOfRow<U>> v,
+                      MatrixView<const NumberOfRow<U>> u_weights = {}, MatrixView<const NumberOfRow<U>> v_weights = {}) {
+  double distance;
+  wasserstein_1d(options, read_only(row_view(u)), v, u_weights, v_weights, std::span(&distance, 1));
+  return distance;
+}
+template <RowOfNumbers P>
+double wasserstein_histogram(const WassersteinHistogram& options, const P& p, MatrixView<const NumberOfRow<P>> q,
+                             std::span<const double> support) {
+  double distance;
+  wasserstein_histogram(options, read_only(row_view(p)), q, support, std::span(&distance, 1));
+  return distance;
+}
+
+// The functions above for views that may write, and for potentials in containers.
+template <WritableView U>
+void wasserstein_1d(const Wasserstein1d& options, const U& u, MatrixView<const NumberIn<U>> v,
+                    MatrixView<const NumberIn<U>> u_weights, MatrixView<const NumberIn<U>> v_weights,
+                    std::span<double> distance, MatrixView<NumberIn<U>> du = {}, MatrixView<NumberIn<U>> dv = {}) {
+  wasserstein_1d(options, read_only(u), v, u_weights, v_weights, distance, du, dv);
+}
+template <WritableView P>
+void wasserstein_histogram(const WassersteinHistogram& options, const P& p, MatrixView<const NumberIn<P>> q,
+                           std::span<const double> support, std::span<double> distance, MatrixView<NumberIn<P>> dp = {},
+                           MatrixView<NumberIn<P>> dq = {}) {
+  wasserstein_histogram(options, read_only(p), q, support, distance, dp, dq);
+}
+template <WritableView X>
+double wasserstein(const Wasserstein& options, const X& x, MatrixView<const NumberIn<X>> y, std::span<const NumberIn<X>> a = {},
+                   std::span<const NumberIn<X>> b = {}, MatrixView<NumberIn<X>> plan = {}) {
+  return wasserstein(options, read_only(x), y, a, b, plan);
+}
+template <WritableView X>
+SlicedWassersteinResult sliced_wasserstein(const SlicedWasserstein& options, const X& x, MatrixView<const NumberIn<X>> y,
+                                           std::span<const NumberIn<X>> a, std::span<const NumberIn<X>> b,
+                                           MatrixView<const double> directions) {
+  return sliced_wasserstein(options, read_only(x), y, a, b, directions);
+}
+template <WritableView P>
+SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter& options, const P& p,
+                                             std::span<const NumberIn<P>> weights, MatrixView<const NumberIn<P>> cost,
+                                             std::span<NumberIn<P>> barycenter, MatrixView<NumberIn<P>> f = {},
+                                             MatrixView<NumberIn<P>> g = {}) {
+  return sinkhorn_barycenter(options, read_only(p), weights, cost, barycenter, f, g);
+}
+template <WritableView X>
+double sinkhorn_divergence(const SinkhornDivergence& options, const X& x, MatrixView<const NumberIn<X>> y,
+                           std::span<const NumberIn<X>> a = {}, std::span<const NumberIn<X>> b = {}) {
+  return sinkhorn_divergence(options, read_only(x), y, a, b);
+}
+template <WritableView X>
+double unbalanced_sinkhorn_divergence(const UnbalancedSinkhornDivergence& options, const X& x, MatrixView<const NumberIn<X>> y,
+                                      std::span<const NumberIn<X>> a = {}, std::span<const NumberIn<X>> b = {}) {
+  return unbalanced_sinkhorn_divergence(options, read_only(x), y, a, b);
+}
+template <WritableView C>
+void c_transform(std::span<const NumberIn<C>> f, const C& cost, std::span<NumberIn<C>> g) {
+  c_transform(f, read_only(cost), g);
+}
+template <WritableView D>
+double lipschitz_constant(std::span<const NumberIn<D>> f, const D& distance) {
+  return lipschitz_constant(f, read_only(distance));
+}
+template <RowOfNumbers F>
+double dual_value(const F& f, std::span<const NumberOfRow<F>> g, std::span<const NumberOfRow<F>> a,
+                  std::span<const NumberOfRow<F>> b) {
+  return dual_value<NumberOfRow<F>>(std::span<const NumberOfRow<F>>(f), g, a, b);
+}
 
 // Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made
 // from them. A call needs nothing below.

@@ -1,5 +1,7 @@
 // Apart from strided_rows.cc, because the library for GPUs has it too, and nothing that needs Highway's own library.
+#include "isentropic/matrix_view.h"
 #include "isentropic/strided_rows.h"
+#include "src/check.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
@@ -9,6 +11,12 @@ std::string shape_text(std::span<const std::ptrdiff_t> shape) {
     text += std::to_string(shape[d]) + (d + 1 < shape.size() ? ", " : shape.size() == 1 ? "," : "");
   }
   return text + ")";
+}
+
+void check_holds(std::size_t size, std::size_t rows, std::size_t cols, std::size_t row_stride) {
+  if (rows == 0 || cols == 0) return;
+  if (cols <= size && (row_stride == 0 || rows - 1 <= (size - cols) / row_stride)) return;
+  fail("MatrixView: numbers must hold {} x {} numbers with row_stride {}, got {}", rows, cols, row_stride, size);
 }
 
 }  // namespace isentropic::inline ISENTROPIC_ABI

@@ -41,7 +41,8 @@ void c_transform(std::span<const std::type_identity_t<T>> f, MatrixView<const T>
 }
 
 template <class T>
-double dual_value(std::span<const T> f, std::span<const T> g, std::span<const T> a, std::span<const T> b) {
+double dual_value(std::span<const T> f, std::span<const std::type_identity_t<T>> g, std::span<const std::type_identity_t<T>> a,
+                  std::span<const std::type_identity_t<T>> b) {
   constexpr std::string_view kName = "dual_value";
   check_count(kName, "f", f.size(), "mass of a", a.size());
   check_count(kName, "g", g.size(), "mass of b", b.size());

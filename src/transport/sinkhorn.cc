@@ -436,8 +436,9 @@ void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_identity_t<T>>
 }
 
 template <class T>
-double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T> x, MatrixView<const T> y,
-                           std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b) {
+double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T> x,
+                           MatrixView<const std::type_identity_t<T>> y, std::span<const std::type_identity_t<T>> a,
+                           std::span<const std::type_identity_t<T>> b) {
   constexpr std::string_view kName = Described<SinkhornDivergence>::kDescription.name;
   check_params(options);
   check_points(kName, x, y);

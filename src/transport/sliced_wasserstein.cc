@@ -43,7 +43,8 @@ std::vector<double> units(const MatrixView<const double>& directions) {
 }  // namespace
 
 template <class T>
-SlicedWassersteinResult sliced_wasserstein(const SlicedWasserstein& options, MatrixView<const T> x, MatrixView<const T> y,
+SlicedWassersteinResult sliced_wasserstein(const SlicedWasserstein& options, MatrixView<const T> x,
+                                           MatrixView<const std::type_identity_t<T>> y,
                                            std::span<const std::type_identity_t<T>> a,
                                            std::span<const std::type_identity_t<T>> b, MatrixView<const double> directions) {
   check_params(options);

@@ -309,8 +309,9 @@ void unbalanced_sinkhorn(const UnbalancedSinkhorn& options, MatrixView<const std
 }
 
 template <class T>
-double unbalanced_sinkhorn_divergence(const UnbalancedSinkhornDivergence& options, MatrixView<const T> x, MatrixView<const T> y,
-                                      std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b) {
+double unbalanced_sinkhorn_divergence(const UnbalancedSinkhornDivergence& options, MatrixView<const T> x,
+                                      MatrixView<const std::type_identity_t<T>> y, std::span<const std::type_identity_t<T>> a,
+                                      std::span<const std::type_identity_t<T>> b) {
   constexpr std::string_view kDivergence = Described<UnbalancedSinkhornDivergence>::kDescription.name;
   check_params(options);
   check_points(kDivergence, x, y);

@@ -20,7 +20,7 @@ constexpr std::size_t kStored = std::size_t{1} << 24;
 }  // namespace
 
 template <class T>
-double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView<const T> y,
+double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView<const std::type_identity_t<T>> y,
                    std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b,
                    std::type_identity_t<MatrixView<T>> plan) {
   constexpr std::string_view kName = Described<Wasserstein>::kDescription.name;

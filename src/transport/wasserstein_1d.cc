@@ -55,7 +55,7 @@ bool has_nan(const T* x, std::size_t n) {
 }  // namespace
 
 template <class T>
-void wasserstein_1d(const Wasserstein1d& options, MatrixView<const T> u, MatrixView<const T> v,
+void wasserstein_1d(const Wasserstein1d& options, MatrixView<const T> u, MatrixView<const std::type_identity_t<T>> v,
                     std::type_identity_t<MatrixView<const T>> u_weights, std::type_identity_t<MatrixView<const T>> v_weights,
                     std::span<double> distance, std::type_identity_t<MatrixView<T>> du,
                     std::type_identity_t<MatrixView<T>> dv) {
@@ -148,8 +148,9 @@ void wasserstein_1d(const Wasserstein1d& options, MatrixView<const T> u, MatrixV
 }
 
 template <class T>
-void wasserstein_histogram(const WassersteinHistogram& options, MatrixView<const T> p, MatrixView<const T> q,
-                           std::span<const double> support, std::span<double> distance, std::type_identity_t<MatrixView<T>> dp,
+void wasserstein_histogram(const WassersteinHistogram& options, MatrixView<const T> p,
+                           MatrixView<const std::type_identity_t<T>> q, std::span<const double> support,
+                           std::span<double> distance, std::type_identity_t<MatrixView<T>> dp,
                            std::type_identity_t<MatrixView<T>> dq) {
   constexpr std::string_view kName = Described<WassersteinHistogram>::kDescription.name;
   check_params(options);

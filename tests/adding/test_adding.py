@@ -37,10 +37,16 @@ HWY_AFTER_NAMESPACE();
 """
 
 # softmax(s x).
-MAP = """inline constexpr Absence kNoKernelYet[] = {{Door::device, "it has none"}, {Door::ranks, "it has none"}};
+MAP = """//   p = softmax(s x)
 struct SharpSoftmax {
-  double sharpness = 1.5;
+  double sharpness = 1.5;  // s
+};
 
+"""
+MAP_DESCRIPTION = """
+inline constexpr Absence kNoKernelYet[] = {{Door::device, "it has none"}, {Door::ranks, "it has none"}};
+template <>
+struct Described<SharpSoftmax> {
   static constexpr Description kDescription = {
       .name = "sharp_softmax",
       .summary = "Softmax of scores that are multiplied.",
@@ -55,7 +61,6 @@ struct SharpSoftmax {
   static constexpr auto kParams = Params{Param<SharpSoftmax>{
       .name = "sharpness", .meaning = "s", .member = &SharpSoftmax::sharpness, .at_least = 0.1, .up_to = 2, .per_row = true}};
 };
-
 """
 MAP_KERNELS = """
 template <class T>
@@ -90,9 +95,16 @@ VJP_ORACLE = """Row vjp(const isentropic::SharpSoftmax& op, const Row& x, const 
 """
 
 # Twice softmax's loss.
-LOSS = """inline constexpr Absence kNoLossKernelYet[] = {{Door::device, "it has none"}, {Door::ranks, "it has none"}};
+LOSS = """//   2 (log sum exp(x) - <q,x>)
 struct TwiceSoftmaxLoss {
   static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
+};
+
+"""
+LOSS_DESCRIPTION = """
+inline constexpr Absence kNoLossKernelYet[] = {{Door::device, "it has none"}, {Door::ranks, "it has none"}};
+template <>
+struct Described<TwiceSoftmaxLoss> {
   static constexpr Description kDescription = {
       .name = "twice_softmax_loss",
       .summary = "Twice cross-entropy.",
@@ -104,7 +116,6 @@ struct TwiceSoftmaxLoss {
   };
   static constexpr auto kParams = Params{};
 };
-
 """
 LOSS_KERNELS = """
 template <class T>
@@ -128,12 +139,18 @@ LOSS_ORACLE = """LossResult loss(const isentropic::TwiceSoftmaxLoss&, const Row&
 """
 
 # Half of Shannon's entropy.
-MEASURE = """inline constexpr Absence kNoMeasureKernelYet[] = {{Door::device, "it has none"}, {Door::ranks, "it has none"}};
+MEASURE = """//   H / 2
 struct HalfEntropy {
   std::optional<double> base = {};
   Input input = Input::probs;
   bool normalize = false;
+};
 
+"""
+MEASURE_DESCRIPTION = """
+inline constexpr Absence kNoMeasureKernelYet[] = {{Door::device, "it has none"}, {Door::ranks, "it has none"}};
+template <>
+struct Described<HalfEntropy> {
   static constexpr Description kDescription = {
       .name = "half_entropy",
       .summary = "Half of the entropy.",
@@ -145,7 +162,6 @@ struct HalfEntropy {
   };
   static constexpr auto kParams = measure_params(&HalfEntropy::base, &HalfEntropy::input, &HalfEntropy::normalize);
 };
-
 """
 MEASURE_KERNELS = """inline HWY_NOINLINE double ValueOf(const HalfEntropy& /*op*/, const Distribution& row) {
   return ValueOf(Entropy{}, row) / 2;
@@ -164,13 +180,19 @@ MEASURE_ORACLE = """long double nats(const isentropic::HalfEntropy&, const Numbe
 """
 
 # Half of min_p's bound.
-STEP = """inline constexpr Absence kNoStepKernelYet[] = {{Door::c, "a chain of steps is an operation"},
+STEP = """//   as min_p, of p/2
+struct HalfMinP {
+  double p = 0;  // twice the ratio
+};
+
+"""
+STEP_DESCRIPTION = """
+inline constexpr Absence kNoStepKernelYet[] = {{Door::c, "a chain of steps is an operation"},
                                                {Door::command_line, "a chain of steps is an option"},
                                                {Door::device, "this test has none"},
                                                {Door::ranks, "this test has none"}};
-struct HalfMinP {
-  double p = 0;
-
+template <>
+struct Described<step::HalfMinP> {
   static constexpr Description kDescription = {
       .name = "half_min_p",
       .summary = "Keeps tokens at least p/2 times as likely as the most likely one.",
@@ -180,16 +202,15 @@ struct HalfMinP {
       .arrays = kStepArrays,
       .not_in = kNoStepKernelYet,
   };
-  static constexpr auto kParams = Params{Param<HalfMinP>{
+  static constexpr auto kParams = Params{Param<step::HalfMinP>{
       .name = "p",
       .meaning = "twice the ratio",
-      .member = &HalfMinP::p,
+      .member = &step::HalfMinP::p,
       .above = 0,
       .up_to = 1,
       .required = true,
       .typical = 0.1}};
 };
-
 """
 STEP_KERNELS = """  HWY_INLINE void Apply(const step::HalfMinP& op) { Apply(step::MinP{op.p / 2}); }
 """
@@ -200,8 +221,7 @@ STEP_ORACLE = """Row after(const isentropic::step::HalfMinP& op, Row x) {
 """
 
 # Sigsoftmax of scores that are divided by a power of two, which is exact.
-PARAMETER = """  std::int64_t halvings = 0;
-
+PARAMETER = """  std::int64_t halvings = 0;  // k, the scores are divided by 2^k
 """
 SCALED = """  const T half = static_cast<T>(1.0 / static_cast<double>(std::int64_t{1} << op.halvings));
   const auto scale = hn::Set(d, half);
@@ -213,6 +233,10 @@ PARAMETER_DESCRIPTION = """Param<SigSoftmax, std::int64_t>{.name = "halvings",
                                                                            .up_to = 3}"""
 
 
+# Descriptions stand at the end of a header.
+END = "\n}  // namespace isentropic::inline ISENTROPIC_ABI\n"
+
+
 def edit(file, *changes):
     text = file.read_text()
     for old, new in changes:
@@ -222,7 +246,11 @@ def edit(file, *changes):
 
 
 def add_map(tree):
-    edit(tree / "include/isentropic/maps.h", ("using Map = std::variant<", MAP + "using Map = std::variant<SharpSoftmax, "))
+    edit(
+        tree / "include/isentropic/maps.h",
+        ("using Map = std::variant<", MAP + "using Map = std::variant<SharpSoftmax, "),
+        (END, MAP_DESCRIPTION + END),
+    )
     guard = "ISENTROPIC_MAPS_SHARP_SOFTMAX_INL_H_"
     text = GUARDED.format(first="Softmax of sharper scores.", guard=guard, include="src/maps/softmax-inl.h", body=MAP_KERNELS)
     (tree / "src/maps/sharp_softmax-inl.h").write_text(text)
@@ -242,6 +270,7 @@ def add_loss(tree):
     edit(
         tree / "include/isentropic/losses.h",
         ("using Loss = std::variant<", LOSS + "using Loss = std::variant<TwiceSoftmaxLoss, "),
+        (END, LOSS_DESCRIPTION + END),
     )
     guard = "ISENTROPIC_LOSSES_TWICE_SOFTMAX_INL_H_"
     text = GUARDED.format(first="Twice softmax's loss.", guard=guard, include="src/losses/softmax-inl.h", body=LOSS_KERNELS)
@@ -256,6 +285,7 @@ def add_measure(tree):
     edit(
         tree / "include/isentropic/measures.h",
         ("using Measure = std::variant<", MEASURE + "using Measure = std::variant<HalfEntropy, "),
+        (END, MEASURE_DESCRIPTION + END),
     )
     slopes = "// Derivatives in the order; measures without an order have none.\n"
     edit(tree / "src/measures/entropies-inl.h", (slopes, MEASURE_KERNELS + slopes))
@@ -267,8 +297,9 @@ def add_measure(tree):
 def add_step(tree):
     edit(
         tree / "include/isentropic/sampling.h",
-        ("struct TypicalP {", STEP + "struct TypicalP {"),
+        ("}  // namespace step\n", STEP + "}  // namespace step\n"),
         ("std::variant<step::Temperature, ", "std::variant<step::Temperature, step::HalfMinP, "),
+        (END, STEP_DESCRIPTION + END),
     )
     of_min_p = "  HWY_INLINE void Apply(const step::MinP& op)"
     edit(tree / "src/sampling/chain-inl.h", (of_min_p, STEP_KERNELS + of_min_p))
@@ -280,7 +311,7 @@ def add_step(tree):
 def add_parameter(tree):
     edit(
         tree / "include/isentropic/maps.h",
-        ("struct SigSoftmax {\n", "struct SigSoftmax {\n" + PARAMETER),
+        ("struct SigSoftmax {};\n", "struct SigSoftmax {\n" + PARAMETER + "};\n"),
         (
             "  static constexpr Laws kLaws = {.shift = false};\n  static constexpr auto kParams = Params{};",
             "  static constexpr Laws kLaws = {.shift = false};\n"

@@ -62,6 +62,89 @@ def test_comments_of_headers_are_kept():
     assert "- *-inf score*: probability exactly 0" in page
 
 
+def struct_of(name, text):
+    """The comment above a struct of a header, and its body."""
+    space, _, name = name.rpartition("::")
+    if space:
+        text = text[text.index(f"\nnamespace {space} {{") :]
+    found = re.search(rf"((?:^//[^\n]*\n)*)^struct {name} \{{(.*?)^\}};", text, flags=re.MULTILINE | re.DOTALL)
+    return found[1], found[2]
+
+
+def words(*parts):
+    return " ".join(" ".join(parts).split())
+
+
+def test_structs_say_in_comments_what_their_descriptions_say():
+    """The formula above the struct, and the meaning beside each parameter; base, input and such are explained in the header."""
+    checked = 0
+    for header in HEADERS.glob("*.h"):
+        declarations, _, descriptions = header.read_text().partition("// Descriptions of the operations above")
+        for name, description in re.findall(
+            r"^struct Described<([\w:]+)> \{\n(.*?)\n\};", descriptions, re.MULTILINE | re.DOTALL
+        ):
+            comment, body = struct_of(name, declarations)
+            literal = r"((?:\"[^\"]*\"\s*)+)"
+            formula = "".join(re.findall(r'"([^"]*)"', re.search(r"\.formula =\s*" + literal, description)[1]))
+            assert words(*re.findall(r"^//   (.*)", comment, re.MULTILINE)) == words(formula), f"{header.name}: {name}"
+            for param, text in re.findall(r"\.name = \"(\w+)\",\s*\.meaning =\s*" + literal, description):
+                if param not in ("base", "input", "normalize", "smoothing"):
+                    line = re.search(rf"((?:^  //.*\n)*)^  [\w:<>]+ {param}(?: = [^;]*)?;(?: +// (.*))?$", body, re.MULTILINE)
+                    said = words(line[2] or line[1].replace("  // ", " "))
+                    assert said == words("".join(re.findall(r'"([^"]*)"', text))), f"{header.name}: {name}::{param}"
+                    checked += 1
+    assert checked > 60
+
+
+def test_examples_of_headers(tmp_path):
+    """Each header begins with a call, which compiles and gives the numbers that its comment says."""
+    build = Path(os.environ["ISENTROPIC_BUILD"]).resolve()
+    program = """#include <isentropic/isentropic.h>
+#include <cmath>
+#include <cstdio>
+int wrong = 0;
+void check(const char* name, double got, double want) {
+  if (!(std::fabs(got - want) <= 0.0051)) ++wrong, std::printf("%s is %.4f\\n", name, got);
+}
+void check(const char* name, const auto& got, std::initializer_list<double> want) {
+  if (got.size() != want.size()) ++wrong, std::printf("%s has %zu numbers\\n", name, got.size());
+  for (std::size_t i = 0; i < want.size() && i < got.size(); ++i) check(name, got[i], want.begin()[i]);
+}
+"""
+    main = ""
+    with_example = set()
+    for header in sorted(HEADERS.glob("*.h")):
+        text = header.read_text()
+        example = re.search(r"((?:^//   .*\n)+)", text[: text.index("#pragma once")], re.MULTILINE)
+        if "struct Described<" in text and header.name not in ("describe.h", "cuda.h"):
+            assert "isentropic::" in example[1], f"{header.name} does not begin with a call"
+        if (
+            example is None
+            or "isentropic::" not in example[1]
+            or header.name in ("c.h", "cuda.h", "prepared.h", "llama_sampler.h")
+        ):
+            continue
+        with_example.add(header.name)
+        name = header.stem
+        code = re.sub(r"^//", "", example[1], flags=re.MULTILINE)
+        code = re.sub(
+            r"// ([\w.\[\]]+) = (-?[\d.]+(?:, -?[\d.]+)*)$",
+            lambda m: f'\n  check("{m[1]}", {m[1]}, ' + ("{" + m[2] + "}" if "," in m[2] else m[2]) + ");",
+            code,
+            flags=re.MULTILINE,
+        )
+        program += f"void {name}() {{\n{code}}}\n"
+        main += f"  {name}();\n"
+    assert {"maps.h", "losses.h", "measures.h", "sampling.h", "transport.h", "matrix_view.h"} <= with_example
+    source = tmp_path / "examples.cc"
+    source.write_text(program + "int main() {\n" + main + "  return wrong;\n}\n")
+    library = build / "tests/libisentropic_shared.so"
+    flags = ["-std=c++20", f"-I{ROOT / 'include'}", f"-Wl,-rpath,{library.parent}"]
+    subprocess.run(["g++", *flags, source, library, "-o", tmp_path / "examples"], check=True)
+    done = subprocess.run([tmp_path / "examples"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 def test_every_command():
     def run(*arguments):
         command = [os.environ["ISENTROPIC_CLI"], *arguments]
