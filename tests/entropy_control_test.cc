@@ -520,7 +520,7 @@ TEST(EntropyControl, RefusesBadArguments) {
                [&] { gamma_for_entropy({.entropy = 1}, view, std::span(gamma).first(1), entropy, status); });
   expect_error("gamma_for_entropy: min_gamma must be at most max_gamma, got min_gamma 2, max_gamma 1",
                [&] { gamma_for_entropy({.entropy = 1, .min_gamma = 2, .max_gamma = 1}, view, gamma, entropy, status); });
-  expect_error("power_transform: gamma must be at least 0 and at most inf, got -1",
+  expect_error("power_transform: gamma must be at least 0 (inf is allowed), got -1",
                [&] { power_transform({.gamma = -1}, view, out); });
   EXPECT_EQ(p, std::vector<double>(8, 5.0));
 }

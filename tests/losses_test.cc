@@ -856,9 +856,9 @@ TEST(LossesRefuse, WhatTheyCannotTake) {
         MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::sphere, .margin = 1.5}, good);
   fails("margin_softmax_loss: margin must be at most pi for kind arc, got kind arc, margin 4",
         MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::arc, .margin = 4}, good);
-  fails("jsd_loss: beta must be below 1, where the loss is 0 always; its limit is reverse_kl of distillation_loss, got beta 1",
+  fails("jsd_loss: beta must be below 1, where the loss is always 0; its limit is reverse_kl of distillation_loss, got beta 1",
         JsdLoss{.beta = 1}, good);
-  fails("jsd_loss: beta must be above 0, where the loss is 0 always; its limit is forward_kl of distillation_loss, got beta 0",
+  fails("jsd_loss: beta must be above 0, where the loss is always 0; its limit is forward_kl of distillation_loss, got beta 0",
         JsdLoss{.beta = 0}, good);
   fails("distillation_loss: beta must be left out unless divergence is jsd, got divergence forward_kl, beta 0.5",
         DistillationLoss{.beta = 0.5}, good);

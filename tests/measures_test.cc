@@ -845,7 +845,7 @@ TEST(Measures, Refused) {
   expect_error("entropy: p must be a logarithm below inf, got inf at entry 1 in row 0", [&] {
     value_of(Entropy{.input = Input::log_probs}, std::vector<double>{0, kInfinity});
   });
-  expect_error("renyi_entropy: alpha must be at least 0 and at most inf, got -1",
+  expect_error("renyi_entropy: alpha must be at least 0 (inf is allowed), got -1",
                [&] { value_of(RenyiEntropy{.alpha = -1}, std::vector<double>{1}); });
   expect_error("kl_divergence: q must be at least 0 and finite, got -1 at entry 0 in row 0 (input scores takes scores)", [&] {
     value_of(KlDivergence{}, std::vector<double>{0.5, 0.5}, std::vector<double>{-1, 2});

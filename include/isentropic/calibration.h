@@ -70,10 +70,10 @@ struct ExpectedCalibrationError {
   std::int64_t bins = 15;                    // number of bins
   Strategy strategy = Strategy::uniform;     // bins of equal width, or of equally many rows
   std::optional<double> sum_tolerance = {};  // how far a row's sum may be from 1; 1e-4 for float, 1e-6 for double
-  Norm norm = Norm::l1;    // of the distances of bins: their mean, the root of the mean square, or the largest
-  bool classwise = false;  // the mean over classes of the error of each one's probability
-  bool debiased = false;   // without what a perfectly calibrated model has in the mean, because bins have few rows
-  bool binary = false;     // p has one column, the probability of class 1 of two
+  Norm norm = Norm::l1;                      // how the distances of bins are combined: mean, root mean square, or largest
+  bool classwise = false;                    // the mean over classes of the error of each class's probability
+  bool debiased = false;  // subtract the mean error that a perfectly calibrated model has because bins have few rows
+  bool binary = false;    // p has one column, the probability of class 1 of two
 
   std::string_view check() const {
     if (debiased && norm == Norm::max) return "debiased must not go with norm max, whose bias is not known";
@@ -217,16 +217,15 @@ struct Described<ExpectedCalibrationError> {
                  .at_least = 0},
              Param<ExpectedCalibrationError, ExpectedCalibrationError::Norm>{
                  .name = "norm",
-                 .meaning = "of the distances of bins: their mean, the root of the mean "
-                            "square, or the largest",
+                 .meaning = "how the distances of bins are combined: mean, root mean square, or largest",
                  .member = &ExpectedCalibrationError::norm,
                  .names = kNorms},
              Param<ExpectedCalibrationError, bool>{.name = "classwise",
-                                                   .meaning = "the mean over classes of the error of each one's probability",
+                                                   .meaning = "the mean over classes of the error of each class's probability",
                                                    .member = &ExpectedCalibrationError::classwise},
              Param<ExpectedCalibrationError, bool>{
                  .name = "debiased",
-                 .meaning = "without what a perfectly calibrated model has in the mean, because bins have few rows",
+                 .meaning = "subtract the mean error that a perfectly calibrated model has because bins have few rows",
                  .member = &ExpectedCalibrationError::debiased},
              Param<ExpectedCalibrationError, bool>{.name = "binary",
                                                    .meaning = "p has one column, the probability of class 1 of two",

@@ -3,9 +3,9 @@
 //   const std::vector<std::int64_t> counts = {3, 1, 1, 0};
 //   const double nats = isentropic::entropy_of_counts({}, counts);  // nats = 1.0
 //
-// The frequencies of N draws are less uncertain than the law itself: by (classes - 1) / (2 N) nats in the mean, if N is large.
-// The estimators differ in how they make up for it. Counts are whole numbers of any type; a row without any has no estimate
-// (NaN). `classes` that were never seen matter to james_stein and nsb alone.
+// The entropy of the frequencies is biased: below that of the law by about (classes - 1) / (2 N) nats for N draws, if N is
+// large. The estimators differ in how they correct this bias. Counts are whole numbers of any type; a row without any has no
+// estimate (NaN). `classes` that were never seen matter to james_stein and nsb alone.
 //
 //   plugin         the entropy of the frequencies
 //   miller_madow   plugin + (m - 1) / (2 N), m the number of classes seen
@@ -36,10 +36,11 @@ namespace isentropic::inline ISENTROPIC_ABI {
 
 enum class Estimator { plugin, miller_madow, jackknife, grassberger, chao_shen, james_stein, nsb };
 
-//   plugin: H(n / N); the others make up for what it lacks in the mean
+//   plugin: H(n / N); the others reduce its bias
 struct EntropyOfCounts {
   Estimator estimator = Estimator::grassberger;  // the estimator
-  std::optional<double> classes = {};  // number of classes there are, of james_stein and nsb; not given, the length of the row
+  // number of classes, seen or not, for james_stein and nsb; not given, the length of the row
+  std::optional<double> classes = {};
   std::optional<double> base = {};
 
   std::string_view check() const {
@@ -110,7 +111,7 @@ struct Described<EntropyOfCounts> {
   static constexpr Description kDescription = {
       .name = "entropy_of_counts",
       .summary = "The entropy of a law, estimated from how often each outcome was drawn.",
-      .formula = "plugin: H(n / N); the others make up for what it lacks in the mean",
+      .formula = "plugin: H(n / N); the others reduce its bias",
       .gradient = "none",
       .source =
           "Grassberger, arXiv:physics/0307138; Chao, Shen, Environ. Ecol. Stat. 10, 2003; Hausser, Strimmer, JMLR 10, 2009; "
@@ -123,7 +124,7 @@ struct Described<EntropyOfCounts> {
                  .name = "estimator", .meaning = "the estimator", .member = &EntropyOfCounts::estimator, .names = kEstimators},
              Param<EntropyOfCounts, std::optional<double>>{
                  .name = "classes",
-                 .meaning = "number of classes there are, of james_stein and nsb; not given, the length of the row",
+                 .meaning = "number of classes, seen or not, for james_stein and nsb; not given, the length of the row",
                  .member = &EntropyOfCounts::classes,
                  .at_least = 1,
                  .up_to = 0x1p53},

@@ -11,7 +11,7 @@
 //   +inf scores                they share the mass equally, as if all else were -inf; the gradient is 0
 //   all scores -inf            no distribution exists: value and gradient are NaN
 //   ignored rows               value 0, gradient 0, whatever the row holds
-//   offset                     the maximum is taken off first, and q is taken to sum to 1: a common offset changes nothing
+//   offset                     the maximum is subtracted first, and q counts as summing to 1: a common offset changes nothing
 //   reproducible               the same bits for any number of threads, any batch, any SIMD target with FMA
 //   float16, bfloat16          read and written as such, computed in float
 #pragma once
@@ -130,12 +130,12 @@ enum class TeacherDivergence { forward_kl, reverse_kl, jsd, total_variation };
 // What is wrong with beta, the teacher's weight in jsd, or an empty text.
 constexpr std::string_view check_beta(TeacherDivergence divergence, const std::optional<double>& beta) {
   if (beta && divergence != TeacherDivergence::jsd) return "beta must be left out unless divergence is jsd";
-  return beta && !(*beta < 1) ? "beta must be below 1, where the loss is 0 always" : "";
+  return beta && !(*beta < 1) ? "beta must be below 1, where the loss is always 0" : "";
 }
 
 //   T^2 D(p, q), p = softmax(teacher/T), q = softmax(student/T); forward_kl: KL(p, q); reverse_kl: KL(q, p); jsd: beta KL(p, m)
 //   + (1 - beta) KL(q, m), m = beta p + (1 - beta) q; total_variation: sum |p - q| / 2
-// An infinite value has gradient 0: reverse_kl of a class that the teacher has not, whose score cannot fall fast enough.
+// An infinite value, such as reverse_kl of a class that the teacher does not have, has gradient 0.
 struct DistillationLoss {
   double temperature = 1;                                        // T, divides both scores
   TeacherDivergence divergence = TeacherDivergence::forward_kl;  // D, how far the student is from the teacher
@@ -147,12 +147,12 @@ struct DistillationLoss {
 
 //   beta KL(t, m) + (1 - beta) KL(s, m), m = beta t + (1 - beta) s, t and s the softmax of teacher and student
 struct JsdLoss {
-  double beta = 0.5;  // weight of the teacher, above 0 and below 1; towards both the loss goes to 0
+  double beta = 0.5;  // weight of the teacher, above 0 and below 1, where the loss tends to 0
 
   static constexpr TargetKind kTarget = TargetKind::scores;
   constexpr std::string_view check() const {
-    if (beta <= 0) return "beta must be above 0, where the loss is 0 always; its limit is forward_kl of distillation_loss";
-    return beta < 1 ? "" : "beta must be below 1, where the loss is 0 always; its limit is reverse_kl of distillation_loss";
+    if (beta <= 0) return "beta must be above 0, where the loss is always 0; its limit is forward_kl of distillation_loss";
+    return beta < 1 ? "" : "beta must be below 1, where the loss is always 0; its limit is reverse_kl of distillation_loss";
   }
 };
 
@@ -169,7 +169,8 @@ struct SparseDistillationLoss {
   Tail tail = Tail::bin;            // bin: all other classes are one class more; renormalize: only the listed classes count
 
   constexpr std::string_view check() const {
-    if (tail == Tail::bin && temperature != 1) return "temperature must be 1 with tail bin, whose classes no power keeps";
+    if (tail == Tail::bin && temperature != 1)
+      return "temperature must be 1 with tail bin, because the bin has no scores of its classes";
     return check_beta(divergence, beta);
   }
 };
@@ -451,7 +452,7 @@ template <>
 struct Described<DistillationLoss> {
   static constexpr Description kDescription = {
       .name = "distillation_loss",
-      .summary = "Divergence of a student's softmax from a teacher's, both at one temperature, times its square.",
+      .summary = "Divergence of a student's softmax from a teacher's, both at temperature T, times T^2.",
       .formula =
           "T^2 D(p, q), p = softmax(teacher/T), q = softmax(student/T); forward_kl: KL(p, q); reverse_kl: KL(q, p); jsd: beta "
           "KL(p, m) + (1 - beta) KL(q, m), m = beta p + (1 - beta) q; total_variation: sum |p - q| / 2",
@@ -493,7 +494,7 @@ struct Described<JsdLoss> {
   };
   static constexpr auto kParams =
       Params{Param<JsdLoss>{.name = "beta",
-                            .meaning = "weight of the teacher, above 0 and below 1; towards both the loss goes to 0",
+                            .meaning = "weight of the teacher, above 0 and below 1, where the loss tends to 0",
                             .member = &JsdLoss::beta,
                             .at_least = 0,
                             .up_to = 1,
@@ -516,7 +517,7 @@ struct Described<SparseDistillationLoss> {
   };
   static constexpr Description kDescription = {
       .name = "sparse_distillation_loss",
-      .summary = "Divergence of a student's softmax from a teacher of which a few classes are known, as in distillation_loss.",
+      .summary = "distillation_loss for a teacher of which only a few classes are known.",
       .formula =
           "T^2 D(p, q); bin: p = (exp(log_probs), 1 - their sum), q = softmax(student) of these classes and of all others "
           "together; renormalize: p = softmax(log_probs/T), q = softmax(student/T), of these classes",

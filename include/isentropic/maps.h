@@ -15,7 +15,7 @@
 //   rows = 0 or cols = 0       nothing happens
 //   sum                        |sum p - 1| <= 1e-6 (float), 1e-14 max(1, log2 n) (double)
 //   reproducible               the same bits for any number of threads, any batch, any SIMD target with FMA
-//   float16, bfloat16          the float result, rounded; gradients compute p again and do not read what is given
+//   float16, bfloat16          the float result, rounded; gradients recompute p in float and ignore the rounded p
 #pragma once
 
 #include "isentropic/version.h"
@@ -102,8 +102,8 @@ struct EntropyNormalize {
 
 //   p = softmax(gamma x), gamma = 1 where min_entropy <= -sum p log p <= max_entropy for that p
 struct EntropyClip {
-  std::optional<double> min_entropy = {};  // in nats
-  std::optional<double> max_entropy = {};  // in nats
+  std::optional<double> min_entropy = {};  // least entropy, in nats
+  std::optional<double> max_entropy = {};  // largest entropy, in nats
   Input input = Input::scores;
 
   constexpr std::string_view check() const {
@@ -159,7 +159,7 @@ struct LogSumExp {
 
 //   p_i = s((x_i - tau) / T), s(v) = 1 / (1 + exp(-v)), tau such that sum p = k
 struct SoftTopK {
-  double k = 0;            // how many; it need not be a whole number
+  double k = 0;            // sum of the shares; it need not be a whole number
   double temperature = 1;  // T, divides the scores: the smaller, the nearer to 0 and 1
 };
 
@@ -495,13 +495,13 @@ struct Described<EntropyClip> {
   static constexpr Laws kLaws = {.entropy_target = true};
   static constexpr auto kParams = Params{
       Param<EntropyClip, std::optional<double>>{.name = "min_entropy",
-                                                .meaning = "in nats",
+                                                .meaning = "least entropy, in nats",
                                                 .member = &EntropyClip::min_entropy,
                                                 .at_least = 0,
                                                 .typical = 1,
                                                 .per_row = true},
       Param<EntropyClip, std::optional<double>>{.name = "max_entropy",
-                                                .meaning = "in nats",
+                                                .meaning = "largest entropy, in nats",
                                                 .member = &EntropyClip::max_entropy,
                                                 .at_least = 0,
                                                 .typical = 2,
@@ -563,7 +563,7 @@ struct Described<SoftTopK> {
       .not_in = kSoftTopKNotIn,
   };
   static constexpr auto kParams = Params{Param<SoftTopK>{.name = "k",
-                                                         .meaning = "how many; it need not be a whole number",
+                                                         .meaning = "sum of the shares; it need not be a whole number",
                                                          .member = &SoftTopK::k,
                                                          .above = 0,
                                                          .required = true,

@@ -54,7 +54,7 @@ struct Entropy {
 
 //   H = log(sum p^alpha) / (1 - alpha); at 1 -sum p log p, at inf -log max p
 struct RenyiEntropy {
-  double alpha = 1;  // order; inf is allowed
+  double alpha = 1;  // order
   std::optional<double> base = {};
   Input input = Input::probs;
   bool normalize = false;
@@ -62,7 +62,7 @@ struct RenyiEntropy {
 
 //   H = (1 - sum p^alpha) / (alpha - 1); at 1 -sum p log p, at inf 0
 struct TsallisEntropy {
-  double alpha = 1;  // order; inf is allowed
+  double alpha = 1;  // order
   std::optional<double> base = {};
   Input input = Input::probs;
   bool normalize = false;
@@ -84,7 +84,7 @@ struct Varentropy {
 
 //   (sum p^order)^(1 / (1 - order)) = exp(renyi_entropy(p, alpha=order))
 struct HillNumber {
-  double order = 1;  // order; inf is allowed
+  double order = 1;  // order
   Input input = Input::probs;
   bool normalize = false;
 };
@@ -155,7 +155,7 @@ struct JeffreysDivergence {
 
 //   log(sum p^alpha q^(1 - alpha)) / (alpha - 1); at 1 KL(p, q), at 0 -log q(p > 0), at inf log max p/q
 struct RenyiDivergence {
-  double alpha = 1;  // order; inf is allowed
+  double alpha = 1;  // order
   std::optional<double> base = {};
   Input input = Input::probs;
   bool normalize = false;
@@ -429,7 +429,7 @@ struct Described<RenyiEntropy> {
       .not_in = kNotSplit,
   };
   static constexpr auto kParams = Params{Param<RenyiEntropy>{.name = "alpha",
-                                                             .meaning = "order; inf is allowed",
+                                                             .meaning = "order",
                                                              .member = &RenyiEntropy::alpha,
                                                              .at_least = 0,
                                                              .up_to = std::numeric_limits<double>::infinity(),
@@ -455,7 +455,7 @@ struct Described<TsallisEntropy> {
       .not_in = kNotSplit,
   };
   static constexpr auto kParams = Params{Param<TsallisEntropy>{.name = "alpha",
-                                                               .meaning = "order; inf is allowed",
+                                                               .meaning = "order",
                                                                .member = &TsallisEntropy::alpha,
                                                                .at_least = 0,
                                                                .up_to = std::numeric_limits<double>::infinity(),
@@ -509,7 +509,7 @@ struct Described<HillNumber> {
       .not_in = kHostRows,
   };
   static constexpr auto kParams = Params{Param<HillNumber>{.name = "order",
-                                                           .meaning = "order; inf is allowed",
+                                                           .meaning = "order",
                                                            .member = &HillNumber::order,
                                                            .at_least = 0,
                                                            .up_to = std::numeric_limits<double>::infinity(),
@@ -652,7 +652,7 @@ struct Described<RenyiDivergence> {
       .not_in = kHostRows,
   };
   static constexpr auto kParams = Params{Param<RenyiDivergence>{.name = "alpha",
-                                                                .meaning = "order; inf is allowed",
+                                                                .meaning = "order",
                                                                 .member = &RenyiDivergence::alpha,
                                                                 .at_least = 0,
                                                                 .up_to = std::numeric_limits<double>::infinity(),

@@ -75,8 +75,8 @@ struct Entropy {
 
 //   as entropy where -sum p log p is outside [min_entropy, max_entropy]
 struct EntropyClip {
-  double min_entropy = 0;                                        // in nats
-  double max_entropy = std::numeric_limits<double>::infinity();  // in nats
+  double min_entropy = 0;                                        // least entropy, in nats
+  double max_entropy = std::numeric_limits<double>::infinity();  // largest entropy, in nats
 
   constexpr std::string_view check() const {
     return min_entropy <= max_entropy ? "" : "min_entropy must be at most max_entropy";
@@ -110,7 +110,7 @@ struct PLess {};
 //   q_i = p_i / sum_{j in K} p_j for i in K = {p_i < threshold} and the last of p_i >= threshold by p, then index
 // Whether it acts is drawn by the noise of (seed, stream, position), apart from that of the token.
 struct Xtc {
-  double probability = 0;  // that the step acts
+  double probability = 0;  // probability that the step acts
   double threshold = 0.1;  // probability that makes a token a top choice
 };
 
@@ -118,19 +118,20 @@ struct Xtc {
 //   at most 0
 struct Penalties {
   double repetition = 1;   // divides positive scores, multiplies others
-  double presence = 0;     // subtracted once
+  double presence = 0;     // subtracted from each token of the text
   double frequency = 0;    // subtracted for each occurrence
   std::int64_t last = 64;  // number of tokens at the text's end that count; 0: none, -1: all
 };
 
-//   x_i - multiplier base^(L_i - allowed_length) where L_i >= allowed_length tokens before an i are the text's end
+//   x_i - multiplier base^(L_i - allowed_length) where the L_i >= allowed_length tokens before an earlier i equal the text's
+//   end
 // The ending of the text is looked for in the text: of a token that once followed its last L tokens, L the largest, the score
 // falls by multiplier base^(L - allowed_length). The ending does not reach over a breaker.
 struct Dry {
   double multiplier = 0.8;                  // subtracted from a token that repeats allowed_length tokens
   double base = 1.75;                       // factor for each further token
   std::int64_t allowed_length = 2;          // shortest repetition that counts
-  std::vector<std::int64_t> breakers = {};  // tokens that no repetition has
+  std::vector<std::int64_t> breakers = {};  // tokens at which a repetition ends
   std::int64_t last = -1;                   // number of tokens at the text's end that count; 0: none, -1: all
 };
 
@@ -139,7 +140,7 @@ struct Dry {
 // bound falls by rate times what the surprise of the drawn token, among those that stayed, exceeds the wanted one. The last
 // step.
 struct Mirostat {
-  double surprise = 0;  // mean of -log q of the drawn tokens, in nats
+  double surprise = 0;  // target for the mean of -log q of the drawn tokens, in nats
   double rate = 0.1;    // how fast the bound moves
 };
 
@@ -175,8 +176,7 @@ struct Noise {
 //   argmax_i x_i/T + G_i, G_i = -log(-log u_i) the noise of (seed, stream, position, index)
 struct Sample {
   double temperature = 1;  // T, divides the scores
-  // draw each index anew; otherwise a row's indices differ, as if drawn one after the other without putting back
-  bool replace = true;
+  bool replace = true;     // draw with replacement; otherwise a row's indices are distinct, as drawn without replacement
 };
 
 // Draws from each row: indices(r, c) is the draw at noise.position + c from row r, or -1 if the row has no distribution.
@@ -461,15 +461,17 @@ struct Described<step::EntropyClip> {
       .arrays = kStepArrays,
       .not_in = kStepNotIn,
   };
-  static constexpr auto kParams = Params{
-      Param<step::EntropyClip>{
-          .name = "min_entropy", .meaning = "in nats", .member = &step::EntropyClip::min_entropy, .at_least = 0, .typical = 1},
-      Param<step::EntropyClip>{.name = "max_entropy",
-                               .meaning = "in nats",
-                               .member = &step::EntropyClip::max_entropy,
-                               .at_least = 0,
-                               .up_to = std::numeric_limits<double>::infinity(),
-                               .typical = 3}};
+  static constexpr auto kParams = Params{Param<step::EntropyClip>{.name = "min_entropy",
+                                                                  .meaning = "least entropy, in nats",
+                                                                  .member = &step::EntropyClip::min_entropy,
+                                                                  .at_least = 0,
+                                                                  .typical = 1},
+                                         Param<step::EntropyClip>{.name = "max_entropy",
+                                                                  .meaning = "largest entropy, in nats",
+                                                                  .member = &step::EntropyClip::max_entropy,
+                                                                  .at_least = 0,
+                                                                  .up_to = std::numeric_limits<double>::infinity(),
+                                                                  .typical = 3}};
 };
 
 template <>
@@ -517,7 +519,7 @@ template <>
 struct Described<step::TopNSigma> {
   static constexpr Description kDescription = {
       .name = "top_n_sigma",
-      .summary = "Keeps the scores within n standard deviations of the largest, at any temperature the same.",
+      .summary = "Keeps the scores within n standard deviations of the largest, the same ones at any temperature.",
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {x_i >= max x - n sigma}, sigma^2 the mean of (x - mean x)^2",
       .gradient = "none: it is for drawing",
       .source = "Tang et al., ACL 2025",
@@ -536,7 +538,7 @@ template <>
 struct Described<step::TopH> {
   static constexpr Description kDescription = {
       .name = "top_h",
-      .summary = "Keeps as many of the most likely tokens as have together at most a share of the entropy.",
+      .summary = "Keeps the most likely tokens, as many as have together at most a share of the entropy.",
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the most largest with -sum q log q <= share H(p)",
       .gradient = "none: it is for drawing",
       .source = "Potraghloo et al., NeurIPS 2025",
@@ -556,7 +558,7 @@ template <>
 struct Described<step::PLess> {
   static constexpr Description kDescription = {
       .name = "p_less",
-      .summary = "Keeps the tokens at least as likely as two draws are equal.",
+      .summary = "Keeps the tokens whose probability is at least that of two equal draws.",
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= sum_j p_j^2}",
       .gradient = "none: it is for drawing",
       .source = "Tan, Wu, Howarth, p-less sampling, arXiv 2509.23234",
@@ -580,7 +582,7 @@ struct Described<step::Xtc> {
       .not_in = kXtcNotIn,
   };
   static constexpr auto kParams = Params{Param<step::Xtc>{.name = "probability",
-                                                          .meaning = "that the step acts",
+                                                          .meaning = "probability that the step acts",
                                                           .member = &step::Xtc::probability,
                                                           .at_least = 0,
                                                           .up_to = 1,
@@ -597,7 +599,7 @@ template <>
 struct Described<step::Penalties> {
   static constexpr Description kDescription = {
       .name = "penalties",
-      .summary = "Lowers the scores of tokens that the text has.",
+      .summary = "Lowers the scores of tokens that the text already has.",
       .formula =
           "x_i - presence - count_i frequency for the tokens of the text, x_i first divided by repetition, or multiplied "
           "where it is at most 0",
@@ -611,7 +613,8 @@ struct Described<step::Penalties> {
                                     .meaning = "divides positive scores, multiplies others",
                                     .member = &step::Penalties::repetition,
                                     .above = 0},
-             Param<step::Penalties>{.name = "presence", .meaning = "subtracted once", .member = &step::Penalties::presence},
+             Param<step::Penalties>{
+                 .name = "presence", .meaning = "subtracted from each token of the text", .member = &step::Penalties::presence},
              Param<step::Penalties>{
                  .name = "frequency", .meaning = "subtracted for each occurrence", .member = &step::Penalties::frequency},
              Param<step::Penalties, std::int64_t>{.name = "last",
@@ -626,7 +629,8 @@ struct Described<step::Dry> {
       .name = "dry",
       .summary = "Lowers the scores of tokens that would repeat a sequence of the text, the longer the more.",
       .formula =
-          "x_i - multiplier base^(L_i - allowed_length) where L_i >= allowed_length tokens before an i are the text's end",
+          "x_i - multiplier base^(L_i - allowed_length) where the L_i >= allowed_length tokens before an earlier i equal the "
+          "text's end",
       .gradient = "none: it is for drawing",
       .source = "p-e-w, text-generation-webui #5677, 2024; llama.cpp",
       .arrays = kTextStepArrays,
@@ -643,7 +647,7 @@ struct Described<step::Dry> {
                                      .member = &step::Dry::allowed_length,
                                      .above = 0},
       Param<step::Dry, std::vector<std::int64_t>>{
-          .name = "breakers", .meaning = "tokens that no repetition has", .member = &step::Dry::breakers},
+          .name = "breakers", .meaning = "tokens at which a repetition ends", .member = &step::Dry::breakers},
       Param<step::Dry, std::int64_t>{.name = "last",
                                      .meaning = "number of tokens at the text's end that count; 0: none, -1: all",
                                      .member = &step::Dry::last,
@@ -654,7 +658,8 @@ template <>
 struct Described<step::Mirostat> {
   static constexpr Description kDescription = {
       .name = "mirostat",
-      .summary = "Keeps the tokens whose surprise is below a bound that draws adjust, so that the mean surprise is as wanted.",
+      .summary =
+          "Keeps the tokens whose surprise is below a bound, which each draw adjusts so that the mean surprise meets a target.",
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {-log p_i <= mu}; then mu - rate (-log q_drawn - surprise)",
       .gradient = "none: it is for drawing",
       .source = "Basu et al., ICLR 2021; its second version in llama.cpp",
@@ -664,7 +669,7 @@ struct Described<step::Mirostat> {
   };
   static constexpr auto kParams =
       Params{Param<step::Mirostat>{.name = "surprise",
-                                   .meaning = "mean of -log q of the drawn tokens, in nats",
+                                   .meaning = "target for the mean of -log q of the drawn tokens, in nats",
                                    .member = &step::Mirostat::surprise,
                                    .above = 0,
                                    .required = true,
@@ -686,10 +691,10 @@ struct Described<Sample> {
   };
   static constexpr auto kParams = Params{
       Param<Sample>{.name = "temperature", .meaning = "T, divides the scores", .member = &Sample::temperature, .above = 0},
-      Param<Sample, bool>{.name = "replace",
-                          .meaning = "draw each index anew; otherwise a row's indices differ, as if drawn one after the other "
-                                     "without putting back",
-                          .member = &Sample::replace}};
+      Param<Sample, bool>{
+          .name = "replace",
+          .meaning = "draw with replacement; otherwise a row's indices are distinct, as drawn without replacement",
+          .member = &Sample::replace}};
 };
 
 template <>

@@ -179,7 +179,7 @@ ISENTROPIC_API void partial_transport(const PartialTransport& options, MatrixVie
 //   argmin <P, C> + epsilon KL(P, a b^T); P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon)
 struct Sinkhorn {
   double epsilon = std::numeric_limits<double>::quiet_NaN();  // weight of the entropy, in units of the cost
-  // it stops if the errors of P's column sums add up to at most this, relative to the mass; row sums are exact
+  // stops when the errors of P's column sums add up to at most this, relative to the mass; row sums are exact
   double tolerance = 1e-6;
   std::int64_t max_iterations = 10000;  // passes over the matrix
   // how far the sums of a and b may differ, relative; 1e-4 for float, 1e-6 for double
@@ -214,7 +214,7 @@ struct UnbalancedSinkhorn {
   double epsilon = std::numeric_limits<double>::quiet_NaN();  // weight of the entropy, in units of the cost
   // weight of the marginals' error; the larger, the nearer the marginals are to a and b
   double penalty = std::numeric_limits<double>::quiet_NaN();
-  double tolerance = 1e-9;              // it stops at a gap of at most this, relative to the sizes of the terms
+  double tolerance = 1e-9;              // stops at a gap of at most this, relative to the sizes of the terms
   std::int64_t max_iterations = 10000;  // passes over the matrix
 };
 
@@ -241,7 +241,7 @@ ISENTROPIC_API void unbalanced_sinkhorn(const UnbalancedSinkhorn& options, Matri
 struct SinkhornBarycenter {
   // weight of the entropy, which also blurs the result, in units of the cost
   double epsilon = std::numeric_limits<double>::quiet_NaN();
-  double tolerance = 1e-9;              // it stops at a marginal error of at most this
+  double tolerance = 1e-9;              // stops at a marginal error of at most this
   std::int64_t max_iterations = 10000;  // passes over the matrices
 };
 
@@ -269,7 +269,7 @@ ISENTROPIC_API SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBaryce
 struct SinkhornDivergence {
   double epsilon = std::numeric_limits<double>::quiet_NaN();  // weight of the entropy, in units of distance to the power
   double order = 2;                                           // the power of distances
-  double tolerance = 1e-9;                                    // it stops if the errors of column sums add up to at most this
+  double tolerance = 1e-9;                                    // stops when the errors of column sums add up to at most this
   std::int64_t max_iterations = 10000;                        // passes over each matrix
 };
 
@@ -523,7 +523,7 @@ struct Described<Wasserstein1d> {
       .name = "wasserstein_1d",
       .summary = "The Wasserstein distance of samples on the line, from their quantile functions: W_p, not its power.",
       .formula = "(int_0^1 |F_u^-1(t) - F_v^-1(t)|^order dt)^(1/order)",
-      .gradient = "in u_i: W^(1-order) times the sum over what sample i is moved of mass |u_i - v_j|^(order-1) sign(u_i - v_j)",
+      .gradient = "in u_i: W^(1-order) sum_j P_ij |u_i - v_j|^(order-1) sign(u_i - v_j), P the optimal plan",
       .source = "Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1",
       .arrays = kLineArrays,
       .not_in = kShownTransportNotIn,
@@ -654,7 +654,7 @@ struct Described<Sinkhorn> {
       Param<Sinkhorn>{
           .name = "tolerance",
           .meaning =
-              "it stops if the errors of P's column sums add up to at most this, relative to the mass; row sums are exact",
+              "stops when the errors of P's column sums add up to at most this, relative to the mass; row sums are exact",
           .member = &Sinkhorn::tolerance,
           .at_least = 0},
       Param<Sinkhorn, std::int64_t>{
@@ -694,7 +694,7 @@ struct Described<UnbalancedSinkhorn> {
                  .required = true,
                  .typical = 1},
              Param<UnbalancedSinkhorn>{.name = "tolerance",
-                                       .meaning = "it stops at a gap of at most this, relative to the sizes of the terms",
+                                       .meaning = "stops at a gap of at most this, relative to the sizes of the terms",
                                        .member = &UnbalancedSinkhorn::tolerance,
                                        .at_least = 0},
              Param<UnbalancedSinkhorn, std::int64_t>{.name = "max_iterations",
@@ -723,7 +723,7 @@ struct Described<SinkhornBarycenter> {
                                        .required = true,
                                        .typical = 0.1},
              Param<SinkhornBarycenter>{.name = "tolerance",
-                                       .meaning = "it stops at a marginal error of at most this",
+                                       .meaning = "stops at a marginal error of at most this",
                                        .member = &SinkhornBarycenter::tolerance,
                                        .at_least = 0},
              Param<SinkhornBarycenter, std::int64_t>{.name = "max_iterations",
@@ -753,7 +753,7 @@ struct Described<SinkhornDivergence> {
              Param<SinkhornDivergence>{
                  .name = "order", .meaning = "the power of distances", .member = &SinkhornDivergence::order, .at_least = 1},
              Param<SinkhornDivergence>{.name = "tolerance",
-                                       .meaning = "it stops if the errors of column sums add up to at most this",
+                                       .meaning = "stops when the errors of column sums add up to at most this",
                                        .member = &SinkhornDivergence::tolerance,
                                        .at_least = 0},
              Param<SinkhornDivergence, std::int64_t>{.name = "max_iterations",

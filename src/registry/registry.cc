@@ -20,13 +20,14 @@ std::string allowed_values(double above, double at_least, double up_to, std::int
   std::vector<std::string> all;
   if (above != std::numeric_limits<double>::lowest()) all.push_back(fmt::format("above {}", above));
   if (at_least != std::numeric_limits<double>::lowest()) all.push_back(fmt::format("at least {}", at_least));
-  if (up_to != std::numeric_limits<double>::max()) {
+  const bool takes_infinity = up_to == std::numeric_limits<double>::infinity();
+  if (up_to != std::numeric_limits<double>::max() && !takes_infinity) {
     all.push_back(fmt::format("at most {}", up_to));
-  } else if (!is_integer) {
+  } else if (!is_integer && !takes_infinity) {
     all.emplace_back("finite");
   }
   if (multiple_of != 0) all.push_back(fmt::format("a multiple of {}", multiple_of));
-  return all.empty() ? "any integer" : fmt::format("{}", fmt::join(all, " and "));
+  return all.empty() ? "any integer" : fmt::format("{}{}", fmt::join(all, " and "), takes_infinity ? " (inf is allowed)" : "");
 }
 
 namespace {

@@ -106,8 +106,8 @@ def test_power_transform(cli):
             ["power_transform"],
             "--gamma is required, as in isentropic power_transform probabilities.csv --gamma 2 -o result.npy",
         ),
-        (["power_transform", "--gamma", -1], "power_transform: --gamma must be at least 0 and at most inf, got -1"),
-        (["power_transform", "--gamma", "nan"], "power_transform: --gamma must be at least 0 and at most inf, got nan"),
+        (["power_transform", "--gamma", -1], "power_transform: --gamma must be at least 0 (inf is allowed), got -1"),
+        (["power_transform", "--gamma", "nan"], "power_transform: --gamma must be at least 0 (inf is allowed), got nan"),
     ],
 )
 def test_refused(cli, arguments, message):

@@ -99,7 +99,7 @@ def test_refused(cli):
     message = cli.error("wasserstein_1d", "u.csv", "p.csv", "--u_weights", "p.csv", *end)
     assert message == "p.csv: wasserstein_1d: u_weights must have the shape of u, 1 x 3, got 1 x 2"
     message = cli.error("wasserstein_1d", "u.csv", "p.csv", "--order", 0.5, *end)
-    assert message == "wasserstein_1d: --order must be at least 1 and at most inf, got 0.5"
+    assert message == "wasserstein_1d: --order must be at least 1 (inf is allowed), got 0.5"
     message = cli.error("wasserstein", "u.csv", "v.csv", *end)
     assert message == "v.csv: wasserstein: y must have points of as many coordinates as x, 3, got 2"
     assert cli.error("wasserstein_1d", "u.csv", *end).endswith(

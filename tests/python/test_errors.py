@@ -218,7 +218,7 @@ TOLD = {
     "gamma_for_entropy(X, entropy=1, gamma_range=5)": (
         "gamma_for_entropy: gamma_range must be a pair of numbers (least, largest), got 5"
     ),
-    "power_transform(P, gamma=-1)": "power_transform: gamma must be at least 0 and at most inf, got -1",
+    "power_transform(P, gamma=-1)": "power_transform: gamma must be at least 0 (inf is allowed), got -1",
     # Scores where probabilities are due, and what else is no distribution.
     "entropy(X)": f"entropy: p must sum to 1 within 1e-06, got 3 in row 0 {SUM}",
     "kl_divergence(P, X)": f"kl_divergence: q must sum to 1 within 1e-06, got 3 in row 0 {SUM}",

@@ -708,7 +708,7 @@ def test_two_parallel_segments():
         (lambda: isentropic.wasserstein_1d([], [1.0]), "wasserstein_1d: u and v must have at least one sample, got 0 and 1"),
         (
             lambda: isentropic.wasserstein_1d([1.0], [1.0], order=0.5),
-            "wasserstein_1d: order must be at least 1 and at most inf, got 0.5",
+            "wasserstein_1d: order must be at least 1 (inf is allowed), got 0.5",
         ),
         (
             lambda: isentropic.wasserstein_1d([1.0], [1.0], u_weights=[-1.0]),
