@@ -209,7 +209,7 @@ TEST(Views, ThatMayWriteAreTakenWhereOthersAre) {
     table({mutual_information_of_counts({}, n)});
   });
   EXPECT_EQ(entropy_of_counts({}, std::vector<double>{1, 2, 3}), counts.first[0]);
-  EXPECT_GT(entropy_of_counts({}, std::vector<std::int64_t>{1, 2, 3}), 0);
+  EXPECT_EQ(entropy_of_counts({}, std::vector<std::int64_t>{1, 2, 3}), counts.first[0]);
 }
 
 TEST(Views, OfPointsAndMasses) {
@@ -240,7 +240,7 @@ TEST(Views, OfPointsAndMasses) {
   });
 
   EXPECT_NEAR(wasserstein_1d({}, std::vector<double>{0, 1}, std::vector<double>{1, 2}), 1, 1e-15);
-  EXPECT_NEAR(wasserstein_histogram({}, masses, other, support), 0.95, 1e-15);
+  EXPECT_NEAR(wasserstein_histogram({}, masses, other, support), 1, 1e-15);
   const MatrixView c(cost, 3, 3);
   const MatrixView p(plan, 3, 3);
   const TransportResult found = optimal_transport({}, masses, other, c, p, f, g);

@@ -1,6 +1,8 @@
-//   y = diag(r) exp(x / temperature) diag(c) with sum_j y_ij = 1 and sum_i y_ij = n / m
 // Tables of scores -> tables whose rows and columns have fixed sums.
 //
+//   std::vector<double> x = {1, 0, 0, 2};
+//   const isentropic::MatrixView table(x, 2, 2);
+//   isentropic::doubly_stochastic({}, table, table);  // x = 0.82, 0.18, 0.18, 0.82
 #pragma once
 
 #include "isentropic/version.h"

@@ -1,11 +1,11 @@
 // Estimators: the entropy, and the mutual information, of a law of which only counts of outcomes are known.
 //
-//   const std::vector<std::int64_t> counts = {3, 1, 1, 0};
-//   const double nats = isentropic::entropy_of_counts({}, counts);  // nats = 1.0
+//   const std::vector<std::int64_t> counts = {30, 12, 8, 0};
+//   const double nats = isentropic::entropy_of_counts({}, counts);  // nats = 0.94
 //
 // The entropy of the frequencies is biased: below that of the law by about (classes - 1) / (2 N) nats for N draws, if N is
-// large. The estimators differ in how they correct this bias. Counts are whole numbers of any type; a row without any has no
-// estimate (NaN). `classes` that were never seen matter to james_stein and nsb alone.
+// large. The estimators differ in how they correct this bias. Counts are whole numbers of any type of rows, or std::int64_t; a
+// row without any has no estimate (NaN). `classes` that were never seen matter to james_stein and nsb alone.
 //
 //   plugin         the entropy of the frequencies
 //   miller_madow   plugin + (m - 1) / (2 N), m the number of classes seen

@@ -5,7 +5,7 @@
 //     double pdf(double t) const { return 1 / (2 + std::exp(t) + std::exp(-t)); }
 //   };
 //   std::vector<double> x = {2, 1, 0.1}, p(3);
-//   isentropic::perturb_max(Logistic{}, 1, x, p);  // p = 0.6, 0.26, 0.14
+//   isentropic::perturb_max(Logistic{}, 1, x, p);  // p = 0.58, 0.28, 0.14
 #pragma once
 
 #include "isentropic/version.h"

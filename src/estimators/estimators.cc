@@ -153,7 +153,7 @@ class Counter {
 
 template <class T>
 double to_double(T number) {
-  return static_cast<Working<T>>(number);
+  return static_cast<double>(static_cast<Working<T>>(number));
 }
 
 template <class T>
@@ -251,6 +251,7 @@ ISENTROPIC_COUNTS_OF(float)
 ISENTROPIC_COUNTS_OF(double)
 ISENTROPIC_COUNTS_OF(float16)
 ISENTROPIC_COUNTS_OF(bfloat16)
+ISENTROPIC_COUNTS_OF(std::int64_t)
 #undef ISENTROPIC_COUNTS_OF
 
 }  // namespace isentropic::inline ISENTROPIC_ABI
