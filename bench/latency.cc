@@ -1,6 +1,6 @@
 // The time of one token in a decoding loop: 128,256 logits from a plain pointer, one draw, each kind of chain in a process of
-// its own, whose first call is shown too. Where other work runs, elapsed time has the turns of others in it, processor time has
-// not.
+// its own, whose first call is shown too. If other work runs, elapsed time includes its turns; processor time
+// does not.
 //
 // bench_latency [CALLS]
 
@@ -46,7 +46,7 @@ const std::vector<Chain>& chains() {
   return all;
 }
 
-// Logits like those of a language model, of which softmax is about rank^-1.2, in another order in each row.
+// Logits like those of a language model, whose softmax is about rank^-1.2, in another order in each row.
 template <class T>
 std::vector<T> logits() {
   std::mt19937 generator(1);

@@ -16,9 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-if sys.argv[2:3] == ["AVX2"]:  # what we are compared with may use no more than that; torch asks when it is imported
+if sys.argv[2:3] == ["AVX2"]:  # limits the peers too; torch reads these when it is imported
     os.environ.update(ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2")
-    os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # code that it kept from AVX-512 gives wrong numbers with AVX2
+    os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # its cached code for AVX-512 gives wrong numbers with AVX2
 
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 

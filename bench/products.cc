@@ -69,7 +69,7 @@ void table_row(int n, int d) {
   }
   fmt::print("| {}, {} |", n, d);
   for (auto& times : seconds) {
-    std::nth_element(times.begin(), times.begin() + 10, times.end());  // of a busy machine the calls left alone
+    std::nth_element(times.begin(), times.begin() + 10, times.end());  // the calls that a busy machine did not disturb
     fmt::print(" {:.0f} |", 2e-9 * m * n * d / times[10]);
   }
   fmt::print("\n");

@@ -19,8 +19,8 @@ namespace {
 using isentropic::Input;
 using isentropic::Measure;
 
-// A statistic that is no measure of the registry, calculated from the probabilities, which may have any sum, or, `given`, from
-// those that FILE holds, which are not divided by their sum.
+// A statistic that is no measure of the registry. It is computed from the probabilities, whose sum may be any, or if `given`
+// from those in FILE, which are not divided by their sum.
 struct Statistic {
   std::string_view name, meaning;
   double (*of)(std::span<const double> p);
@@ -231,7 +231,7 @@ void run(Options options, const Files& files) {
   Counts counts;
   const auto at_end = [&](std::size_t) {
     if (counts.sparse == 0) return;
-    note(files, fmt::format("of {} of {} tokens the candidates have less than {} of the probability; the measures are of the "
+    note(files, fmt::format("for {} of {} tokens the candidates have less than {} of the probability; the measures are of the "
                             "candidates alone (--measures mass is their probability)",
                             counts.sparse.load(), counts.tokens.load(), kMostOfIt));
   };

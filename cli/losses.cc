@@ -134,7 +134,7 @@ Table Losses::evaluated(const isentropic::OperationInfo& info, std::span<const i
   });
 }
 
-// Whose targets are an array of FILE.
+// Takes the targets from an array of FILE, which --target-key names.
 void take_key(Targets& targets, const Files& files) {
   if (!targets.file.key.empty() && targets.file.path.empty()) targets.file.path = files.in;
 }
@@ -155,7 +155,7 @@ void add_report(CLI::App& command, std::string& report) {
       ->option_text("FILE");
 }
 
-// Refuses a name for the page that says something else, or that another file has.
+// Refuses a name for the page with another ending, or that of another file.
 void check_report(std::string_view command, const std::string& report, const Files& files, const Targets& targets) {
   if (report.empty()) return;
   if (files::is_standard(report) && files::is_standard(files.out)) {

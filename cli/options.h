@@ -84,12 +84,12 @@ CLI::Option* add_param(CLI::App& command, const isentropic::ParamInfo& param, is
 // A parameter's default: "none, required", "none", "0.5".
 std::string default_text(const isentropic::ParamInfo& param);
 
-// An option that takes the name of a file, or - for `standard`. It refuses an empty name, which a forgotten variable in a
-// script gives.
+// An option that takes the name of a file, or - for `standard`. It refuses an empty name, the value of an unset variable in a
+// script.
 CLI::Option* add_path(CLI::App& command, const std::string& name, std::string& path, std::string_view standard,
                       const std::string& meaning);
 
-// What the help says of a second file that may not be left out, if the command itself says what is missing: CLI11 would take a
+// The help's word for a second file that is required. The command itself reports it as missing, because CLI11 would take a
 // single argument for that file.
 inline constexpr std::string_view kRequired = "REQUIRED";
 

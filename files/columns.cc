@@ -44,7 +44,7 @@ bool is_among(std::string_view word, std::span<const std::string_view> list) {
 constexpr auto kIds =
     std::to_array<std::string_view>({"id", "ids", "idx", "idxs", "identifier", "identifiers", "uid", "uuid", "guid"});
 
-// What an identifier may be of, in one word with it: userid.
+// Words that may be joined to an identifier: userid.
 constexpr auto kOwners = std::to_array<std::string_view>(
     {"account", "batch",    "case",    "cell",  "chunk", "class",  "clip",     "category",  "customer", "device",
      "doc",     "document", "example", "file",  "frame", "gene",   "image",    "img",       "instance", "item",
@@ -113,7 +113,7 @@ bool surely_names_rows(const Words& words) {
 bool perhaps_names_rows(const Words& words) {
   if (words.empty()) return false;
   if (std::ranges::any_of(words, is_id) || words.back() == "index" || surely_names_rows(words)) return true;
-  // A single one that is numbered: those with sisters are found before.
+  // A single numbered column: several numbered columns are found before.
   if (words.size() == 2 && words[0] == "index" && is_number_word(words[1])) return true;
   if (words.size() == 2 && words[0] == "s" && words[1] == "no") return true;
   if (words.size() == 1) return is_among(words[0], kOfRows) || is_among(words[0], kIndices);
@@ -155,7 +155,7 @@ std::string_view kind_of(Words words) {
   return "";
 }
 
-// The columns that are numbered from 0 or 1 without a gap behind one name.
+// The columns that share a name and are numbered from 0 or 1 without a gap.
 std::vector<bool> numbered(const std::vector<Words>& names) {
   std::map<Words, std::vector<std::pair<std::string, std::size_t>>> groups;
   for (std::size_t c = 0; c < names.size(); ++c) {
@@ -280,7 +280,7 @@ void WholeColumns::add(const std::vector<Written>& written, const std::vector<do
 }
 
 Doubt WholeColumns::doubt(bool named) const {
-  // Of a sparse distribution, 0 and 1 are written without a point too.
+  // In a sparse distribution, 0 and 1 are written without a point too.
   const auto count = [&](const auto& is) { return std::ranges::count_if(columns_, is); };
   const bool mixed = count([](const Column& one) { return one.pointed() && one.bare(); }) > 0;
   const auto pointed = count([](const Column& one) { return one.pointed() && !one.bare(); });

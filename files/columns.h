@@ -1,4 +1,4 @@
-// Columns of numbers that may be no scores: labels, identifiers, indices. No reader takes them for scores without a word.
+// Columns of numbers that may be no scores: labels, identifiers, indices. No reader silently takes them for scores.
 #pragma once
 
 #include <fmt/format.h>

@@ -79,8 +79,8 @@ class Input {
   // Its name in messages.
   const std::string& name() const { return name_; }
 
-  // The next bytes, as many as asked for unless the input ends. If `enough` of them are read and more would make it wait, it
-  // returns these.
+  // The next bytes, as many as asked for unless the input ends. If `enough` of them are read and more would have to be waited
+  // for, it returns these.
   std::size_t read(char* to, std::size_t count);
   std::size_t read(char* to, std::size_t count, std::size_t enough);
 
@@ -111,9 +111,9 @@ class Input {
   std::size_t read_file(char* to, std::size_t count, std::size_t enough);
 };
 
-// A file that is written without a name, or under a temporary one where the system has no such files, and gets its name at the
-// end, so that it is either the old one or complete. Standard output, devices and pipes are written directly. A name that ends
-// in .gz or .zst is packed. Throws BadInput.
+// A file that is written without a name, or under a temporary name where the system has no nameless files. It gets its name at
+// the end, so the name leads either to the old file or to a complete one. Standard output, devices and pipes are written
+// directly. A name that ends in .gz or .zst is packed. Throws BadInput.
 class Output {
  public:
   explicit Output(const std::string& path);

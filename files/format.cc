@@ -214,7 +214,7 @@ Reader slice(Reader all, const ReadOptions& options, const std::string& name) {
       piece.end = std::min(piece.table.rows, options.end_row - next);
       next += piece.table.rows;
     } while (piece.begin == piece.table.rows);
-    if (next >= options.end_row) piece.mistake.clear();  // it is behind the wanted rows
+    if (next >= options.end_row) piece.mistake.clear();  // the mistake is behind the wanted rows
     return true;
   };
   some.parse = [parse = all.parse](Piece& piece) {
@@ -230,7 +230,7 @@ Reader slice(Reader all, const ReadOptions& options, const std::string& name) {
 Reader open(const Format& format, std::shared_ptr<Input> input, const ReadOptions& options) {
   const std::string name = input->name();
   Reader reader = format.open(std::move(input), options);
-  // Arrays of numbers have no missing ones.
+  // Arrays of numbers have no missing values.
   if (options.missing == Missing::skip && !reader.counted) reader = without_missing(std::move(reader));
   return slice(std::move(reader), options, name);
 }

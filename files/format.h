@@ -40,7 +40,7 @@ struct ReadOptions {
   char thousands = 0;                // between groups of three digits, or 0
 
   // For a file beside the one that the options were given for.
-  bool scores = true;            // it holds scores or distributions, not points, masses or costs, which may well be whole
+  bool scores = true;            // it holds scores or distributions, not points, masses or costs, whose numbers are often whole
   bool shared = false;           // labels and columns that it does not have are ignored
   std::size_t width = 0;         // the other file's Table::width: numbers of columns count if the file has as many
   std::string first_label = {};  // the first of several columns holds labels if it has this name

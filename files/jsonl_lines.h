@@ -304,15 +304,15 @@ class Lines {
         if (type == json::json_type::array || type == json::json_type::object) {
           wrong("--labels: {} is neither a string nor a number", in_quotes(name));
         }
-        if (label) wrong("{} is there twice", in_quotes(name));
+        if (label) wrong("{} appears twice", in_quotes(name));
         label = cell - 1;
         layout.label_key = name;
         layout.number_labels = type == json::json_type::number;
         continue;
       }
-      if (label && name == layout.label_key) wrong("{} is there twice", in_quotes(name));
+      if (label && name == layout.label_key) wrong("{} appears twice", in_quotes(name));
       if (type == json::json_type::array && std::find(arrays.begin(), arrays.end(), name) != arrays.end()) {
-        wrong("{} is there twice", in_quotes(name));
+        wrong("{} appears twice", in_quotes(name));
       }
       if (type == json::json_type::array && name == options_.keep) {
         plains.push_back(name);
@@ -325,7 +325,7 @@ class Lines {
       }
       if (word) words.push_back(name);
       const bool plain = type != json::json_type::array && type != json::json_type::object;
-      if (plain && std::find(plains.begin(), plains.end(), name) != plains.end()) wrong("{} is there twice", in_quotes(name));
+      if (plain && std::find(plains.begin(), plains.end(), name) != plains.end()) wrong("{} appears twice", in_quotes(name));
       if (plain) plains.push_back(name);
       names.push_back(name);
       written.push_back(type == json::json_type::number ? written_in(value, number) : Written::other);
@@ -357,7 +357,7 @@ class Lines {
     layout.form = Form::named;
     layout.label_column = label;
     for (std::size_t c = 0; c < layout.header.size(); ++c) {
-      if (!layout.places.emplace(layout.header[c], c).second) wrong("{} is there twice", in_quotes(layout.header[c]));
+      if (!layout.places.emplace(layout.header[c], c).second) wrong("{} appears twice", in_quotes(layout.header[c]));
     }
   }
 
@@ -462,7 +462,7 @@ class Lines {
       if (name == layout.key && (layout.literal || dot == layout.key.npos)) {
         take_array(field.value(), layout, found);
       } else if (layout.label_column && name == layout.label_key) {
-        if (std::exchange(labelled, true)) wrong("{} is there twice", in_quotes(name));
+        if (std::exchange(labelled, true)) wrong("{} appears twice", in_quotes(name));
         read_label(field.value(), layout);
       } else if (dot != layout.key.npos && name == outer) {
         json::value value = field.value();
@@ -515,7 +515,7 @@ class Lines {
   }
 
   void take_array(json::value value, const Layout& layout, bool& found) {
-    if (std::exchange(found, true)) wrong("{} is there twice", in_quotes(layout.key));
+    if (std::exchange(found, true)) wrong("{} appears twice", in_quotes(layout.key));
     if (value.type() != json::json_type::array) wrong("{} is not an array of numbers", in_quotes(layout.key));
     read_array(value.get_array(), layout);
   }
@@ -539,7 +539,7 @@ class Lines {
       ++cell;
       const std::string_view name = field.unescaped_key();
       if (layout.label_column && name == layout.label_key) {
-        if (std::exchange(labelled, true)) wrong("{} is there twice", in_quotes(name));
+        if (std::exchange(labelled, true)) wrong("{} appears twice", in_quotes(name));
         read_label(field.value(), layout);
         cells_[width] = cell;
         continue;
@@ -555,7 +555,7 @@ class Lines {
         }
         place = known->second;
       }
-      if (seen_[place]) wrong("{} is there twice", in_quotes(name));
+      if (seen_[place]) wrong("{} appears twice", in_quotes(name));
       seen_[place] = true;
       cells_[place] = cell;
       values[before + place] = number_of(field.value(), cell);

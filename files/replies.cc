@@ -238,7 +238,7 @@ class ReplyReader {
       const bool named = candidate.get(fields) == simdjson::SUCCESS && name_in(fields);
       if (named) one.text = std::string(*name_in(fields));
       const auto same = [&](const auto& other) { return other.text == one.text && other.logprob == one.logprob; };
-      if (named && std::ranges::any_of(token.candidates, same)) return;  // it is there twice
+      if (named && std::ranges::any_of(token.candidates, same)) return;  // it appears twice
       token.candidates.push_back(std::move(one));
     };
     if (candidates) text_.each_of(*candidates, at_candidates, add_candidate);

@@ -77,7 +77,7 @@ struct Table {
   };
   std::vector<Kept> kept;
 
-  // Of replies of language models: what is known of each row's token, the one that was drawn, beside its candidates.
+  // For replies of language models: what is known of each row's drawn token beside its candidates.
   struct Token {
     std::size_t reply = 0, position = 0;       // counted from 0
     double logprob = 0;                        // NaN if the server does not say it

@@ -69,7 +69,7 @@ void RowText::check_magic(std::string_view start) const {
   const auto refuse_array = [&](std::string_view what, std::string_view format) {
     if (advise_format_)
       bad_input("{}: this is a {}; read {} with --format-in {}", name(), what, format == "npz" ? "an .npz" : "it", format);
-    bad_input("{}: this is a {}; the name of one that is read ends in .{}", name(), what, format);
+    bad_input("{}: this is a {}; it is read if its name ends in .{}", name(), what, format);
   };
   if (start.starts_with("\x93NUMPY")) refuse_array("NumPy file", "npy");
   for (const Packing& packing : kPackings) {
@@ -109,7 +109,7 @@ bool RowText::read_lines(std::string& text, std::size_t size) {
     const bool first = input_->position() == 0;
     if (first) wanted = std::max(wanted, kLongestMagic);
     text.resize(before + wanted);
-    // If another program writes rows while we read, they are taken as soon as they are there.
+    // Rows that another program writes while we read are taken as soon as they arrive.
     std::size_t got = input_->read(text.data() + before, wanted, 1);
     // Checks the first bytes for another format or UTF-8's mark, as many bytes as that has.
     const bool unusual = first && got > 0 &&

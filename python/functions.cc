@@ -28,7 +28,7 @@ void on_type(Type type, const Run& run) {
   const nb::gil_scoped_release release;
   if (type == Type::float64) return run(std::type_identity<double>{});
   if (type == Type::float32) return run(std::type_identity<float>{});
-  throw nb::type_error("an array of float32 or float64 is wanted");
+  throw nb::type_error("an array of float32 or float64 is needed");
 }
 
 StridedArray strided(const Array& a) {

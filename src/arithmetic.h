@@ -11,9 +11,9 @@
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
-// As long as it lives, numbers are rounded to the nearest one, and subnormal numbers are numbers. JAX's threads take these for
-// 0, as do others after torch.set_flush_denormal(True). The library's own threads do not, and the bits of a result must not
-// depend on which thread has a row.
+// While it lives, the thread rounds to nearest and keeps subnormal numbers. JAX's threads flush these to 0, as do others after
+// torch.set_flush_denormal(True). The library's own threads do not, and the bits of a result must not depend on which thread
+// computes the row.
 class DefaultArithmetic {
  public:
 #if defined(__x86_64__) || defined(_M_X64)

@@ -23,8 +23,8 @@ template <class... Args>
   throw std::invalid_argument(formatted(text, std::forward<Args>(args)...));
 }
 
-// Refuses a row of an argument; the message ends with the row.
-// Refuses an entry of a row.
+// Refuses an entry of a row of an argument, or the row as a whole.
+// The message ends with the place.
 template <class... Args>
 [[noreturn]] void fail_in_row(std::string_view operation, std::string_view argument, std::size_t row, std::size_t entry,
                               fmt::format_string<Args...> text, Args&&... args) {

@@ -103,7 +103,7 @@ class CallMemory {
   Arena arena() const { return arena_; }
 
  private:
-  // A call that needs more takes so long that an allocation is nothing, and a thread should not hold it for ever.
+  // A call that needs more takes so long that an allocation is negligible, and a thread should not keep that much memory.
   static constexpr std::size_t kMostKept = std::size_t{16} << 20;
   struct Kept {
     ScratchMemory memory;

@@ -1,4 +1,4 @@
-// What the library asks of its surroundings and WebAssembly has not: threads and exceptions. In place of src/parallel.cc.
+// What the library needs and WebAssembly lacks: threads and exceptions. Replaces src/parallel.cc.
 #include <cstdlib>
 #include <exception>
 #include <string>

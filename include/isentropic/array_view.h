@@ -41,7 +41,7 @@ struct ArrayView {
     for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
   }
 
-  // Of all numbers in a container. Throws: std::invalid_argument if it has too few.
+  // The numbers of a container, without gaps. Throws: std::invalid_argument if it has too few.
   template <NumbersOf<T> Numbers>
   ArrayView(Numbers&& numbers, std::vector<std::ptrdiff_t> sizes) : ArrayView(std::ranges::data(numbers), std::move(sizes)) {
     std::size_t count = 1;

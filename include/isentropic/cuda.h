@@ -42,7 +42,7 @@ struct Stream {
 };
 
 // The most bytes, aligned to 128, that a function with this operation needs for a batch of rows x cols of T, with or without
-// gradients. Of an operation's parameters only a loss's map counts, and steps.
+// gradients. The only parameters that matter are a loss's map, and steps.
 template <class T>
 ISENTROPIC_API std::size_t memory_for(const Map& map, std::size_t rows, std::size_t cols);
 template <class T>

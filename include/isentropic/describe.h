@@ -63,7 +63,7 @@ enum class Door {
 
 inline constexpr std::string_view kDoorNames[] = {"c", "command_line", "device", "ranks", "web"};
 
-// A door that has not the operation, and why.
+// A door that does not have the operation, and why.
 struct Absence {
   Door door;
   std::string_view why;
@@ -91,7 +91,7 @@ struct Description {
   GradientInfo jacobian = {};
   bool drawn = false;                    // it takes a seed, a stream and a position
   std::string_view command = {};         // the command's name, if it is another one
-  std::span<const Absence> not_in = {};  // doors that have not the operation
+  std::span<const Absence> not_in = {};  // doors that do not have the operation
 };
 
 // The laws of a map.

@@ -1,4 +1,4 @@
-// Estimators: the entropy, and the mutual information, of a law of which only counts of outcomes are known.
+// Estimators of the entropy and the mutual information of a law that is known only by counts of outcomes.
 //
 //   const std::vector<std::int64_t> counts = {30, 12, 8, 0};
 //   const double nats = isentropic::entropy_of_counts({}, counts);  // nats = 0.94

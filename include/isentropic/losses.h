@@ -158,7 +158,7 @@ struct JsdLoss {
 
 //   T^2 D(p, q); bin: p = (exp(log_probs), 1 - their sum), q = softmax(student) of these classes and of all others together;
 //   renormalize: p = softmax(log_probs/T), q = softmax(student/T), of these classes
-// A teacher of which each row has k classes and the logarithms of their probabilities, whose sum P is at most 1.
+// Each row of the teacher has k classes and the logarithms of their probabilities, whose sum P is at most 1.
 struct SparseDistillationLoss {
   // bin: all other classes together are one more class, of probability 1 - P. renormalize: the listed classes alone.
   enum class Tail { bin, renormalize };
@@ -202,13 +202,13 @@ ISENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, MatrixView<con
                          std::span<double> value, MatrixView<std::type_identity_t<T>> dx = {},
                          std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
 
-// The same of a sparse teacher: indices and log_probs are rows x k, of which an index of -1 is no class, and its logarithm is
-// not read. log_probs may be of any type. A row without any class is ignored.
+// The same for a sparse teacher: indices and log_probs are rows x k. An index of -1 is no class, and its logarithm is not read.
+// log_probs may be of any type. A row without any class is ignored.
 //
-// Throws: std::invalid_argument for k = 0; and, with its row and entry, for an index that is no class or stands there twice,
-// for
-//         a logarithm that is NaN, for a mass above 1, below 1 where tail is bin and all classes are listed, or 0 where tail is
-//         renormalize.
+// Throws: std::invalid_argument for k = 0; and with row and entry for
+//         an index that is no class or appears twice in a row, a logarithm that is NaN,
+//         a mass above 1, a mass below 1 where tail is bin and all classes are listed,
+//         or a mass of 0 where tail is renormalize.
 template <class T, class L>
 ISENTROPIC_API void loss(const SparseLoss& loss, MatrixView<const T> x, MatrixView<const std::int64_t> indices,
                          MatrixView<const L> log_probs, std::span<double> value, MatrixView<std::type_identity_t<T>> dx = {},

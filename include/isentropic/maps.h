@@ -227,7 +227,7 @@ auto logsumexp(const LogSumExp& options, const X& x) {
 // Descriptions of the operations above (describe.h): texts, ranges, arrays. The checks of arguments and every door are made
 // from them. A call needs nothing below.
 
-// Of a map, and of its gradient.
+// The arrays of a map and of its gradient.
 inline constexpr ArrayInfo kMapArrays[] = {{.name = "x"}, {.name = "y", .output = true}};
 inline constexpr ArrayInfo kMapGradient[] = {{.name = "x"}, {.name = "y"}, {.name = "grad"}, {.name = "dx", .output = true}};
 inline constexpr ArrayInfo kLogSumExpArrays[] = {{.name = "x"}, {.name = "y", .kind = ArrayKind::entry, .output = true}};

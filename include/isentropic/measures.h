@@ -371,13 +371,13 @@ constexpr auto divergence_params(std::optional<double> Op::*base, Input Op::*inp
                                  double Op::*smoothing) {
   return measure_params(base, input, normalize) + Params{smoothing_param(smoothing)};
 }
-// Of those without a logarithm, and so without a unit.
+// For divergences without a logarithm, and so without a unit.
 template <class Op>
 constexpr auto divergence_params(Input Op::*input, bool Op::*normalize, double Op::*smoothing) {
   return Params{input_param(input), normalize_param(normalize), smoothing_param(smoothing)};
 }
 
-// Of a measure of rows, of two rows, of a table, of entries. Gradients are outputs.
+// The arrays of measures of rows, of two rows, of a table, of entries. Gradients are outputs.
 inline constexpr ArrayInfo kMeasureArrays[] = {{.name = "p"},
                                                {.name = "value", .kind = ArrayKind::number, .output = true},
                                                {.name = "dp", .output = true, .optional = true}};

@@ -79,7 +79,7 @@ struct OperationInfo {
   GradientInfo jacobian;
   bool drawn;                       // it takes a seed, a stream and a position
   std::string_view command;         // its command; empty if it has none
-  std::span<const Absence> not_in;  // doors that have not the operation
+  std::span<const Absence> not_in;  // doors that do not have the operation
   const Laws* laws;                 // of a map; otherwise null
   const TargetKind* target;         // of a loss; otherwise null
   std::span<const ParamInfo> params;
@@ -125,7 +125,7 @@ ISENTROPIC_API const FamilyInfo& family_info();
 // The operation of this name in a family, or null.
 ISENTROPIC_API const OperationInfo* find_operation(const FamilyInfo& family, std::string_view name);
 
-// "must be one of entmax, ..., got 'entmx': did you mean entmax?" for a name that a family has not.
+// "must be one of entmax, ..., got 'entmx': did you mean entmax?" for a name that is not in the family.
 ISENTROPIC_API std::string unknown_name(const FamilyInfo& family, std::string_view name);
 
 // The operation of Family that `info` describes, with a value for each of its parameters, in the order of `info`.

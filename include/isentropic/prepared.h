@@ -1,8 +1,8 @@
 // Calls without exceptions, for programs that are compiled without them (-fno-exceptions): the C interface's prepared calls
-// (isentropic/c.h) in C++. An operation is looked up and its parameters are parsed once; a run asks for no memory, and gives a
-// code and a message in place of an exception.
+// (isentropic/c.h) in C++. An operation is looked up and its parameters are parsed once; a run allocates nothing, and returns
+// a code and a message instead of an exception.
 //
-// It is no std::expected, which C++20 has not, and no callback, which would run while the library is at work. Not part of
+// It is no std::expected, which C++20 lacks, and no callback, which would run while the library is at work. Not part of
 // isentropic.h, whose functions throw.
 #pragma once
 

@@ -13,7 +13,7 @@ ISENTROPIC_API void set_num_threads(std::size_t n);
 ISENTROPIC_API std::size_t get_num_threads();
 
 // While it lives, calls of this thread use at most n threads, and fewer where set_num_threads or an outer limit says so; 0 is
-// no limit. A server gives each of its requests one thread so, whatever others do.
+// no limit. So a server can give each request one thread, whatever others do.
 class ISENTROPIC_API ThreadLimit {
  public:
   explicit ThreadLimit(std::size_t n);

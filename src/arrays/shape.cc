@@ -1,4 +1,4 @@
-// Apart from strided_rows.cc, because the library for GPUs has it too, and nothing that needs Highway's own library.
+// A file of its own, because the library for GPUs compiles it too, and must not need Highway's library.
 #include "isentropic/matrix_view.h"
 #include "isentropic/strided_rows.h"
 #include "src/check.h"

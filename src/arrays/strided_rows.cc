@@ -13,8 +13,8 @@
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
 
-// Copies between rows of an array, in which numbers are col_stride bytes apart, and a block of contiguous rows. If the rows are
-// columns of memory, a few rows at a time use all of a cache line.
+// Copies rows of an array, whose numbers are col_stride bytes apart, to or from a block of contiguous rows. If rows are columns
+// of memory, copying a few rows at a time uses whole cache lines.
 template <bool kGather, class Number>
 void copy_numbers(std::span<const std::ptrdiff_t> offset, char* data, std::size_t cols, std::ptrdiff_t col_stride,
                   const RowBlock& block) {
@@ -93,7 +93,7 @@ class Steps {
   bool operator==(Steps& other) { return std::equal(begin(), end(), other.begin(), other.end()); }
 
  private:
-  std::array<Step, kMaxAxes> all_;  // of which the first are set
+  std::array<Step, kMaxAxes> all_;  // the first of them are set
   std::size_t count_ = 0;
 };
 

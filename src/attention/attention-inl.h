@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 template <class T>
 inline constexpr T kHidden = -kInfinity<T>;
 
-// The number of the first n keys that the masks leave; sets the blocks in which some are.
+// Returns how many of the first n keys the masks leave, and marks the blocks that have some.
 template <class T>
 HWY_INLINE size_t CountSeen(const AttentionMask<T>& mask, size_t b, size_t h, size_t query, size_t n, bool* blocks) {
   const bool* const visible = mask.visible.data == nullptr ? nullptr : mask.visible.row(b, h, query);
@@ -56,8 +56,8 @@ HWY_INLINE size_t CountSeen(const AttentionMask<T>& mask, size_t b, size_t h, si
   return count;
 }
 
-// Calls visit(begin, end) for the runs of keys whose blocks are set, of the first n. What is left out of a sum are whole blocks
-// of terms that are 0, so no bit depends on it.
+// Calls visit(begin, end) for each run of marked blocks among the first n keys. Sums skip only whole blocks of terms that are
+// 0, so skipping changes no bit.
 template <class Visit>
 HWY_INLINE void ForEachRun(const bool* blocks, size_t n, const Visit& visit) {
   for (size_t j = 0; j < n;) {
@@ -68,7 +68,7 @@ HWY_INLINE void ForEachRun(const bool* blocks, size_t n, const Visit& visit) {
   }
 }
 
-// Takes back the blocks in which a sparse map has left no mass: there its gradient is 0. (That of perturb_max is small.)
+// Unmarks the blocks in which a sparse map left no mass: the gradient is 0 there. (That of perturb_max is small.)
 template <class T>
 HWY_INLINE void KeepBlocksWithMass(const AttentionCall<T>& call, const Tile<T>& tile) {
   if (!laws_of(call.options.map).sparse || std::holds_alternative<PerturbMax>(call.options.map)) return;
@@ -111,8 +111,8 @@ HWY_INLINE void MaskRow(const AttentionMask<T>& mask, size_t b, size_t h, size_t
   }
 }
 
-// Sets tile.blocks, and tile.seen and tile.scale for each query, and multiplies the queries by their scale. A query that sees
-// nothing becomes 0.
+// Sets tile.blocks, sets tile.seen and tile.scale for each query, and multiplies the queries by their scale. A query that sees
+// no key becomes 0.
 template <class T>
 HWY_INLINE void ScaleQueries(const AttentionCall<T>& call, const Tile<T>& tile) {
   const size_t d = call.q.cols;
@@ -149,7 +149,7 @@ HWY_INLINE void CapRow(double softcap, size_t n, T* s, T* slopes) {
   });
 }
 
-// Calculates the masked scores of the tile, that of the sink after those of keys, and the distributions.
+// Computes the masked scores of the tile, the sink's after those of the keys, and the distributions.
 template <class T>
 HWY_INLINE void MapTile(const AttentionCall<T>& call, const Tile<T>& tile) {
   const size_t d = call.q.cols, stride = tile.stride, n = tile.cols + call.further();
@@ -176,8 +176,8 @@ HWY_INLINE void MapTile(const AttentionCall<T>& call, const Tile<T>& tile) {
   KeepBlocksWithMass(call, tile);
 }
 
-// Rows of out = weights x, where x may hold anything for keys that are not seen. A row that is not finite is calculated again
-// without what its weights hide, in the same order: what a query does not see changes no bit.
+// Rows of out = weights x, where x may hold anything for keys that are not seen. A row that is not finite is computed again
+// without the hidden keys, in the same order: hidden keys change no bit.
 //
 // also(begin, end) may use each block of weights while it is in the cache.
 template <class T, class Also>

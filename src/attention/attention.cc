@@ -37,7 +37,7 @@ ISENTROPIC_KERNELS_BY(attention_kernels, MakeAttention);
 // The largest tile, in whole blocks of the product's rows. Long rows have fewer queries in a tile, so that scores stay in the
 // cache.
 constexpr std::size_t kTileRows = 48, kTileBytes = std::size_t{768} << 10, kPanelCols = 64;
-// Of a gradient, which reads and writes a row of keys, values and their gradients for each key of each tile.
+// The same for gradients: for each key of each tile they read and write a row of keys, values and their gradients.
 constexpr std::size_t kVjpTileBytes = std::size_t{1536} << 10;
 
 template <class T>
@@ -180,7 +180,7 @@ void check_for_queries(std::string_view name, std::string_view argument, std::sp
   }
 }
 
-// Whether distributions need a place besides that of their scores: a map that takes several rows at once needs it. Causal
+// Whether distributions need memory of their own beside the scores, as a map that takes several rows at once does. Causal
 // queries see half of the keys on average.
 template <class T>
 bool wants_two_tiles(const AttentionCall<T>& call) {
@@ -321,7 +321,7 @@ void attention_vjp(const Attention& options, HeadsView<const std::type_identity_
   const VjpCall<T> vjp = {g, dq, dk, dv, g_entropy, dsinks, asked.number(), asked.kappa()};
   const std::size_t rows = tile_rows_for(call, options.softcap ? 4 : 3, kVjpTileBytes);
   const std::size_t room = room_of<Workplace<T>>(call, rows, true, true);
-  // Queries of one head add to the same dk and dv: a head is one thread's.
+  // All queries of a head add to the same dk and dv, so one thread computes the whole head.
   parallel_rows(k.batch * k.heads, 4 * q.rows * call.group * cost_of_query(call), [&](std::size_t begin, std::size_t end) {
     Arena memory = scratch(room);
     const Workplace<T> workplace(memory, call, rows, true, true);
@@ -435,7 +435,7 @@ void linear_attention_vjp(const LinearAttention& options, HeadsView<const std::t
   const std::size_t rows = tile_rows_for(call, 3, kVjpTileBytes);
   const std::size_t room = Arena::room<bool>(q.rows) + std::max(kernel.linear_vjp_room(q.rows, q.cols, v.cols),
                                                                 room_of<Workplace<T>>(call, rows, true, true));
-  // Queries of one head add to the same dk and dv: a head is one thread's.
+  // All queries of a head add to the same dk and dv, so one thread computes the whole head.
   parallel_rows(k.batch * k.heads, 4 * call.group * cost_of_linear(q, k, v), [&](std::size_t begin, std::size_t end) {
     Arena memory = scratch(room);
     bool* const cancels = memory.take<bool>(q.rows);

@@ -4,8 +4,8 @@
 // with c_ab = 1 if a = b, otherwise 2. Queries need three sums over all keys: sum_j y_a y_b v_j for a <= b, the Gram matrix
 // sum_j y_a y_b, and sum_j v_j.
 //
-// The terms x_a x_b y_a y_b have both signs. Where they cancel, their rounding errors stay, and they may overflow. A query for
-// which this matters is left to the quadratic form. The decision depends on what this query sees alone.
+// The terms x_a x_b y_a y_b have either sign: they may cancel, which leaves their rounding errors, or overflow. A query for
+// which this matters uses the quadratic form. The decision depends only on what this query sees.
 
 #if defined(ISENTROPIC_ATTENTION_LINEAR_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_ATTENTION_LINEAR_ATTENTION_INL_H_

@@ -30,7 +30,7 @@ inline int failed(int code, const char* text) noexcept {
   return code;
 }
 
-// Calls run(); the code says how it ended. JAX calls from threads to which a subnormal parameter would be 0.
+// Calls run() and returns a code for how it ended. JAX calls from threads that flush subnormal parameters to 0.
 template <class Run>
 int guarded(const Run& run) noexcept {
   const DefaultArithmetic arithmetic;

@@ -66,7 +66,7 @@ void on_rows(Arguments& call, const Run& run) {
   on_rows<kFloat32, kHalves>(call, run, [](std::size_t) {});
 }
 
-// Calls run(numbers) for a block of one number for each row: functions calculate float64, and float32 may be wanted.
+// Calls run(numbers) with float64 numbers, one for each row of a block, and narrows them if the array is float32.
 template <class Run>
 void as_double(const RowBlock& block, const CallArray& array, const Run& run) {
   if (array.type == NumberType::float64) return run(block.numbers<double>());
@@ -189,7 +189,7 @@ void run_loss(Arguments& call) {
   });
 }
 
-// Indices and logarithms of each row are a row of their arrays, whose last axis has them.
+// Each row has a row of indices and a row of logarithms, along the last axis of their arrays.
 void run_sparse_loss(Arguments& call) {
   const auto op = call.make<SparseLoss>();
   const CallArray &indices = call["indices"], &log_probs = call["log_probs"];

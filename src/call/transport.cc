@@ -87,7 +87,7 @@ inline double stored(const Arguments& call, double cost) {
   return call["value"].type == NumberType::float32 ? static_cast<float>(cost) : cost;
 }
 
-// The gaps, which count what rounding to float32 changes in the costs.
+// The gaps, including what rounding the costs to float32 changes.
 template <class Result>
 void gaps_of(const Arguments& call, std::span<const Result> results) {
   const auto gap = [&](std::size_t i) {

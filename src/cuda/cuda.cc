@@ -77,7 +77,7 @@ template <class Op>
   fail("{}: there is no kernel for it on a device: {}", Described<Op>::kDescription.name, why_no_kernel<Op>());
 }
 
-// run(the operation), if its description says that devices have it. Then the linker names a kernel that is missing.
+// Calls run(the operation) if its description says that devices have it. The linker then names a kernel that is missing.
 template <class Result = void, class Family, class Run>
 Result with_kernels(const Family& operation, const Run& run) {
   return std::visit(
@@ -272,7 +272,7 @@ LossCall<Op> loss_call(const Op& op, const LossArguments<T>& given) {
   return call;
 }
 
-// Its memory holds p of all rows, if p cannot be in the place of the gradient; for smooth accuracy the vectors for the map's
+// Its memory holds p of all rows, unless p fits in the place of the gradient; for smooth accuracy the vectors for the map's
 // gradient; and then the kernels' memory.
 template <class Op, class T>
 void run_from_map(const Op& loss, const LossArguments<T>& given) {
@@ -694,7 +694,7 @@ void target_entropy_losses(double entropy, MatrixView<const T> x, std::span<cons
   ask_rows("target_entropy_losses", CalibrationCall::loss, entropy, x, labels, found, memory, stream);
 }
 
-// Every function for every type.
+// Instantiates every function for every type.
 #define ISENTROPIC_CUDA(T)                                                                                                     \
   template void apply(const Map&, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream, std::span<const PerRow>);  \
   template void apply_vjp(const Map&, MatrixView<const T>, MatrixView<const T>, MatrixView<const T>, MatrixView<T>,            \

@@ -51,8 +51,8 @@ HWY_NOINLINE int64_t Draw(const LeftScores<T>& left, const DrawNoise& noise,
   Arena memory = left.memory;
   const bool is_ahead = ahead != nullptr && left.index == nullptr && left.x == ahead->of;
   double* const bounds = is_ahead ? ahead->smallest : memory.take<double>(blocks);
-  // What wins has nearly always the smallest noise of its block. A score that is read is looked at when the noise of the next
-  // block is known, because reading takes as long.
+  // The winner nearly always has the smallest noise of its block. A loaded score is used only when the noise of the next block
+  // has been computed, which hides the latency of the load.
   if (is_ahead) {
     ForEachEntry(blocks, [&](size_t b) HWY_ATTR {
       const double smallest = bounds[b];

@@ -70,14 +70,14 @@ struct EntropySearch {
     rows = Rows(&row, rows);
     exchanges = Exchanges();
   }
-  // Of that only what is known of the row, for threads that do not search.
+  // Only what is known of the row, for threads that do not search.
   HWY_INLINE void CopyRowFrom(const EntropySearch& other) {
     row.survey = other.row.survey, least_of_top = other.least_of_top, top_count = other.top_count, gathered = other.gathered;
   }
 };
 
-// Calls visit(i, v) for each score v of a long row's sample, in one of the block's threads. A thread reads much before it looks
-// at the first: otherwise it would wait for each score. The sample has 512 scores or more.
+// Calls visit(i, v) for each score v of a long row's sample, in one of the block's threads. A thread issues many loads before
+// it uses the first; otherwise it would wait for each score. The sample has 512 scores or more.
 template <class S, class Visit>
 HWY_INLINE void ForSample(const EntriesOf<S>& entries, unsigned n, const Visit& visit) {
   constexpr unsigned kAtOnce = 8;
@@ -116,7 +116,7 @@ struct EntropyMemory {
   static HWY_INLINE float* Row() { return reinterpret_cast<float*>(Begin() + kRow); }
 };
 
-// The 8th largest of 16 numbers, of which lane l has that of l mod 16, as MiddleOf16 finds it.
+// The 8th largest of 16 numbers, as MiddleOf16 finds it. Lane l has number l mod 16.
 HWY_INLINE float MiddleOfLanes(float own) {
   unsigned above = 0, equal = 0;
   for (unsigned lane = 0; lane < 16; ++lane) {

@@ -29,7 +29,7 @@ class Exchanges {
   template <size_t K>
   HWY_INLINE const double* Exchange(const double (&own)[K]) {
     const double* const numbers = Numbers();
-    // The other warps would take instructions from those of other rows if they asked too.
+    // If the other warps polled too, they would take issue slots from the warps of other rows.
     if (Team::Thread() < 32) {
       ExchangeInWarp(own);
     } else {
@@ -67,7 +67,7 @@ class Exchanges {
             : "memory");
       }
     }
-    // What is waited for is in this block's shared memory. To acquire more would empty the first level of cache, which has the
+    // The numbers to wait for are in this block's shared memory. A wider acquire would invalidate the L1 cache, which holds the
     // threads' stacks.
     unsigned done = 0;
     while (done == 0) {

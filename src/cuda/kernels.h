@@ -88,7 +88,7 @@ void check_launch(int error);
 // Waits for what the stream has to do, and then for the bytes.
 void copy_to_host(void* to, const void* from, std::size_t bytes, Stream stream);
 
-// The threads that a large device runs at once. More would only wait; so a team takes one row after the other.
+// The threads that a large device runs at once. Further threads would only wait, so a team takes one row after another.
 #ifdef __CUDACC__
 inline constexpr std::size_t threads_at_once = std::size_t{1} << 17;
 // Rows of a sparse map that one kernel leaves to another at once: enough to keep a device busy.

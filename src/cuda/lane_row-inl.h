@@ -1,7 +1,7 @@
-// A row that its team keeps in shared memory by lanes: a thread has the 16 numbers of a lane of a block of 256. So it adds
-// their terms alone, in the order of Sums and in that of RoughSums. As in ResidentRow a warp has 1024 numbers, and a block of
-// threads at most a group of 16,384; but the first warp has none: it collects sums. Registers would have no room for the
-// numbers beside what the terms need.
+// A row that its team keeps in shared memory by lanes: a thread has the 16 numbers of one lane of a block of 256, so it adds
+// their terms by itself, in the order of Sums or of RoughSums. As in ResidentRow a warp has 1024 numbers, and a block of
+// threads at most a group of 16,384; only the first warp has none, because it collects sums. Registers have no room for the
+// numbers beside the terms.
 #pragma once
 
 #include "src/cuda/resident-inl.h"
@@ -32,7 +32,7 @@ class LaneRow {
     const auto row = EntriesOf<S>(rows, r).From(first_);
     const bool whole = IsWhole();
     if constexpr (sizeof(S) == sizeof(float)) {
-      // All numbers are on their way before the thread waits.
+      // All loads are issued before the thread waits.
       ForAll([&](unsigned j, unsigned m) HWY_ATTR {
         const unsigned at = Offset(j, m);
         if (whole || first_ + at < n_) {

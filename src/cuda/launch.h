@@ -55,9 +55,9 @@ inline Shape shape_of(std::size_t rows, std::size_t n, bool side_by_side) {
   return {8, 256, 1};
 }
 
-// The number of clusters of a grid, or of blocks if a team has at most a block. A grid has as many teams as a large device runs
-// at once; each team takes further rows. Kernels of blocks have so many registers that half of the
-// threads run at once.
+// The number of clusters of a grid, or of blocks if a team has at most a block. A grid has as many teams as a large device
+// runs at once; each team takes further rows. Kernels of blocks have so many registers that half of the threads run at
+// once.
 inline std::size_t clusters_of(const Shape& shape, std::size_t rows) {
   const std::size_t threads = shape.threads > 32 ? threads_at_once / 2 : threads_at_once;
   const std::size_t most = shape.threads == 1 ? 512 : threads / (shape.blocks * shape.threads * shape.rows);
@@ -152,8 +152,8 @@ void launch(void (*kernel)(AnyCall, More...), const AnyCall& call, bool side_by_
 
 namespace HWY_NAMESPACE {
 
-// Bounds of kernels say that one block of 512 is enough for a multiprocessor. Without that ptxas gives some of them 64
-// registers, half of what there is, and they spill thousands of bytes.
+// The launch bounds say that one block of 512 threads on a multiprocessor is enough. Without them ptxas limits some kernels to
+// 64 registers, half of what there is, and they spill thousands of bytes.
 template <class Op, class T, bool kShort>
 __global__ void __launch_bounds__(kShort ? 128 : 512, 1) MapKernel(const __grid_constant__ cuda::Call<Op> call) {
   MapTeamRows<Op, T, kShort>(call);

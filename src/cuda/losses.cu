@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(512, 1)
 // softmax_loss of a row in registers against its class without smoothing, as SoftmaxClassRow.
 class LossOfRow {
  public:
-  // `given`: the row's class. Before the row is taken into registers, because the score of the class is read meanwhile.
+  // `given`: the row's class. Called before the row is loaded into registers, so that the load of the class's score overlaps.
   template <class S>
   HWY_INLINE LossOfRow(const cuda::LossCall<SoftmaxLoss>& call, size_t r, int64_t given, S) : r_(r) {
     ignored_ = call.ignores && given == call.ignored;
@@ -131,8 +131,8 @@ class LossOfRow {
       return;
     }
     row.Replace([&](float v) HWY_ATTR { return term(v - max); });
-    // Before this thread's part of the sum is told: dx may be x, and another block writes where own_ comes from as soon as it
-    // has all parts.
+    // This comes before the thread publishes its part of the sum: dx may be x, and another block overwrites the source of own_ as
+    // soon as it has all parts.
     float own_term = term(own_ - max);
     Team::Forget(own_term);
     const double others = row.Sum([this](float v, unsigned i) { return i == t_ ? 0.0f : v; });
@@ -171,8 +171,8 @@ __global__ void __launch_bounds__(512, 2) ResidentSoftmaxLossKernel(const __grid
   });
 }
 
-// dx may be x: a row is written when all warps have told their sums. All warps wait for the one that calculates losses. So it
-// calculates those of 32 rows at once, one in each thread.
+// dx may be x, so a row is written only after all warps have published their sums. All warps wait for the one that computes losses,
+// so it computes those of 32 rows at once, one in each thread.
 template <class S>
 __global__ void __launch_bounds__(512, 2) StreamedSoftmaxLossKernel(const __grid_constant__ cuda::LossCall<SoftmaxLoss> call) {
   StreamedRow<S> row(call.in[0], call.rows, call.cols);
@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(512, 2) StreamedSoftmaxLossKernel(const __grid
   auto* const told = reinterpret_cast<LossOfRow::Parts*>(StreamMemory::Of().kept);
   static_assert(32 * sizeof(LossOfRow::Parts) <= sizeof(StreamMemory::kept));
   unsigned count = 0;
-  // A class is read a row ahead: its score can only be asked for when it is here.
+  // The class is prefetched a row ahead, because the load of its score depends on it.
   int64_t next = call.classes[HWY_MIN(Team::Number(), call.rows - 1)];
   for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
     const LossOfRow loss(call, r, next, S());

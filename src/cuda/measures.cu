@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(512, 1) MeasureKernel(const __grid_constant__ 
   });
 }
 
-// The value, at most the largest possible divergence: rounding to T could exceed it.
+// The value, at most the largest possible divergence, which rounding to T could exceed.
 template <class T, class Op>
 HWY_INLINE double Kept(const cuda::MeasureCall<Op>& call, double value) {
   return static_cast<double>(static_cast<T>(value)) > call.bound ? call.below_bound : value;

@@ -18,7 +18,7 @@ inline constexpr std::size_t kGroup = 16384, kMostGroups = 8;
 // The shared memory of a block for folds over its threads, and for the sums of 64 blocks of 256.
 inline constexpr std::size_t kResidentBytes = offsetof(HWY_NAMESPACE::Team::Memory, partial) + 64 * 16 * sizeof(float);
 
-// A warp has 1024 numbers, 32 in each thread: what a row costs beside its numbers is the same for each warp.
+// A warp has 1024 numbers, 32 in each thread: the overhead of a row is the same for each warp.
 inline Shape resident_shape(std::size_t n) {
   if (n <= 1024) return {1, 32, 4};
   const std::size_t warps = ((n < kGroup ? n : kGroup) + 1023) / 1024;
@@ -86,7 +86,7 @@ class ResidentRow {
     Exchanges::Begin();
   }
 
-  // Reads row r. LoadAhead also asks for row `next`, if it is one, which then comes while the team works on r.
+  // Reads row r. LoadAhead also prefetches row `next`, if there is one, while the team works on r.
   HWY_INLINE void Load(const cuda::Rows& rows, size_t r) {
     const auto block = EntriesOf<S>(rows, r).From(begin_);  // what is added to its address is known to the compiler
     if (paired_) {
@@ -215,7 +215,7 @@ class ResidentRow {
     const T* const partial = Partial();
     StorePartial(found);
     Team::BlockBarrier();
-    // One warp adds, because the others' instructions would take the time of other rows.
+    // One warp adds: the instructions of the others would delay other rows.
     if (Team::Thread() < 32) {
       for (unsigned b = 0; b < blocks; ++b) total += static_cast<double>(partial[b * 16 + lane]);
       total = Team::FoldHalfWarp(total);
@@ -333,7 +333,7 @@ class ResidentRow {
   unsigned own_;
   Exchanges exchanges_;
   bool paired_;  // entries are read in pairs
-  bool ahead_;   // a row is asked for before its turn
+  bool ahead_;   // the next row is prefetched
 
  protected:
   unsigned begin_, n_;
@@ -345,8 +345,8 @@ class ResidentRow {
 
 namespace cuda {
 
-// Launches a kernel of resident rows, with a team for each, on which the kernels rely: that is faster than teams that take one
-// row after the other, even if they ask for the next ahead.
+// Launches a kernel of resident rows with one team for each row, on which the kernels rely: this is faster than teams that take
+// row after row, even with prefetching.
 template <class AnyCall>
 void launch_resident(void (*kernel)(AnyCall), const AnyCall& call, Stream stream) {
   const Shape shape = resident_shape(call.cols);

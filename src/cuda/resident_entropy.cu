@@ -84,7 +84,7 @@ HWY_NOINLINE void AskNext(EntropySearch<S>& search, unsigned n, EntropyQuestion&
   question.scale = static_cast<float>(row.scale);
 }
 
-// Of all threads: other blocks may still copy the search that is going to be replaced.
+// All threads meet here: other blocks may still copy the search that is about to be replaced.
 HWY_INLINE void AwaitCluster() {
   Team::Narrow(false);
   Team::Barrier();

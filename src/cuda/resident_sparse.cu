@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(512, 1)
     float own[2];
     row.OwnMaxima(own);
     for (unsigned e = 0; e < 2; ++e) Team::RaiseTo(maxima + 2 * Team::Lane() + e, O::From(own[e]));
-    // Nearly all masses are 0. The memory has nothing else to do until the others are known.
+    // Nearly all masses are 0. They are written now, while memory is idle, before the others are known.
     row.Write(call.out, r, [](float, unsigned) { return 0.0f; });
     Team::BlockBarrier();
     if (Way::kApart && thread == 0) work.rows[r].kept = kFew + 1;
@@ -222,7 +222,7 @@ static void launch_rows(const Call<Op>& call, const SparseWork& work, Stream str
   using namespace HWY_NAMESPACE;
   const std::size_t n = call.cols, teams = teams_of_sparse(call.rows, n);
   const Shape shape = sparse_shape(n);
-  // More would take the first level of cache from what the threads have in memory.
+  // More shared memory would leave too little L1 cache for the threads' local memory.
   const unsigned near = static_cast<unsigned>(std::max(n / 32, std::size_t{256}) / 32 * 32);
   const std::size_t own = SparseMemory(shape.threads, near).end, ahead = of_warp * sizeof(S) * (shape.threads / 32);
   const bool asks_ahead = call.rows > teams && own + ahead <= shared_memory_of(512);

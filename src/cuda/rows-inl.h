@@ -129,8 +129,8 @@ class EntriesOf {
   S* entries_;
 };
 
-// Copies a row, which then begins at a multiple of 16 bytes. Each thread reads much before it writes, so that the memory has
-// much to do.
+// Copies a row to a place that is aligned to 16 bytes. Each thread issues many loads before its stores, which keeps memory
+// busy.
 template <class S, class T>
 HWY_INLINE void Stage(const EntriesOf<S>& row, size_t n, T* to) {
   constexpr size_t kAtOnce = 4, kEach = 16 / sizeof(S);

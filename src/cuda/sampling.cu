@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(512, 1) SampleKernel(const __grid_constant__ c
   ForTeamRows(call, [&](size_t r, const Sample&, bool, Arena memory) HWY_ATTR {
     const T* const x = ReadRow<T>(call.in[0], r, n, memory);
     T* const p = call.out.data == nullptr ? nullptr : ResultRow<T>(call.out, r, n, memory);
-    // The noise of the first draw is found while the row is read: it does not depend on the scores, and the threads have
-    // nothing else to do then. With steps the draw is from a few scores, whose noise is soon found.
+    // The noise of the first draw is computed while the row is loaded: it does not depend on the scores, and the threads would
+    // otherwise wait. With steps the draw is from a few scores, whose noise is computed quickly.
     NoiseAhead<T, typename Chain<T>::Index> ahead = {};
     const bool is_ahead = !kSteps && call.draws > 0 && n > kFewScores;
     if (is_ahead) {

@@ -1,9 +1,10 @@
-// Rows of a cluster, one after the other: while the team works on a row in registers, the next one comes into shared memory.
+// Rows of a cluster, one after the other: while the team works on a row in registers, the next row is prefetched to shared
+// memory.
 //
-// Each block of the cluster has a group of the row. Twice the blocks need numbers of each other: for the maximum and for the
-// sum. A warp tells the maximum of the next row before it waits for the sum of this one, so that both are there when they are
-// needed; and no warp waits for another one of its block, unless the first, which adds. So the memory always has something to
-// do.
+// Each block of the cluster has a group of the row. Blocks exchange numbers twice, for the maximum and for the
+// sum. A warp publishes the maximum of the next row before it waits for the sum of this one, so that both
+// arrive in time; and no warp waits for another of its block, except the first, which adds. This keeps memory
+// busy.
 #pragma once
 
 #include <atomic>
@@ -85,10 +86,10 @@ class Arrivals {
     (void)block, (void)place, (void)value;
 #endif
   }
-  // Lets `bytes` bytes, a multiple of 16, come from memory. Both addresses are multiples of 16.
+  // Starts a copy of `bytes` bytes, a multiple of 16, from memory. Both addresses are multiples of 16.
   HWY_INLINE void Fetch(void* to, const void* from, unsigned bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    // What the block has read of `to` comes before what the copy writes.
+    // The block's reads of `to` come before the writes of the copy.
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     Expect(bytes);
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -203,7 +204,7 @@ class StreamedRow : public ResidentRow<S, 4> {
     next_ += static_cast<unsigned>(Team::Teams());
   }
 
-  // Takes the team's next row into registers, and lets the one after that come. Returns the largest number; NaN is left out.
+  // Loads the team's next row into registers and prefetches the one after it. Returns the largest number; NaN is left out.
   HWY_INLINE float Take() {
     StreamMemory& memory = StreamMemory::Of();
     if (!told_) {
@@ -230,7 +231,7 @@ class StreamedRow : public ResidentRow<S, 4> {
     return MaxOfWarp(max);
   }
 
-  // As in ResidentRow. It also tells the maximum of the next row, if that is here.
+  // As in ResidentRow. It also publishes the maximum of the next row, if that has arrived.
   template <class Term>
   HWY_INLINE double Sum(const Term& term) {
     StreamMemory& memory = StreamMemory::Of();
@@ -272,7 +273,7 @@ class StreamedRow : public ResidentRow<S, 4> {
     StreamMemory::Of().here.Fetch(Begun(), row + FirstOfBlock(), BytesOfBlock());
   }
 
-  // A warp tells all blocks the largest of its numbers of the row that is here.
+  // A warp sends all blocks the largest of its numbers of the row that has arrived.
   HWY_INLINE void TellMax() {
     StreamMemory& memory = StreamMemory::Of();
     const unsigned lane = Team::Lane(), blocks = Team::Blocks(), turn = taken_ % 2;
@@ -297,9 +298,9 @@ class StreamedRow : public ResidentRow<S, 4> {
   }
 
   const cuda::Rows& rows_;
-  unsigned next_, count_;  // the row that is asked for next, and the number of rows
+  unsigned next_, count_;  // the row to prefetch next, and the number of rows
   unsigned taken_ = 0, summed_ = 0;
-  bool told_ = false;  // the maximum of the row that is here
+  bool told_ = false;  // the maximum of the row that has arrived
 };
 
 }  // namespace HWY_NAMESPACE
@@ -310,7 +311,7 @@ namespace cuda {
 template <auto kKernel>
 std::size_t clusters_at_once(const Shape& shape, std::size_t shared) {
 #ifdef __CUDACC__
-  // To ask takes longer than to launch, so the answer is kept: 0 before it is known.
+  // The query takes longer than a launch, so its answer is kept: 0 before it is known.
   constexpr int kDevices = 32;
   static std::atomic<int> known[kDevices][kMostGroups + 1];
   int device = 0, most = 0;

@@ -63,7 +63,7 @@ HWY_INLINE void SumPart(const Row& row, size_t n, const ExpScaled<RowTag<T>>& ex
   parts.max[part] = max, parts.ties[part] = ties;
 }
 
-// Of one row: log p of the target, entropy, largest probability.
+// The statistics of one row: log p of the target, entropy, largest probability.
 template <class T, class Row>
 HWY_INLINE void FindStatistics(const Row& row, size_t n, double temperature, size_t target, const Parts<T>& parts,
                                double (&found)[3]) {

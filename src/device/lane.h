@@ -151,7 +151,7 @@ ISENTROPIC_BINARY(Sub, Minus(a.raw, b.raw));
 ISENTROPIC_BINARY(Mul, a.raw* b.raw);
 ISENTROPIC_BINARY(Div, a.raw / b.raw);
 ISENTROPIC_BINARY(Xor, a.raw ^ b.raw);
-// Returns the second if either is NaN, as on x86.
+// Returns the second operand if either is NaN, as on x86.
 ISENTROPIC_BINARY(Min, a.raw < b.raw ? a.raw : b.raw);
 ISENTROPIC_BINARY(Max, a.raw > b.raw ? a.raw : b.raw);
 ISENTROPIC_COMPARISON(Lt, <);

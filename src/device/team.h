@@ -12,8 +12,8 @@
 #include "isentropic/version.h"
 #include "src/device/lane.h"
 
-// Grid is what threads ask of the hardware. Of it there are three, one for each place where this code is compiled, with the
-// same functions; nothing else of a team depends on the place:
+// Grid is what threads ask of the hardware. There are three of them, one for each place where this code is compiled, with the
+// same functions; nothing else about a team depends on the place:
 //
 //   Blocks, BlockRank               the blocks of the team's cluster, and which of them this one is
 //   Shared, SharedBytes             the block's shared memory
@@ -173,8 +173,8 @@ struct Team : Grid {
     Barrier();
     const size_t part = (n + 32 * Warps() - 1) / (32 * Warps()) * 32;
     const size_t begin = HWY_MIN(Warp() * part, n), end = HWY_MIN(begin + part, n);
-    // A thread reads kAtOnce entries before it looks at the first, so that the reads do not wait for one another. A bit of
-    // `which` stands for 2^shift entries of the part.
+    // A thread issues kAtOnce loads before it uses the first, so that their latencies overlap. A bit of `which` stands for
+    // 2^shift entries of the part.
     constexpr size_t kAtOnce = 8;
     unsigned shift = 8;
     while (part >> shift >= 64) ++shift;

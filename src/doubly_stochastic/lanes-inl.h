@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Arrays of vectors: each number is one of every lane.
+// Arrays of vectors, with one table in each lane.
 struct LaneArrays {
   LaneArrays(Arena& memory, const Sweeps& s, bool vjp) {
     const size_t N = hn::Lanes(D64()), cells = s.n * s.m * N, kept = vjp ? s.iterations : 1;

@@ -101,7 +101,7 @@ class Logarithms {
     }
   }
 
-  // Of large potentials rounding has lost digits of the columns' sums, which these give back.
+  // Rounding of large potentials has lost digits of the columns' sums; these restore them.
   template <class T>
   void write(MatrixView<T> y) const {
     std::vector<double> lost(s_.m);

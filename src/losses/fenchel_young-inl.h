@@ -1,7 +1,7 @@
 // Losses from a map's result p: those of sparsemax and entmax, of softmax after truncation, and the surrogate.
 //
 // With phi(t) = (t^alpha - t) / (alpha b), b = alpha - 1, and z = x - max, entmax's p has p^b = c + b z where it is not 0, and
-// c = (max p)^b. Its loss is then a sum of terms of which none is negative,
+// c = (max p)^b. Its loss is then a sum of non-negative terms,
 //   phi(q) - phi(p) - phi'(p) (q - p)     over all entries, and
 //   q (-c/b - z)                          over those with p = 0, which lie that far below the threshold,
 // so that no small loss is a difference of large numbers. For b = 0 it is KL's sum q log(q/p) - q + p.
@@ -122,8 +122,8 @@ HWY_INLINE double EntmaxDistributionRow(double alpha, const T* x, size_t n, T ma
            const V64 t = hn::Div(hn::Sub(qi, p_safe), p_safe);
            const auto is_near = hn::AndNot(no_mass, hn::Le(hn::Abs(t), near));
            if (!hn::AllFalse(d, is_near)) {
-             // sum_k C(alpha, k) t^k / (alpha b) from k = 2 on, over t^2/2: the factor from one term to the next is (alpha -
-             // k)/(k + 1) t.
+             // sum_k C(alpha, k) t^k / (alpha b) from k = 2 on, over t^2/2.
+             // The factor from one term to the next is (alpha - k)/(k + 1) t.
              V64 series = one;
              for (int k = 28; k >= 2; --k) {
                series = hn::MulAdd(series, hn::Mul(t, hn::Set(d, (alpha - k) / (k + 1))), one);

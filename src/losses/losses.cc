@@ -88,7 +88,7 @@ void check_classes(std::string_view name, std::span<const std::int64_t> classes,
   }
 }
 
-// Checks that rows are non-negative with sum 1. The sum has 8 parts, so that additions do not wait for each other.
+// Checks that rows are non-negative with sum 1. The sum has 8 accumulators, so that additions overlap.
 template <class T>
 void check_distributions(std::string_view name, const MatrixView<const T>& q) {
   check_target_entries(name, "at least 0 in every entry", q, [](auto value) { return static_cast<int>(value >= 0); });

@@ -1,5 +1,5 @@
-// The loss between a student's softmax and a teacher of which a few classes are known. A row becomes one of a few bins, in
-// float64, of which it is distillation_loss.
+// The loss between a student's softmax and a teacher with a few known classes. A row becomes one of a few bins, in float64,
+// and the loss is distillation_loss of these.
 
 #if defined(ISENTROPIC_LOSSES_SPARSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISENTROPIC_LOSSES_SPARSE_INL_H_
@@ -89,7 +89,7 @@ HWY_INLINE double SparseRow(const SparseDistillationLoss& op, const T* x, size_t
     }
     tail.Read(rest, n);
     student[bins] = tail.Score(), teacher[bins] = mass < 1 ? Log1pNumber(-mass) : -kInfinity<double>;
-    if (tail.max == kInfinity<T>) {  // of which there may be several, and they share equally
+    if (tail.max == kInfinity<T>) {  // several may be equal, and share equally
       infinite = true;
       const double ties = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
         return hn::IfThenElseZero(hn::Eq(LoadUpTo(d, rest + i, count, T(0)), hn::Set(d, kInfinity<T>)), hn::Set(d, T(1)));

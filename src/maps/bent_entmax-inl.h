@@ -21,9 +21,9 @@ namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // (1 + v)^(1/b), v = b (x - max)/(T c), for b < 1/4: exp bent by b, with its value 1 at the maximum. 0 where v <= -1 and at
-// -inf. b/(T c) goes as two numbers: its rounding would be the same for all scores and move as much mass as they have.
+// -inf. b/(T c) is split into two numbers: its rounding would be the same for all scores and move as much mass as they have.
 //
-// Of two scores the higher gets no less: z high + z low is rounded once, but for z low, whose rounding is far below what
+// The higher of two scores gets no less: z high + z low is rounded once, but for z low, whose rounding is far below what
 // z high gains; and neither Log1p nor ExpScaled ever falls.
 template <class D, class T = hn::TFromD<D>>
 class BentExp {

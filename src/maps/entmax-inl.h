@@ -27,7 +27,7 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// The longest rows of which several go: longer ones gain nothing by others.
+// The longest rows that are computed several at once: longer ones gain nothing.
 inline constexpr size_t kLongestOfSeveral = 4096;
 
 // Below, b is so small that the rounding of c + u matters. For float32 UnitPower sets the limit.
@@ -202,7 +202,7 @@ HWY_NOINLINE HWY_FLATTEN AlphaSums SumForAlpha(D d, double b, const T* p, const 
   using W = hn::TFromD<D>;
   using V = hn::Vec<D>;
   const V minus_b = hn::Set(d, static_cast<W>(-b)), zero = hn::Zero(d);
-  // e^600 and its sums are numbers; where y is larger, alpha moves nothing that is left.
+  // e^600 and its sums are finite; where y is larger, alpha has no effect that remains.
   const V most = hn::Set(d, W(sizeof(W) == 4 ? 80 : 600));
   double sums[6];
   Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
@@ -310,9 +310,9 @@ class SlopePowerByExp {
 template <class T>
 using SlopeOfMass = std::conditional_t<sizeof(T) == 4, SlopePower, SlopePowerByExp<T>>;
 
-// s = p^(2 - alpha) for alpha > 2. It may differ by more than all numbers do, and rightly the gradient with it. So, in float64,
-// s enters the mean relative to its largest, each entry by the two halves of its own, and g as its difference to g at the
-// largest; what that entry itself gets, where it outweighs the rest, is all that the others lose.
+// s = p^(2 - alpha) for alpha > 2. Its range may exceed float64's, and rightly so does that of the gradient. So, in float64, s
+// enters the mean relative to its largest, each entry by the two halves of its own, and g as its difference to g at the
+// largest. Where that entry outweighs the rest, it gets all that the others lose.
 template <class T>
 HWY_NOINLINE HWY_FLATTEN void VjpRowByPowers(double b, double temperature, const T* p, const T* g, size_t n, T* dx,
                                              Workspace workspace) {
@@ -351,7 +351,7 @@ HWY_NOINLINE HWY_FLATTEN void VjpRowByPowers(double b, double temperature, const
     if (!hn::AllTrue(d64, out)) {
       const V64 half = Exp(d64, hn::Mul(hn::Set(d64, 0.5 * (1 - b)), LoadUpTo(d64, dx64 + i, count, 0.0)));
       const V64 difference = hn::Sub(LoadWide(d64, g + i, count, T(0)), pivot_g);
-      // s may be infinite, and 0 times it is none.
+      // s may be infinite; 0 times infinity counts as 0.
       const V64 centred = hn::Sub(difference, mean);
       v = hn::IfThenZeroElse(hn::Or(out, hn::Eq(centred, hn::Zero(d64))), divided(hn::Mul(hn::Mul(centred, half), half)));
       if (dominates) {

@@ -1,6 +1,6 @@
 // perturb_max of long rows with normal noise, by a few points for all scores.
 //
-// All that a score does is a function of z: it adds log F(u - z) to G(u), and its mass is P(z) =
+// A score acts only through functions of z: it adds log F(u - z) to G(u), and its mass is P(z) =
 // int h(u - z) e^G(u) du. Both functions are analytic except at the complex zeros of F, which are at least 2.8 from the real
 // line. So on each panel, an interval of length 1 of the z, they are polynomials of low degree: their values at kNodes
 // Chebyshev points of the panel are enough, and a row of n costs as much as a row of these points, and two short sums a score.
@@ -47,7 +47,7 @@ struct NormalPanels {
   static constexpr size_t kAtOnce = 4;
   // The sums of T_k in each panel, and later the coefficients of log P. The panel behind the last has no mass.
   double* series;
-  // Of each Chebyshev point: its place t, its weight in G, its mass, and h at the current u.
+  // For each Chebyshev point: its place t, its weight in G, its mass, and h at the current u.
   double *points, *weights, *mass, *hazards;
   size_t panels = 0, padded = 0;
   size_t panel[kPanels];  // those that have scores

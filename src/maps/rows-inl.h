@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// The row after r, if it is worth fetching it into the cache while r is computed, otherwise null.
+// The row after r, if prefetching it while r is computed pays, otherwise null.
 template <class T>
 HWY_INLINE const T* RowToFetch(MatrixView<const T> x, size_t r, const Share<T>& share) {
   return share.fetch && r + 1 < share.end ? x.row(r + 1) : nullptr;
@@ -255,7 +255,7 @@ void VjpRowsBy(const Op& op, MatrixView<const T> x, MatrixView<const T> p, Matri
   }
 }
 
-// Of all rows with one op, or each with its own.
+// The gradients of all rows with one op, or each with its own.
 template <class Op, class T>
 void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
              RowsOf<PerRow> per_row, RowsOf<ParamGradient> gradients, Share<T> share) {

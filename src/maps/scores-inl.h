@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 struct Workspace {
   Arena memory;                // KernelsOf<Op, T>::Memory bytes
   bool stream;                 // the output is too large for the cache: bypass it
-  const void* next = nullptr;  // the row to come if it is worth fetching it into the cache meanwhile
+  const void* next = nullptr;  // the next row, if prefetching it pays
 };
 
 // z = (x - max) / T. Subtracting first loses no digits of the scores, for any common offset; the product with the rounded 1/T

@@ -47,9 +47,9 @@ HWY_INLINE double SoftmaxTerms(const Exp& exp, const T* x, size_t n, T max, T* e
 }
 
 // Three sweeps over a row that is in cache after the first: maximum, exp and sum, scale. The terms are at most 1 and the
-// largest is 1, so the sum is in [1, n]: no overflow, no division by 0. A NaN score makes it NaN. The memory has little to do
-// during the second sweep, so it reads the next row. A result that is streamed has its terms elsewhere, because storing them in
-// p would read p's lines first; without the fetching this would gain nothing, because each sweep would wait for the memory.
+// largest is 1, so the sum is in [1, n]: no overflow, no division by 0. A NaN score makes it NaN. The next row is prefetched
+// during the second sweep, when memory is nearly idle. A streamed result keeps its terms elsewhere, because storing them in p
+// would first read p's lines; without prefetching this would gain nothing, because each sweep would wait for memory.
 template <class T>
 HWY_NOINLINE HWY_FLATTEN void KernelsOf<Softmax, T>::MapRow(const Softmax& op, const T* x, size_t n, T max, T* p,
                                                             Workspace workspace) {
@@ -188,8 +188,8 @@ HWY_NOINLINE HWY_FLATTEN void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, c
 }
 
 // log sum exp(z) for z = (x - max)/T, with a small relative error even if the maximum has most of the mass: log(1 + rest), with
-// a separate sum of the rest, keeps the digits that 1 + rest would round away. Meanwhile the row `next` is fetched, if not
-// null.
+// a separate sum of the rest, keeps the digits that 1 + rest would round away. Meanwhile the row `next`, if not null, is
+// prefetched.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double LogSum(D d, double temperature, const T* x, size_t n, T max, const T* next) {
   const ExpScaled<D> exp(d, temperature);

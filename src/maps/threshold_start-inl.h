@@ -110,7 +110,7 @@ HWY_INLINE T LeastThreshold(D d, double b, const Relative& relative, const T* x,
 template <class T>
 inline constexpr size_t kSearches = sizeof(T) == 4 ? 4 : 1;
 
-// A row of which only the scores above a bound are left, as u = b (x - max)/T.
+// The scores of a row above a bound, as u = b (x - max)/T.
 template <class T>
 struct Filtered {
   T least;  // the bound: -c is not below it

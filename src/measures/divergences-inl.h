@@ -193,7 +193,7 @@ HWY_INLINE Partial FirstPartialOf(const JeffreysDivergence&, const Pair& rows, s
 // Pearson's and Renyi's. With z = log(q/p) its term is p (1 - b + b e^z - e^(bz)) / (b (1 - b)) = (q - p - p (e^(bz) - 1) / b)
 // / (1 - b).
 
-// Entries that p has not; others may be too small for a double.
+// Entries where p is 0; other p may be too small for a double.
 HWY_INLINE hn::Mask<D64> Absent(D64 d, const Pair& rows, V64 p, size_t i, size_t count) {
   if (!rows.has_logs()) return hn::Eq(p, hn::Zero(d));
   return hn::Eq(rows.p.Z(d, i, count), hn::Set(d, -kInfinity<double>));

@@ -35,7 +35,7 @@ HWY_INLINE double InUnit(double nats, const Op& op) {
   return nats / LogBaseOf(op);
 }
 
-// The measure that is computed, of which the value may be the exponential.
+// The measure that is computed; the value may be its exponential.
 template <class Op>
 HWY_INLINE auto NatsOf(const Op& op) {
   if constexpr (std::is_same_v<Op, Perplexity>) {
@@ -111,7 +111,7 @@ HWY_INLINE double KlInFloat(const Op& op, const T* p, const T* q, size_t n, T* d
   return 0;
 }
 
-// The divergence that is computed, of which a divergence is a multiple or the root of one.
+// The divergence that is computed; the value may be a multiple of it, or the root of one.
 template <class Op>
 HWY_INLINE auto Rooted(const Op& op) {
   if constexpr (std::is_same_v<Op, JsDistance>) {
@@ -133,7 +133,7 @@ inline constexpr double kMultiple = std::is_same_v<Op, HellingerDistance>      ?
                                     : std::is_same_v<Op, ChiSquaredDivergence> ? 2
                                                                                : 1;
 
-// Of the distributions that a divergence compares, by their quotient or by their logarithms.
+// The divergence of the distributions, by their quotient or by their logarithms.
 template <class Op>
 inline constexpr Logs kLogsOf = std::is_same_v<Op, CrossEntropy> ? Logs::inaccurate : Logs::none;
 

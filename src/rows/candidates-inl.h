@@ -15,8 +15,8 @@ namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Packs the scores that may be among the k largest, with their places, for k much smaller than n: all that reach a number that
-// the maxima of k blocks reach. So the other blocks are not read again. Returns how many they are, or 0 if they are many or
-// fewer blocks have a finite score. In a row with NaN it is only a NaN.
+// the maxima of k blocks reach. So the other blocks are not read again. Returns how many scores it packs, or 0 if they are many
+// or fewer blocks have a finite score. In a row with NaN it packs only a NaN.
 template <class T>
 HWY_NOINLINE size_t CandidatesForLargest(const T* x, size_t n, size_t k, T* scratch, const Survivors<T>& kept) {
   using TI = hwy::MakeSigned<T>;

@@ -1,4 +1,4 @@
-// Walking along a row: whole vectors, and the one partial vector at its end.
+// Loops along a row: whole vectors, and one partial vector for the remainder.
 
 #ifdef ISENTROPIC_DEVICE
 #include "src/rows/device/loop-inl.h"
@@ -145,7 +145,7 @@ template <class D>
 HWY_INLINE hn::Vec<D> CompressLanes(D d, hn::Vec<D> v, hn::Mask<D> mask) {
 #if HWY_TARGET == HWY_AVX2
   // With g++, Highway's own function copies its table to the stack in every call, which takes longer than everything else. A
-  // number of 64 bits goes as two of 32.
+  // number of 64 bits is moved as two of 32.
   if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) == 32) {
     const hn::Repartition<float, D> halves;
     const hn::Rebind<uint8_t, decltype(halves)> d8;
@@ -169,8 +169,8 @@ HWY_INLINE void ForEachVector(D d, size_t n, Visit&& visit) {
   if (i < n) visit(i, n - i);
 }
 
-// The same for a visitor of a few operations, of which the loop would be a good part: four vectors a turn, and the visitor's
-// code three times as often.
+// The same for a visitor of a few operations, beside which the loop's overhead would be large: four vectors in a turn, and the
+// visitor's code three times as often.
 template <class D, class Visit>
 HWY_INLINE void QuickForEachVector(D d, size_t n, Visit&& visit) {
   const size_t N = hn::Lanes(d);
@@ -226,8 +226,8 @@ HWY_INLINE void QuickWriteRow(D d, bool stream, size_t n, T* p, const Value& val
 // thread does everything.
 HWY_INLINE void AwaitReaders() {}
 
-// Begins to read the cache line of x[i], if x[i] is about the first of its line. The visitor of a walk along one row does this
-// for the row to come, which the processor does not foresee.
+// Prefetches the cache line of x[i], if x[i] is about the first of its line. The visitor of a loop along one row does this for
+// the next row, which the hardware prefetcher does not anticipate.
 template <class T>
 HWY_INLINE void FetchLine(const T* x, size_t i) {
   if (i % (64 / sizeof(T)) == 0) __builtin_prefetch(x + i, 0, 2);

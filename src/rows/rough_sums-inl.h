@@ -17,9 +17,9 @@ namespace HWY_NAMESPACE {
 
 // sums[k] = a sum over the row, for many k. Because registers are few, each sum and lane has one accumulator, which takes 16
 // terms before it is added in float64; Sums has four, which take four terms each. The order is that of 16 lanes, and of groups
-// of a long row, on every target. add(xi, acc) adds the terms of some entries to the K accumulators, by fused
-// operations where a term is a product; in lanes beyond the end xi is `fill`, and their terms are ignored. Its results are only
-// start values, or are confirmed later.
+// of a long row, on every target. add(xi, acc) adds the terms of some entries to the K accumulators, by fused operations where
+// a term is a product; in lanes beyond the end xi is `fill`, and their terms are ignored. Its results are only start values, or
+// are confirmed later.
 template <size_t K, class D, class Add, class T = hn::TFromD<D>>
 HWY_INLINE void RoughSums(D d, const T* x, size_t n, T fill, double (&sums)[K], Add&& add) {
   using V = hn::Vec<D>;

@@ -172,7 +172,7 @@ class ShortKeys {
           const auto keys = hn::BitCast(d8, hn::Load(di, bytes_[first + g] + v * kLanes));
           sum = hn::Sub(sum, hn::VecFromMask(d8, hn::Lt(keys, tried)));
         }
-        // Of all 32-bit lanes of a row, then of the four bytes; no byte overflows.
+        // The sum over all 32-bit lanes of a row, then over the four bytes; no byte overflows.
         auto lanes = hn::BitCast(du, sum);
         if constexpr (kLanes >= 16) lanes = hn::Add(lanes, hn::ConcatLowerUpper(du, lanes, lanes));
         if constexpr (kLanes >= 8) lanes = hn::Add(lanes, hn::SwapAdjacentBlocks(lanes));

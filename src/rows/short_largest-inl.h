@@ -75,7 +75,7 @@ class LargestOfShort {
       ReadAndSort(rows, first, next, kAll);
       Merge([&](size_t i) HWY_ATTR { return next[i]; }, kAll);
     }
-    // The lanes of a row, of which each has some columns.
+    // The lanes of a row; each has some columns.
 #if HWY_TARGET != HWY_SCALAR
     constexpr size_t kBlocks = ShortRows<float>::kLanes / ShortRows<float>::kRows;
     if constexpr (kBlocks >= 4) {

@@ -1,9 +1,9 @@
 // q^e for numbers q of [0, 1] in float32, with one exponent e of [0, 4] for all of them: half of the work of exp(e log q).
 //
 // q = 2^k (1 + f) with -1/4 <= f < 1/2, so q^e = (2^e)^k (1 + f)^e.
-// - The second factor is 1 + f s(f), where s is a polynomial of degree 6 that UnitPower makes for its e: the interpolation at
-// the
-//   Chebyshev nodes. It adds an error below 2^-24.2 of the power, for every e.
+// - The second factor is 1 + f s(f), where s is a polynomial of degree 6 that UnitPower makes for its e:
+//   the interpolation at the Chebyshev nodes.
+//   It adds an error below 2^-24.2 of the power, for every e.
 // - The first factor is a product of two numbers from tables of eight, those of k mod 8 and of floor(k / 8).
 //
 // The result never falls as q rises. Inside an octave only the rounding of s could be against the order, by less than 2.6

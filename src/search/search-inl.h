@@ -26,7 +26,7 @@ HWY_INLINE double MulAdd(double a, double b, double c) {
 }
 HWY_INLINE double NegMulAdd(double a, double b, double c) { return MulAdd(-a, b, c); }
 HWY_INLINE double MulSub(double a, double b, double c) { return MulAdd(a, b, -c); }
-// Returns the second if either is NaN, like the instructions.
+// Returns the second operand if either is NaN, like the instructions.
 HWY_INLINE double Min(double a, double b) { return a < b ? a : b; }
 HWY_INLINE double Max(double a, double b) { return a > b ? a : b; }
 HWY_INLINE double Abs(double a) { return std::abs(a); }

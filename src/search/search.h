@@ -21,7 +21,7 @@ namespace search {
 ISENTROPIC_SEARCH double MulAdd(double a, double b, double c) { return fma(a, b, c); }
 ISENTROPIC_SEARCH double NegMulAdd(double a, double b, double c) { return fma(-a, b, c); }
 ISENTROPIC_SEARCH double MulSub(double a, double b, double c) { return fma(a, b, -c); }
-// Returns the second if either is NaN, like the instructions.
+// Returns the second operand if either is NaN, like the instructions.
 ISENTROPIC_SEARCH double Min(double a, double b) { return a < b ? a : b; }
 ISENTROPIC_SEARCH double Max(double a, double b) { return a > b ? a : b; }
 ISENTROPIC_SEARCH double Abs(double a) { return fabs(a); }

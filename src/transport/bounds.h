@@ -1,4 +1,4 @@
-// Bounds that hold for the numbers as they are returned: what rounding may have changed is added to them or taken from them.
+// Bounds that hold for the returned numbers: the possible rounding error is added to them or subtracted from them.
 #pragma once
 
 #include <cmath>

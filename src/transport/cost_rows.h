@@ -1,4 +1,4 @@
-// The costs of a transportation problem, row by row: of a matrix, or made when they are asked for.
+// The costs of a transportation problem, row by row: read from a matrix, or computed on demand.
 #pragma once
 
 #include <cstddef>

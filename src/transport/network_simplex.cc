@@ -228,7 +228,7 @@ bool NetworkSimplex<T>::start_along_a_line(std::span<const Mass> row_masses, std
   }
   if (!(paid(edges) < paid(edges_))) return false;
   edges_.swap(edges);
-  // One component, of which the first column is the root.
+  // One component, whose root is the first column.
   std::swap(column_list_.front(), *std::find(column_list_.begin(), column_list_.end(), orders.columns.front()));
   std::fill(component_.begin(), component_.end(), 0);
   sets_.assign(component_.size(), 0);

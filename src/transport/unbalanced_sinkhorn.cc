@@ -193,7 +193,7 @@ class Solver {
     const double total = sum_a * sum_b;
     result.value = paid.value() + options_.epsilon * (total - moved.value()) + rho_ * marginals.value();
     result.gap = std::max(0.0, rho_ * gap.value());
-    // Of the terms as they are: the penalty times the masses would let it end with marginals that are far from a and b.
+    // Relative to the actual terms: the penalty times the masses would let it end with marginals that are far from a and b.
     size_ = std::abs(paid.value()) + options_.epsilon * total + rho_ * marginals.value();
   }
 

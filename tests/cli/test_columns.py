@@ -407,10 +407,10 @@ def test_what_is_kept_of_objects(cli):
     ("line", "options", "said"),
     [
         ('{"a": 1..5, "s": [1, 2]}', [], "x.jsonl:1: '1..5' is not a number"),
-        ('{"a": 1, "a": 2, "s": [1, 2]}', [], "x.jsonl:1: 'a' is there twice"),
-        ('{"a": "x", "a": "y", "s": [1, 2]}', [], "x.jsonl:1: 'a' is there twice"),
-        ('{"a": "x", "s": [1, 2]}\n{"a": "x", "s": [1, 2], "a": "y"}', [], "x.jsonl:2: 'a' is there twice"),
-        ('{"a": [1, 2], "a": [3, 4]}', [], "x.jsonl:1: 'a' is there twice"),
+        ('{"a": 1, "a": 2, "s": [1, 2]}', [], "x.jsonl:1: 'a' appears twice"),
+        ('{"a": "x", "a": "y", "s": [1, 2]}', [], "x.jsonl:1: 'a' appears twice"),
+        ('{"a": "x", "s": [1, 2]}\n{"a": "x", "s": [1, 2], "a": "y"}', [], "x.jsonl:2: 'a' appears twice"),
+        ('{"a": [1, 2], "a": [3, 4]}', [], "x.jsonl:1: 'a' appears twice"),
         ('{"a": {"b": [1, 2]}}', [], "x.jsonl:1: 'a' is an object with an array in it; choose that with --key a.b"),
         (
             '{"x": 1, "a": {"t": {"n": 1}, "b": {"c": []}}, "y": 1}',

@@ -274,8 +274,8 @@ def test_candidates_with_little_of_the_probability(cli):
     cli.write("reply.json", json.dumps(chat(few)))
     done = cli("describe", "reply.json", "--format-in", "logprobs", "--measures", "mass,entropy")
     assert done.returncode == 0 and done.stderr.decode() == (
-        "isentropic: of 1 of 3 tokens the candidates have less than 0.9 of the probability; the measures are of the candidates "
-        "alone (--measures mass is their probability)\n"
+        "isentropic: for 1 of 3 tokens the candidates have less than 0.9 of the probability; the measures are of the "
+        "candidates alone (--measures mass is their probability)\n"
     )
     masses = [float(line[5]) for line in lines_of(done.stdout.decode())[1:]]
     np.testing.assert_allclose(masses, [np.exp([lp for _, lp in top]).sum() for _, top in few], rtol=1e-12)

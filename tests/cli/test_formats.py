@@ -389,7 +389,7 @@ def test_broken_safetensors(cli, content, message):
         ('{"a": 1}\n[1]\n', "x.jsonl:2: the line is an array, and the first one is not"),
         ('{"a": 1, "b": 2}\n{"a": 1}\n', "x.jsonl:2: 'b' is missing"),
         ('{"a": 1, "b": 2}\n{"b": 1, "c": 2}\n', "x.jsonl:2: 'c' is not in the first line"),
-        ('{"a": 1, "a": 2}\n', "x.jsonl:1: 'a' is there twice"),
+        ('{"a": 1, "a": 2}\n', "x.jsonl:1: 'a' appears twice"),
         ('{"a": "x"}\n', "x.jsonl:1: there are no numbers"),
         ('{"x": [1], "s": "a"}\n{"x": [1]}\n', "x.jsonl:2: 's' is missing"),
         ('{"x": [1]}\n{"y": [1]}\n', "x.jsonl:2: 'x' is missing"),

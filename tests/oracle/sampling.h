@@ -10,7 +10,7 @@
 
 namespace oracle {
 
-// The distribution after the steps on softmax(x), of a text of which nothing else is known: mirostat's bound is the first one.
+// The distribution after the steps on softmax(x), of a new text: mirostat's bound is the first one.
 Row chain(const std::vector<isentropic::Step>& steps, Row x, const std::vector<std::int64_t>& text = {});
 
 // Exp(1) of an index: docs/math/sampling.md.

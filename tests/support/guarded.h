@@ -27,7 +27,7 @@
 
 namespace support {
 
-// map_guarded gives `bytes` of memory, of which the last page can be neither read nor written.
+// map_guarded gives `bytes` of memory, whose last page can be neither read nor written.
 #ifdef _WIN32
 inline std::size_t page_size() {
   SYSTEM_INFO info;

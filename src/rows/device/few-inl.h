@@ -50,7 +50,7 @@ HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, const Map& map, T*
     return;
   }
   const unsigned lane = Team::Lane();
-  constexpr size_t kAtOnce = 8;  // reads that do not wait for one another
+  constexpr size_t kAtOnce = 8;  // independent loads
   T max[2] = {-kInfinity<T>, -kInfinity<T>};
   for (size_t base = Team::Warp() * 64 + lane; base < n; base += kAtOnce / 2 * Team::Warps() * 64) {
     T read[kAtOnce];

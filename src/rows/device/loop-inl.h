@@ -41,7 +41,7 @@ HWY_INLINE V MaxKeepNaN(V low, V x) {
     return {max};
   }
 #endif
-  return hn::Max(low, x);  // the second if either is NaN
+  return hn::Max(low, x);  // the second operand if either is NaN
 }
 
 HWY_INLINE void AwaitReaders() { Team::Barrier(); }
@@ -92,8 +92,8 @@ struct alignas(16) Quad {
   uint32_t of[4];
 } __attribute__((may_alias));
 
-// Calls take(x_i) for the numbers of this thread, in any order. It reads several before it takes the first, because a read
-// takes as long as hundreds of operations.
+// Calls take(x_i) for the numbers of this thread, in any order. It issues several loads before it uses the first, because a
+// load takes as long as hundreds of operations.
 template <class T, class Take>
 HWY_INLINE void ForOwn(const T* x, size_t n, const Take& take) {
   constexpr size_t kAtOnce = 4, kEach = sizeof(Quad) / sizeof(T);
@@ -130,7 +130,7 @@ HWY_INLINE void ForOwn(const T* x, size_t n, const Take& take) {
   for (; i < n; i += step) take(x[i]);
 }
 
-// A thread finds several values before it stores them: its reads do not wait for one another.
+// A thread computes several values before it stores them, so that its loads overlap.
 template <class D, class T = hn::TFromD<D>, class Value>
 HWY_INLINE void WriteRow(D d, bool /*stream*/, size_t n, T* p, Value&& value) {
   constexpr size_t kAtOnce = 4;

@@ -26,8 +26,8 @@ HWY_INLINE T RowMax(D d, const T* x, size_t n) {
   return MaxLane(d, hn::Set(d, max));
 }
 
-// Sums of the terms that visit(i, load(i), terms) finds. A thread loads all its
-// numbers of a block before the first visit. If a visit stores something, the compiler could not move later loads before it.
+// Sums of the terms that visit(i, load(i), terms) finds. A thread loads all its numbers of a block before the first visit. If a
+// visit stores something, the compiler could not move later loads before it.
 //
 // A warp has a block of 256: thread t the lane t mod 16 of accumulators 0 and 2, or from thread 16 on of 1 and 3.
 template <size_t K, class D, class Load, class Visit>

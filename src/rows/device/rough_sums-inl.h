@@ -15,7 +15,7 @@ HWY_INLINE void RoughSums(D d, const T* x, size_t n, T /*fill*/, double (&sums)[
     for (size_t k = 0; k < K; ++k) acc[k].raw = 0;
     const size_t begin = block * 256 + lane;
     if (block * 256 + 256 <= n) {
-      // Some are read before the first is added, so that the reads do not wait for one another; ptxas says how many.
+      // Several loads are issued before the first is added, so that they overlap; register pressure sets the number.
       T own[16];
       ISENTROPIC_UNROLL
       for (size_t t = 0; t < 16; ++t) own[t] = x[begin + 16 * t];
