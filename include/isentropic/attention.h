@@ -215,7 +215,7 @@ inline constexpr ArrayInfo kLinearAttentionGradient[] = {{.name = "q", .kind = A
                                                          {.name = "dq", .kind = ArrayKind::heads, .output = true},
                                                          {.name = "dk", .kind = ArrayKind::kv_heads, .output = true},
                                                          {.name = "dv", .kind = ArrayKind::kv_heads, .output = true}};
-inline constexpr Absence kAttentionNotIn[] = {{Door::command_line, "its arrays have heads, which a file of rows has not"},
+inline constexpr Absence kAttentionNotIn[] = {{Door::command_line, "its arrays have heads, which a file of rows does not have"},
                                               {Door::device, "on a device it is composed of row kernels and torch's products"},
                                               {Door::ranks, "heads are split, not rows"},
                                               {Door::web, "left out, because each page loads the library"}};

@@ -42,7 +42,7 @@ isentropic_array named(const char* name, const MatrixView<T>& a) {
                                  : std::is_same_v<Number, std::int32_t> ? ISENTROPIC_INT32
                                                                         : ISENTROPIC_INT64;
   static_assert(kType != ISENTROPIC_INT64 || std::is_same_v<Number, std::int64_t>,
-                "numbers of a type that the library has not");
+                "numbers of a type that the library does not have");
   return {sizeof(isentropic_array),
           name,
           const_cast<Number*>(a.data),

@@ -182,7 +182,7 @@ struct Sample {
 // Draws from each row: indices(r, c) is the draw at noise.position + c from row r, or -1 if the row has no distribution.
 //
 // Without `replace` the indices of a row are those of the largest x/T + G at noise.position, in falling order, which is the law
-// of draws one after the other without putting back (Yellott 1977; Vieira 2014); -1 where no score above -inf is left.
+// of draws one after the other, without replacement (Yellott 1977; Vieira 2014); -1 where no score above -inf is left.
 //
 // Shapes: x rows x cols, fewer than 2^32 columns; indices rows x any number; noise.streams rows, or none.
 // Throws: std::invalid_argument naming the argument, before anything is written.
@@ -483,7 +483,7 @@ struct Described<step::Epsilon> {
       .gradient = "none: it is for drawing",
       .source = "Hewitt, Manning, Liang, EMNLP Findings 2022",
       .arrays = kStepArrays,
-      .not_in = kStepNotSplit,
+      .not_in = kStepNotIn,
   };
   static constexpr auto kParams = Params{Param<step::Epsilon>{.name = "epsilon",
                                                               .meaning = "least probability that stays",
@@ -504,7 +504,7 @@ struct Described<step::Eta> {
       .gradient = "none: it is for drawing",
       .source = "Hewitt, Manning, Liang, EMNLP Findings 2022",
       .arrays = kStepArrays,
-      .not_in = kStepNotSplit,
+      .not_in = kStepNotIn,
   };
   static constexpr auto kParams = Params{Param<step::Eta>{.name = "epsilon",
                                                           .meaning = "the bound where the entropy is low",
@@ -524,7 +524,7 @@ struct Described<step::TopNSigma> {
       .gradient = "none: it is for drawing",
       .source = "Tang et al., ACL 2025",
       .arrays = kStepArrays,
-      .not_in = kStepNotSplit,
+      .not_in = kStepNotIn,
   };
   static constexpr auto kParams = Params{Param<step::TopNSigma>{.name = "n",
                                                                 .meaning = "number of standard deviations of the finite scores",
@@ -563,7 +563,7 @@ struct Described<step::PLess> {
       .gradient = "none: it is for drawing",
       .source = "Tan, Wu, Howarth, p-less sampling, arXiv 2509.23234",
       .arrays = kStepArrays,
-      .not_in = kStepNotSplit,
+      .not_in = kStepNotIn,
   };
   static constexpr auto kParams = Params{};
 };

@@ -19,7 +19,7 @@ struct SamplingKernels {
   void (*draw)(std::span<const Step>, const T* x, std::size_t n, std::uint64_t seed, std::uint64_t stream,
                std::uint64_t position, std::int64_t* indices, std::size_t count, const RowText& text, double* bound, T* p,
                Arena memory);
-  // Draws without putting back, at one position; -1 where nothing is left.
+  // Draws without replacement, at one position; -1 where nothing is left.
   void (*draw_different)(std::span<const Step>, const T* x, std::size_t n, NoiseKey, std::int64_t* indices, std::size_t count,
                          Arena memory);
   void (*probs)(std::span<const Step>, const T* x, std::size_t n, const RowText& text, bool logarithm, T* p, Arena memory);

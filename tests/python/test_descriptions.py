@@ -5,6 +5,7 @@ import pytest
 
 from cases import torch_or_skip
 from isentropic import _core
+from isentropic._numpy import _sampling
 
 FAMILIES = (
     _core.operations(),
@@ -39,6 +40,14 @@ def test_ranks(name):
     import isentropic.torch.distributed as parts
 
     assert hasattr(parts, name) == ("ranks" not in OPERATIONS[name]["not_in"])
+
+
+@pytest.mark.parametrize("name", _sampling.STEPS)
+def test_ranks_of_steps(name):
+    torch_or_skip()
+    from isentropic.torch.distributed._chain import Chain
+
+    assert (name in Chain.STEPS) == ("ranks" not in _sampling.STEPS[name]["not_in"])
 
 
 @pytest.mark.parametrize("name", [one["name"] for one in _core.operations()])
