@@ -29,7 +29,8 @@ struct KernelsOf;
 template <class Member, class Kernel>
 constexpr bool Offers() {
   constexpr bool kDenied = std::is_same_v<Member, const NotOffered>;
-  static_assert(kDenied || std::is_same_v<Member, Kernel>, "a member of KernelsOf does not have the type that MapContract says");
+  static_assert(kDenied || std::is_same_v<Member, Kernel>,
+                "a member of KernelsOf does not have the type that MapContract says");
   return !kDenied;
 }
 
