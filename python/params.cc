@@ -56,14 +56,14 @@ ParamValue to_value(const OperationInfo& info, const ParamInfo& param, nb::handl
       if (PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()) || PyDict_Check(value.ptr())) {
         wrong_type(info.name, param.name, "a list of integers", value);
       }
-      const nb::object all = nb::steal(PySequence_Fast(value.ptr(), ""));
+      const nb::object all = nb::steal(PySequence_List(value.ptr()));
       if (!all.is_valid()) {
         PyErr_Clear();
         wrong_type(info.name, param.name, "a list of integers", value);
       }
       std::vector<std::int64_t> integers;
-      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(all.ptr()); ++i) {
-        integers.push_back(to_int(info.name, param.name, PySequence_Fast_GET_ITEM(all.ptr(), i), "a list of integers"));
+      for (Py_ssize_t i = 0; i < PyList_Size(all.ptr()); ++i) {
+        integers.push_back(to_int(info.name, param.name, PyList_GetItem(all.ptr(), i), "a list of integers"));
       }
       return integers;
     }

@@ -51,6 +51,14 @@ def test_no_circle_of_families():
     tuple(graphlib.TopologicalSorter({one: others - {one} for one, others in graph.items()}).static_order())
 
 
+def test_module_uses_the_stable_abi():
+    """From Python 3.12 on, the module is built for Python's stable ABI, which has no macros such as PyList_GET_SIZE."""
+    macros = re.compile(r"\bPy[A-Za-z]+_(?:[A-Za-z]+_)?[A-Z]{2,}[A-Z_]*\(")
+    sources = [name for name in SOURCES if name.startswith("python/")]
+    assert len(sources) > 5 and macros.search("PySequence_Fast_GET_SIZE(x)") and macros.search("PyList_GET_ITEM(x, 0)")
+    assert not {name: found for name in sources if (found := macros.findall((ROOT / name).read_text()))}
+
+
 def test_doors_include_what_is_public():
     """cli, files and python include the library's public headers, files, and from_chars.h, which a C++ library may lack."""
     for name, found in INCLUDES.items():
