@@ -165,8 +165,9 @@ std::vector<bool> numbered(const std::vector<Words>& names) {
     groups[Words(names[c].begin(), names[c].end() - 1)].emplace_back(number, c);
   }
   std::vector<bool> found(names.size());
-  for (auto& [name, columns] : groups) {
-    const auto has = [&columns = columns](std::size_t number) {
+  for (const auto& group : groups) {
+    const std::vector<std::pair<std::string, std::size_t>>& columns = group.second;
+    const auto has = [&](std::size_t number) {
       return std::ranges::any_of(columns, [&](const auto& column) { return column.first == fmt::format("{}", number); });
     };
     if (columns.size() < 2 || columns.size() > 1u << 20) continue;
