@@ -84,10 +84,10 @@ inline HWY_NOINLINE double ValueOf(const JsDivergence&, const Pair& rows) {
 
 // Partial derivatives in the first distribution and in the second. An entry that is 0 in both has none.
 
-// An entry that is 0 in both.
+// An entry that is 0 in both, not only too small for a double.
 HWY_INLINE hn::Mask<D64> IsNothing(D64 d, const Pair& rows, size_t i, size_t count) {
   const V64 absent = hn::Set(d, -kInfinity<double>), zero = hn::Zero(d);
-  if (NeedLogs(rows.p, rows.q)) {
+  if (rows.has_logs()) {
     return hn::And(hn::Eq(rows.p.Z(d, i, count), absent), hn::Eq(rows.q.Z(d, i, count), absent));
   }
   return hn::And(hn::Eq(rows.p.P(d, i, count), zero), hn::Eq(rows.q.P(d, i, count), zero));
@@ -129,7 +129,7 @@ HWY_INLINE Partial SecondPartialOf(const KlDivergence&, const Pair& rows, size_t
   const D64 d;
   const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count), difference = hn::Sub(q, p);
   if (NeedLogs(rows.p, rows.q)) return {hn::Sub(hn::Set(d, 1.0), RatioByLogs(d, rows, i, count)), difference};
-  return {ZeroWhere(IsNothing(d, rows, i, count), hn::Div(difference, hn::Abs(q))), difference};
+  return {ZeroWhere(hn::Eq(difference, hn::Zero(d)), hn::Div(difference, hn::Abs(q))), difference};
 }
 
 // log(p/m) / 2, m the mean: log(1 - s) / 2, where 1 - s is 2 p / (p + q).
@@ -140,7 +140,7 @@ HWY_INLINE Partial FirstPartialOf(const JsDivergence&, const Pair& rows, size_t 
   const V64 near = Log1p(d, hn::Neg(hn::Min(s, half))), far = LogOfRatio(d, hn::Add(p, p), sum);
   const V64 g = hn::Mul(half, hn::IfThenElse(hn::Lt(s, half), near, far));
   const auto nothing = IsNothing(d, rows, i, count);
-  if (!NeedLogs(rows.p, rows.q)) return WeightedPartial(d, p, ZeroWhere(nothing, g));
+  if (!rows.has_logs()) return WeightedPartial(d, p, ZeroWhere(nothing, g));
   // Where p underflows: with z = log(q/p) it is (log 2 - log(1 + e^z)) / 2.
   const V64 z = rows.Difference(d, i, count), zero = hn::Zero(d);
   const V64 growth = hn::Add(hn::Max(z, zero), Log1p(d, Exp(d, hn::Neg(hn::Abs(z)))));
@@ -177,7 +177,9 @@ inline HWY_NOINLINE double ValueOf(const JeffreysDivergence&, const Pair& rows) 
   const D64 d;
   return Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 excess = ExcessOf(d, rows, i, count);
-    return ZeroWhere(hn::Eq(excess, hn::Zero(d)), hn::Neg(hn::Mul(excess, LogQuotientOf(d, rows, i, count))));
+    const V64 term = ZeroWhere(hn::Eq(excess, hn::Zero(d)), hn::Neg(hn::Mul(excess, LogQuotientOf(d, rows, i, count))));
+    if (!rows.has_logs()) return term;
+    return InfinityWhere(d, hn::Or(rows.Missing(d, i, count), rows.Swapped().Missing(d, i, count)), term);
   });
 }
 
@@ -239,7 +241,9 @@ inline HWY_NOINLINE double ValueOf(const Amari& op, const Pair& rows) {
     const V64 near = hn::Mul(hn::Mul(p, hn::Mul(z, z)), tails);
     const V64 far = hn::Sub(ExcessOf(d, rows, i, count), GrowthOf(d, b, rows, p, z, i, count));
     const auto is_near = hn::And(IsNearZero(d, z), b == 0 ? IsNearZero(d, z) : IsNearZero(d, y));
-    return hn::Div(hn::IfThenElse(is_near, near, far), rest);
+    const V64 term = hn::Div(hn::IfThenElse(is_near, near, far), rest);
+    if (b > 0 || !rows.has_logs()) return term;
+    return InfinityWhere(d, rows.Missing(d, i, count), term);
   });
 }
 

@@ -377,6 +377,51 @@ def test_measures(door, name, input, more):
         np.testing.assert_allclose(gradient, differences(order, *turned), rtol=1e-6, atol=1e-8)
 
 
+def kernels(name, arrays, **more):
+    """The kernel's value and gradients of rows of scores, or of tables of two columns; and the parameters of the formula."""
+    import isentropic
+    from isentropic._descriptions import MEASURES as DESCRIPTIONS
+
+    params = {"base": None, "input": "scores", "normalize": False, "alpha": 1.4, "order": 1.4, "given": "x", "cols": 2}
+    params |= {"average": "geometric", **more}
+    known = {key: params[key] for key in (param["name"] for param in DESCRIPTIONS[name]["params"]) if key in params}
+    table = DESCRIPTIONS[name]["family"] == "table"
+    given = [one.reshape(-1, one.shape[1] // 2, 2) for one in arrays] if table else arrays
+    value, *gradients = getattr(isentropic, name)(*given, return_grad=True, **known)
+    return value[:, None], [one.reshape(arrays[0].shape) for one in gradients], params
+
+
+@pytest.mark.parametrize("name", measures.MEASURES)
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0, 2.0, INF])
+def test_measures_of_any_scores_are_those_of_the_kernels(door, name, alpha):
+    """Of rows without a distribution, with probabilities that underflow, absent scores, and equal rows."""
+    if alpha == INF and name in ("alpha_divergence", "renyi_divergence"):
+        alpha = -0.5 if name == "alpha_divergence" else INF
+    x = [[0, 1, 2, 0.5], [0, -800, -3, -900], [700, -800, 3, -5], [NAN, 0, 1, 2], [-INF] * 4, [-INF, 1, 0, 2], [INF, 0, INF, 1]]
+    x = np.array(x, np.float64)
+    two = measures.MEASURES[name].__code__.co_argcount == 4
+    arrays = [np.repeat(x, len(x), 0), np.tile(x, (len(x), 1))] if two else [x]
+    value, gradients, params = kernels(name, arrays, alpha=alpha, order=alpha)
+    found = door(lambda rows, *arrays: measures.graded(rows, name, arrays, params)[0], *arrays, jitted=False)
+    np.testing.assert_allclose(found, value, rtol=1e-12, atol=1e-14)
+    # An infinite value has no gradient.
+    finite = ~np.isinf(value[:, 0])
+    found = door(lambda rows, *arrays: tuple(measures.graded(rows, name, arrays, params)[1]), *arrays, jitted=False)
+    for got, want in zip(found, gradients, strict=True):
+        np.testing.assert_allclose(got[finite], want[finite], rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", measures.ENTRIES)
+def test_measures_of_entries_are_those_of_the_kernels(door, name):
+    import isentropic
+
+    x = np.array([[0, 1, -2, 0.5], [NAN, 0, 1, 2], [-INF, 1, 0, INF], [-800, 0, 3, 700]], np.float64)
+    want = getattr(isentropic, name)(x, input="scores")
+    params = {"base": None, "input": "scores", "normalize": False}
+    found = door(lambda rows, x: measures.entries(rows, name, x, params), x, jitted=False)
+    np.testing.assert_allclose(found, want, rtol=1e-14, atol=1e-290)
+
+
 CASES = {
     "softmax_loss": {"label_smoothing": 0.1},
     "sparsemax_loss": {},

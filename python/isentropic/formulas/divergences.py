@@ -30,10 +30,24 @@ def _kl_divergence(rows, p, q, params):
     return value, (dp, (dq, q.p - p.p))
 
 
+def _even_part(rows, d):
+    """(1 + d) log(1 + d) + (1 - d) log(1 - d) of d from -1 to 1, near 0 by its series."""
+    where = rows.xp.where
+    near, size = rows.xp.abs(d) < 0.25, rows.xp.abs(d)
+    square, series = where(near, d * d, 0.0), 0.0
+    for k in range(12, 0, -1):
+        series = 1 / (k * (2 * k - 1)) + square * series
+    less = where(near | (size >= 1), 0.5, 1 - size)
+    lower = where(size >= 1, 0.0, less * rows.log(less))
+    return where(near, square * series, (1 + size) * rows.xp.log1p(size) + lower)
+
+
 def _js_divergence(rows, p, q, params):
     where, middle, most = rows.xp.where, (p.p + q.p) / 2, math.log(2)
     log = rows.log(where(middle > 0, middle, 1.0))
-    value = rows.total(p.p * (p.log - log) + q.p * (q.log - log)) / 2
+    # With q = middle (1 + d) and p = middle (1 - d) each term is at least 0, and nothing cancels where p and q are near.
+    d = (q.p - p.p) / where(middle > 0, 2 * middle, 1.0)
+    value = rows.total(middle * _even_part(rows, d)) / 2
     g = [where(one.present, (one.log - log) / 2, where(middle > 0, -INF, 0.0 * middle)) for one in (p, q)]
     return where(value < 0, 0.0, where(value > most, most, value)), tuple(g)
 
@@ -72,8 +86,11 @@ def _hellinger_distance(rows, p, q, params):
 
 def _chi_squared_divergence(rows, p, q, params):
     where, missing = rows.xp.where, _missing(p, q)
-    ratio = p.p / where(q.present, q.p, 1.0)
-    value = rows.total(where(missing, INF, (p.p - q.p) * (ratio - 1) * where(q.present, 1.0, 0.0)))
+    # Where q underflows, p may not, and p^2 / q may be large though both do.
+    some, both = q.p > 0, p.present & q.present
+    ratio = where(some, p.p / where(some, q.p, 1.0), where(both, rows.exp(where(both, p.log - q.log, 0.0)), 0.0))
+    tiny = where(both, rows.exp(where(both, 2 * p.log - q.log, 0.0)), 0.0)
+    value = rows.total(where(missing, INF, where(some, (p.p - q.p) * (ratio - 1), tiny)))
     dp = where(missing, INF, where(q.present, 2 * (ratio - 1), 0.0))
     dq = where(missing, -INF, where(q.present, (1 - ratio) * (1 + ratio), 0.0))
     return value, (dp, (dq, q.p - p.p * ratio))
@@ -104,7 +121,8 @@ def _amari_slope(rows, p, q, b):
     at_no_q = where(b > 0, 1 / where(b > 0, b, 1.0), INF)
     at_no_p = where(b >= 0, -INF, 1 / where(b >= 0, 1.0, b))
     g = where(no_p, at_no_p, where(no_q, at_no_q, where(p.present, g, 0.0)))
-    return g, where(no_q, at_no_q * where(no_q, p.p, 1.0), where(no_p, 0.0, weighted))
+    some = where(no_q & (b > 0), p.p, 1.0)  # what is infinite is so for any p above 0, also one that underflows
+    return g, where(no_q, at_no_q * some, where(no_p, 0.0, weighted))
 
 
 class _Either(NamedTuple):

@@ -315,10 +315,14 @@ def graded(rows, name, arrays, params):
         for (measure, param), by in BY_PARAM.items()
         if measure == name and hasattr(params[param], "dtype")
     }
-    lost = sum(rows.total(one.p) for one in given)  # NaN where one of them is no distribution: then neither has a gradient
+    lost = sum(rows.total(one.p) for one in given)  # NaN where one of them is no distribution
     nan = rows.xp.isnan(lost)
     gradients = [rows.xp.where(nan, lost, g / nats) for g in gradients]
-    return value / nats, gradients, {param: rows.xp.where(nan, lost, slope) for param, slope in slopes.items()}
+    return (
+        rows.xp.where(nan, lost, value / nats),
+        gradients,
+        {param: rows.xp.where(nan, lost, slope) for param, slope in slopes.items()},
+    )
 
 
 # Measures of each entry, with a derivative that can be differentiated.
@@ -352,7 +356,7 @@ def _binary_entropy(rows, x, params):
         logs = rows.log(x), xp.log1p(-x)
     else:
         logs = x, rows.log(-xp.expm1(x))
-    first, second = (xp.where(log > -INF, rows.exp(log) * log, 0.0) for log in logs)
+    first, second = (xp.where(log == -INF, 0.0, rows.exp(log) * log) for log in logs)  # NaN stays
     return -first - second
 
 
