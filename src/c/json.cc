@@ -28,8 +28,8 @@ class Parser {
   // The members that say what an object is, and that of a chain.
   static constexpr std::string_view kName = "name", kSteps = "steps";
 
-  [[noreturn]] void refuse(std::string_view wanted) const {
-    fail("{}: parameters must be a JSON object, got '{}': no {} at character {}", operation_, text_, wanted, at_ + 1);
+  [[noreturn]] void refuse(std::string_view expected) const {
+    fail("{}: parameters must be a JSON object, got '{}': expected {} at character {}", operation_, text_, expected, at_ + 1);
   }
   void space() {
     while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
@@ -49,7 +49,7 @@ class Parser {
     expect("\"");
     const std::size_t begin = at_;
     while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\') ++at_;
-    if (at_ == text_.size() || text_[at_] == '\\') refuse("end of a string without escapes");
+    if (at_ == text_.size() || text_[at_] == '\\') refuse("the end of a string without escapes");
     return text_.substr(begin, at_++ - begin);
   }
 
@@ -63,17 +63,17 @@ class Parser {
     const auto whole = std::from_chars(begin, end, integer);
     const auto unsigned_whole = std::from_chars(begin, end, large);
     const auto real = double_from_chars(begin, end, wide);
-    if (real.ptr == begin) refuse("value");
+    if (real.ptr == begin) refuse("a value");
     at_ += static_cast<std::size_t>(real.ptr - begin);
     if (whole.ec == std::errc() && whole.ptr == real.ptr) return integer;
     if (unsigned_whole.ec == std::errc() && unsigned_whole.ptr == real.ptr) return static_cast<std::int64_t>(large);
-    if (real.ec != std::errc()) refuse("number that a double holds");
+    if (real.ec != std::errc()) refuse("a number that a double holds");
     return wide;
   }
 
   ParamValue value() {
     space();
-    if (at_ == text_.size()) refuse("value");
+    if (at_ == text_.size()) refuse("a value");
     if (text_[at_] == '"') return std::string(string());
     if (text_[at_] == '{') return map();
     if (text_[at_] == '[') return integers();
@@ -93,7 +93,7 @@ class Parser {
     do {
       space();
       const ParamValue one = number();
-      if (!std::holds_alternative<std::int64_t>(one)) refuse("integer");
+      if (!std::holds_alternative<std::int64_t>(one)) refuse("an integer");
       all.push_back(std::get<std::int64_t>(one));
     } while (take(","));
     expect("]");

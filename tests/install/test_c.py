@@ -390,11 +390,11 @@ BAD = [
     ("nosuch", {}, "operation must be a name in isentropic_registry(), got 'nosuch'"),
     ("softmax", {"temperature": -1}, "softmax: temperature must be above 0 and finite, got -1"),
     ("softmax", {"temp": 1}, "softmax: there is no parameter 'temp'; it has temperature"),
-    ("softmax", "[1]", "softmax: parameters must be a JSON object, got '[1]': no { at character 1"),
+    ("softmax", "[1]", "softmax: parameters must be a JSON object, got '[1]': expected { at character 1"),
     (
         "softmax",
         '{"temperature": 1',
-        "softmax: parameters must be a JSON object, got '{\"temperature\": 1': no } at character 18",
+        "softmax: parameters must be a JSON object, got '{\"temperature\": 1': expected } at character 18",
     ),
     ("softmax", '{"temperature": 1, "temperature": 2}', "softmax: parameters has 'temperature' twice"),
     ("softmax", {"temperature": "hot"}, "softmax: temperature must be a number, got 'hot'"),
