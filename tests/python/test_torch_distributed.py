@@ -359,6 +359,20 @@ def test_numbers_are_read_only_where_rounds_depend_on_them(ranks, name):
     assert all_of(ranks("without_reads", 2, name)) == [(True, name in ASKS)] * 2
 
 
+@pytest.mark.parametrize("row", [[-torch.inf] * 3, [torch.nan, 1.0, 2.0]])
+@pytest.mark.parametrize("asked", [0.0, 1.0])
+@pytest.mark.parametrize("of", ["logprob", "entropy"])
+def test_token_statistics_of_rows_without_a_distribution(row, asked, of):
+    """Such a row has no gradient if none is asked of it, as with isentropic.torch."""
+
+    def gradient(library):
+        x = torch.tensor([row, [1.0, 2.0, 3.0]], requires_grad=True)
+        getattr(library.token_statistics(x, torch.tensor([0, 1])), of).backward(torch.tensor([asked, 1.0]))
+        return x.grad
+
+    torch.testing.assert_close(gradient(D), gradient(et), equal_nan=True)
+
+
 def test_rows_that_are_wrong_are_nan_where_numbers_cannot_be_read(monkeypatch):
     from isentropic.torch.distributed import _calls
 
