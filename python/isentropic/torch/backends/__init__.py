@@ -34,7 +34,13 @@ _EMPTY = {**cpu.IMPLEMENTATIONS, **REFERENCE}
 
 # The dispatch keys of torch, each with its table. To add a device, add a module beside `cpu` and its table here.
 PLACES = {
-    "CPU": {**cpu.IMPLEMENTATIONS, **token_statistics.IMPLEMENTATIONS, **doubly_stochastic.IMPLEMENTATIONS, **_IN_PARTS},
+    "CPU": {
+        **cpu.IMPLEMENTATIONS,
+        **token_statistics.IMPLEMENTATIONS,
+        **doubly_stochastic.IMPLEMENTATIONS,
+        **linear_loss.IMPLEMENTATIONS,
+        **linear_token_statistics.ON_CPU,
+    },
     "CUDA": {**_IN_PARTS, **cuda.implementations(_EMPTY)},
 }
 
