@@ -278,6 +278,7 @@ def test_served(visited, tmp_path):
         env={**os.environ, "ISENTROPIC_EXPLORER": str(PAGE)},
         stdout=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
     try:
         page = visited(program.stdout.readline().strip())
