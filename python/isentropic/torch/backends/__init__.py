@@ -38,7 +38,7 @@ PLACES = {
         **cpu.IMPLEMENTATIONS,
         **token_statistics.IMPLEMENTATIONS,
         **doubly_stochastic.IMPLEMENTATIONS,
-        **linear_loss.IMPLEMENTATIONS,
+        **_IN_PARTS,
         **linear_token_statistics.ON_CPU,
     },
     "CUDA": {**_IN_PARTS, **cuda.implementations(_EMPTY)},
