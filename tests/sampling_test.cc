@@ -672,6 +672,36 @@ void check_different() {
 TEST(Sample, WithoutPuttingBackFloat) { check_different<float>(); }
 TEST(Sample, WithoutPuttingBackDouble) { check_different<double>(); }
 
+// Scores so far below the maximum that the noise is lost in x / T, or x / T is out of range: larger scores come first, and
+// equal ones in any order. A -inf is never drawn.
+template <class T>
+void check_different_far() {
+  constexpr T kMost = std::numeric_limits<T>::max();
+  for (const double temperature : {1.0, 1e-5, 1e-29, 1e-300}) {
+    for (const std::size_t n : {std::size_t{7}, std::size_t{700}}) {
+      std::vector<T> x(n, -kInfinity<T>);
+      const std::vector<T> scores = {-kMost, kMost, kMost / 2, -kMost, 0, -kInfinity<T>, -kMost};
+      for (std::size_t i = 0; i < scores.size(); ++i) x[i * (n / 7)] = scores[i];
+      std::vector<std::int64_t> last(3);
+      for (std::uint64_t seed = 0; seed < 60; ++seed) {
+        std::vector<std::int64_t> indices(7);
+        sample(Sample{.temperature = temperature, .replace = false}, MatrixView<const T>(x.data(), 1, n),
+               MatrixView<std::int64_t>(indices.data(), 1, 7), {.seed = seed});
+        for (std::size_t c = 0; c < 6; ++c) {
+          ASSERT_GE(indices[c], 0) << temperature << " " << n << " " << c;
+          const T drawn = x[static_cast<std::size_t>(indices[c])];
+          ASSERT_EQ(drawn, (std::vector<T>{kMost, kMost / 2, 0, -kMost, -kMost, -kMost}[c]));
+        }
+        ASSERT_EQ(indices[6], -1);
+        ++last[static_cast<std::size_t>(indices[5]) / (n / 7) / 3];
+      }
+      for (const std::int64_t count : last) EXPECT_GT(count, 5) << temperature << " " << n;
+    }
+  }
+}
+TEST(Sample, WithoutPuttingBackFarFloat) { check_different_far<float>(); }
+TEST(Sample, WithoutPuttingBackFarDouble) { check_different_far<double>(); }
+
 // Standard deviations of numbers whose squares leave the type.
 TEST(Sampler, TopNSigmaOfExtremeScores) {
   for (const double scale : {1e-170, 1.0, 1e160, 1e307}) {

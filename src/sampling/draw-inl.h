@@ -20,6 +20,10 @@ struct BestKey {
   double key = -kInfinity<double>;
   int64_t index = -1;
 };
+struct KeyAndNoise {
+  double key, e;
+  int64_t index;
+};
 
 template <class T>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D64>> IndicesAt(const LeftScores<T>& left, size_t i, size_t count) {
@@ -32,7 +36,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D64>> IndicesAt(const LeftScores<T>& lef
   }
 }
 
-// Calls visit(key, index) for the survivors [begin, end).
+// Calls visit(key, E, index) for the survivors [begin, end).
 template <class T, class Visit>
 HWY_INLINE void ForEachKey(const LeftScores<T>& left, const DrawNoise& noise, size_t begin, size_t end, const Visit& visit) {
   const D64 d;
@@ -41,19 +45,18 @@ HWY_INLINE void ForEachKey(const LeftScores<T>& left, const DrawNoise& noise, si
     const size_t i = begin + offset;
     const auto index = IndicesAt(left, i, count);
     const V64 z = hn::Mul(hn::Sub(LoadWide(d, left.x + i, count, -kInfinity<T>), max), scale);
-    HWY_ALIGN double keys[hn::MaxLanes(D64())];
-    hn::Store(hn::Sub(z, Log(d, noise.Of(index))), d, keys);
-    for (size_t k = 0; k < count; ++k) visit(keys[k], static_cast<int64_t>(left.IndexOf(i + k)));
+    const V64 e = noise.Of(index);
+    HWY_ALIGN double keys[hn::MaxLanes(D64())], numbers[hn::MaxLanes(D64())];
+    hn::Store(hn::Sub(z, Log(d, e)), d, keys);
+    hn::Store(e, d, numbers);
+    for (size_t k = 0; k < count; ++k) visit(keys[k], numbers[k], static_cast<int64_t>(left.IndexOf(i + k)));
   });
 }
-
-// Whether a key wins: the larger, of equal ones that of the lower index.
-HWY_INLINE bool IsBetter(const BestKey& a, const BestKey& b) { return a.key > b.key || (a.key == b.key && a.index < b.index); }
 
 // Finds the best of the survivors [begin, end).
 template <class T>
 HWY_INLINE void Look(const LeftScores<T>& left, const DrawNoise& noise, size_t begin, size_t end, BestKey& best) {
-  ForEachKey(left, noise, begin, end, [&](double key, int64_t at) HWY_ATTR {
+  ForEachKey(left, noise, begin, end, [&](double key, double, int64_t at) HWY_ATTR {
     if (key > best.key || (key == best.key && at < best.index)) best = {key, at};
   });
 }
@@ -103,25 +106,31 @@ HWY_INLINE int64_t Draw(const LeftScores<T>& left, NoiseKey key) {
 }
 
 // The indices of the `count` largest x / temperature - log E in falling order; returns how many there are. Blocks are looked at
-// in the order of their bounds, until one cannot reach the last of the largest.
+// in the order of their bounds, until one cannot reach the last of the largest. x is the row before any step.
 template <class T>
-HWY_NOINLINE size_t DrawDifferent(const LeftScores<T>& left, NoiseKey key, int64_t* indices, size_t count) {
+HWY_NOINLINE size_t DrawDifferent(const LeftScores<T>& left, const T* x, NoiseKey key, int64_t* indices, size_t count) {
   const DrawNoise noise(key);
   Arena memory = left.memory;
   const size_t most = HWY_MIN(count, left.n);
   if (most == 0) return 0;
-  BestKey* const best = memory.take<BestKey>(most);  // a heap, the least of the largest on top
+  KeyAndNoise* const best = memory.take<KeyAndNoise>(most);  // a heap, the least of the largest on top
+  // Far below the maximum, keys are too coarse for the noise, and then are -inf: there the scores decide, of equal ones E.
+  const auto is_better = [x](const KeyAndNoise& a, const KeyAndNoise& b) {
+    if (a.key != b.key) return a.key > b.key;
+    if (x[a.index] != x[b.index]) return x[a.index] > x[b.index];
+    return a.e < b.e || (a.e == b.e && a.index < b.index);
+  };
   size_t found = 0;
   const auto look = [&](size_t begin, size_t end) HWY_ATTR {
-    ForEachKey(left, noise, begin, end, [&](double one, int64_t index) HWY_ATTR {
-      if (!(one > -kInfinity<double>)) return;
-      const BestKey here = {one, index};
+    ForEachKey(left, noise, begin, end, [&](double one, double e, int64_t index) HWY_ATTR {
+      if (!(x[index] > -kInfinity<T>)) return;
+      const KeyAndNoise here = {one, e, index};
       if (found == most) {
-        if (!IsBetter(here, best[0])) return;
-        std::pop_heap(best, best + found--, IsBetter);
+        if (!is_better(here, best[0])) return;
+        std::pop_heap(best, best + found--, is_better);
       }
       best[found++] = here;
-      std::push_heap(best, best + found, IsBetter);
+      std::push_heap(best, best + found, is_better);
     });
   };
   if (left.n <= kFewScores) {
@@ -136,7 +145,7 @@ HWY_NOINLINE size_t DrawDifferent(const LeftScores<T>& left, NoiseKey key, int64
       look(left.BeginOf(order[b]), left.EndOf(order[b]));
     }
   }
-  std::sort_heap(best, best + found, IsBetter);
+  std::sort_heap(best, best + found, is_better);
   for (size_t i = 0; i < found; ++i) indices[i] = best[i].index;
   return found;
 }

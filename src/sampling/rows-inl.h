@@ -71,7 +71,7 @@ void DrawDifferentRow(std::span<const Step> steps, const T* x, size_t n, NoiseKe
   size_t found = 0;
   if (chain.exist()) {
     LeftScores<T> left = chain.Left();
-    found = DrawDifferent(left, key, indices, count);
+    found = DrawDifferent(left, x, key, indices, count);
   }
   std::fill(indices + found, indices + count, -1);
 }
@@ -103,7 +103,7 @@ size_t ChainMemory(size_t n) {
 
 template <class T>
 size_t MemoryOfDifferent(size_t n, size_t count) {
-  return ChainMemory<T>(n) + Arena::room<size_t>(NoiseBlocks(n)) + Arena::room<BestKey>(HWY_MIN(n, count));
+  return ChainMemory<T>(n) + Arena::room<size_t>(NoiseBlocks(n)) + Arena::room<KeyAndNoise>(HWY_MIN(n, count));
 }
 
 template <class T>

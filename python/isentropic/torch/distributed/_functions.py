@@ -392,7 +392,7 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, ignore_index=-10
     classes = _classes(part.checked_target("logits", target, "class"))
     if ignore_index is not None:
         classes = torch.where(target.reshape(-1) == ignore_index, -1, classes)
-    _, values = part.statistics({"temperature": temperature}, classes)
+    _, values = part.statistics({"temperature": temperature}, classes, zero_if_unasked=True)
     logprob, entropy, most = (part.numbers(values[:, i]) for i in (3, 4, 5))
     logprob = torch.where(part.numbers(classes) == -1, 0.0, logprob)
     indices = None
