@@ -667,6 +667,23 @@ TEST(LossesOfPairs, OfFloatsAreThoseOfDoubles) {
   }
 }
 
+// Scores at the type's end: value and gradient grow with the teacher's scores as long as these are in range.
+TYPED_TEST(Losses, ReverseKlAtTheEndOfTheRange) {
+  using T = TypeParam;
+  const DistillationLoss op = {.divergence = TeacherDivergence::reverse_kl};
+  const auto at = [&](T size) {
+    const std::vector<T> teacher = {size / 64, -size / 4, size / 4 * 3, -size / 8};
+    Result<T> result = run(op, Batch<T>{1, 4, std::vector<T>(4), teacher, {}});
+    result.value[0] /= size;
+    for (T& g : result.dx) g /= size;
+    return result;
+  };
+  const T most = std::numeric_limits<T>::max();
+  const Result<T> want = at(most / (1 << 20)), got = at(most);
+  EXPECT_NEAR(got.value[0], want.value[0], 4 * std::numeric_limits<T>::epsilon());
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(got.dx[i], want.dx[i], 4 * std::numeric_limits<T>::epsilon()) << i;
+}
+
 TYPED_TEST(Losses, OfPairsWithInfiniteScores) {
   using T = TypeParam;
   const T infinity = kInfinity<T>, nan = std::numeric_limits<T>::quiet_NaN();

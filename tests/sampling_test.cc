@@ -702,6 +702,32 @@ void check_different_far() {
 TEST(Sample, WithoutPuttingBackFarFloat) { check_different_far<float>(); }
 TEST(Sample, WithoutPuttingBackFarDouble) { check_different_far<double>(); }
 
+// A cut below the type's range keeps all scores, and nothing that vectors hold behind a row.
+template <class T>
+void check_cuts_below_the_range() {
+  const T most = std::numeric_limits<T>::max();
+  const std::vector<Step> cuts = {step::MinP{1e-300}, step::Epsilon{1e-300}, step::Eta{1e-300}, step::TopNSigma{1e300}};
+  for (const Step& cut : cuts) {
+    for (const std::size_t n : {3, 5, 7, 65, 700}) {
+      std::vector<T> x(n, -kInfinity<T>);
+      x[0] = most, x[1] = -most, x[n - 1] = most / 2;
+      for (const bool packed : {false, true}) {
+        std::vector<Step> steps;
+        if (packed) steps.push_back(step::TopK{.k = static_cast<std::int64_t>(n - 1)});
+        steps.push_back(step::Temperature{static_cast<double>(most) / 64});
+        const std::vector<T> all = probs_of<T>(steps, x);
+        steps.push_back(cut);
+        std::vector<T> p(n + 64, T(7));
+        Sampler(steps).probs(MatrixView<const T>(x.data(), 1, n), MatrixView<T>(p.data(), 1, n));
+        for (std::size_t i = 0; i < p.size(); ++i)
+          EXPECT_EQ(p[i], i < n ? all[i] : T(7)) << description_of(cut).name << " " << n << " " << packed << " " << i;
+      }
+    }
+  }
+}
+TEST(Sampler, CutsBelowTheRangeFloat) { check_cuts_below_the_range<float>(); }
+TEST(Sampler, CutsBelowTheRangeDouble) { check_cuts_below_the_range<double>(); }
+
 // Standard deviations of numbers whose squares leave the type.
 TEST(Sampler, TopNSigmaOfExtremeScores) {
   for (const double scale : {1e-170, 1.0, 1e160, 1e307}) {

@@ -31,7 +31,13 @@ void soak_bins(Random& random, Report& report, std::size_t wanted) {
     report.expect(mean >= 0 && mean <= most * (1 + 1e-14), 0, "mean entropy out of range", mean);
     ExpectedCalibrationError bins = random_op<ExpectedCalibrationError>(random, cols);
     bins.sum_tolerance = {};
-    const double error = expected_calibration_error<T>(bins, MatrixView<const T>(p), labels);
+    MatrixView<const T> probs(p);
+    Rows<T> of_first(rows, 1);
+    if (bins.binary) {  // whether it is the first class
+      for (std::size_t r = 0; r < rows; ++r) of_first.row(r)[0] = p.row(r)[0], labels[r] = labels[r] == 0;
+      probs = of_first;
+    }
+    const double error = expected_calibration_error<T>(bins, probs, labels);
     report.expect(error >= 0 && error <= 1 + 1e-6, 0, "calibration error out of range", error);
   }
 }

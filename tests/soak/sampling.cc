@@ -55,7 +55,15 @@ void soak_draws(Random& random, Report& report, std::size_t wanted) {
         if (report.expect(valid, r, "drew no index", static_cast<double>(index)))
           report.expect(p.row(r)[static_cast<std::size_t>(index)] > 0, r, "drew what has no mass", static_cast<double>(index));
       }
-      for (const std::int64_t index : direct.row(r)) {
+      const T most = std::ranges::max(x.row(r));
+      const auto possible = static_cast<std::size_t>(
+          std::ranges::count_if(x.row(r), [&](T score) { return most == kInf ? score == most : score > -kInf; }));
+      for (std::size_t c = 0; c < count; ++c) {
+        const std::int64_t index = direct.row(r)[c];
+        if (!plain.replace && c >= possible) {
+          report.expect(index == -1, r, "drew one index twice", static_cast<double>(index));
+          continue;
+        }
         const bool valid = index >= 0 && index < static_cast<std::int64_t>(cols);
         if (report.expect(valid, r, "drew no index", static_cast<double>(index)))
           report.expect(x.row(r)[static_cast<std::size_t>(index)] > -kInf, r, "drew -inf", static_cast<double>(index));
