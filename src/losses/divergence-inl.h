@@ -150,9 +150,12 @@ HWY_NOINLINE double ReverseKlRow(StudentAndTeacher<T> rows, T* dx) {
   }
   // Differences of ratios, and of these from their mean, leave the range of T by up to 16 times.
   constexpr double kDown = 1.0 / 16;
-  const double level = AtLargest(rows.student, rows.n, [&](size_t i, size_t count) HWY_ATTR {
-    return hn::Mul(rows.ScaledLogRatios(D64(), i, count), hn::Set(D64(), kDown));
-  });
+  constexpr double kFurther = 0x1p-36;  // of up to 2^32 largest scores there is a sum
+  const double level = AtLargest(rows.student, rows.n,
+                                 [&](size_t i, size_t count) HWY_ATTR {
+                                   return hn::Mul(rows.ScaledLogRatios(D64(), i, count), hn::Set(D64(), kDown * kFurther));
+                                 }) /
+                       kFurther;
   const auto zero = hn::Zero(d);
   ForEachVector(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
     const auto l = FromDouble(d, i, count, [&](size_t at, size_t some) HWY_ATTR {

@@ -139,6 +139,11 @@ void soak_loss(Random& random, Report& report, std::size_t index, std::size_t wa
               if (laws_of(o.map).entropy_target) unit = largest<T>();
             }
             if constexpr (requires { o.scale; }) unit = o.scale * 2e6;
+            if constexpr (requires { o.divergence; }) {
+              if (o.divergence != TeacherDivergence::reverse_kl) return;
+              const Present of_teacher = present(std::as_const(target).row(r));
+              unit += spread + of_teacher.high - of_teacher.low;  // of log ratios, which the gradient weighs
+            }
           },
           op);
       check_gradient(report, slopes, zero_sum && (measurable || kind != TargetKind::scores), unit, r);
