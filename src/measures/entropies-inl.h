@@ -34,10 +34,11 @@ HWY_INLINE Partial PartialOf(const Entropy&, const Distribution& row, double, si
   return WeightedPartial(d, row.P(d, i, count), hn::Sub(hn::Zero(d), row.LogP(d, i, count)));
 }
 
-// log p + H, as the distance of log p, or of z, from its mean.
+// log p + H, as the distance of log p, or of z, from its mean. Not -0: whether z is 0 or -0 depends on which of 0 and -0 the
+// target takes for the larger.
 HWY_INLINE V64 Centred(D64 d, const Distribution& row, double mean, size_t i, size_t count) {
   const V64 log = row.z == nullptr ? row.LogP(d, i, count) : row.Z(d, i, count);
-  return hn::Sub(log, hn::Set(d, mean));
+  return hn::Add(hn::Sub(log, hn::Set(d, mean)), hn::Zero(d));
 }
 
 inline HWY_NOINLINE double MeanLog(const Distribution& row) {
