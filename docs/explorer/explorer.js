@@ -29,7 +29,12 @@ const in_unit = (h) => at("unit").value === "bits" ? (h / Math.LN2).toFixed(3) +
 const is_score = (text) => /^([-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?inf(inity)?)$/i.test(text);
 function score(text, place) {
   if (!is_score(text)) throw new Error(place + ": '" + text.slice(0, 40) + "' is no score");
-  return /inf/i.test(text) ? (text[0] === "-" ? -Infinity : Infinity) : Number(text);
+  if (/inf/i.test(text)) return text[0] === "-" ? -Infinity : Infinity;
+  if (!Number.isFinite(Number(text))) throw new Error(place + ": '" + text.slice(0, 40) + "' is too large for float64");
+  return Number(text);
+}
+function some_present(what, x) {
+  if (!x.some((one) => one > -Infinity)) throw new Error(what + " must not all be -inf: there would be no distribution");
 }
 const written = (names, x, most = x.length) => Array.from(x.subarray(0, most), (one, i) => names[i] + " " + one).join("\n");
 const listed = (text) => text.split(/[\s,;]+/).filter(Boolean);
@@ -37,6 +42,9 @@ const listed = (text) => text.split(/[\s,;]+/).filter(Boolean);
 // A label and a score on each line, or one list of scores: in brackets, or a line of numbers alone ("3 1.5" has a label).
 function parsed(text) {
   const names = [], scores = [], whole = text.trim(), inside = /^\[([^[\]]*)\]$/.exec(whole)?.[1];
+  if (/^\[[^\]]*$/.test(whole) && listed(whole.slice(1)).length > 1 && listed(whole.slice(1)).every(is_score)) {
+    throw new Error("the list of scores has no ] at its end");
+  }
   const one_line = inside === undefined && !whole.includes("\n"), words = listed(inside ?? (one_line ? whole : ""));
   if (inside !== undefined || (words.every(is_score) && (words.length > 2 || /[,;]/.test(words.length > 1 ? whole : "")))) {
     words.forEach((word, i) => {

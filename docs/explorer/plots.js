@@ -31,6 +31,7 @@ function draw_curve() {
   const count = state.x.length > longest ? 20 : 80, step = 7 / count, first = Math.ceil((middle - 3.5) / step), points = [];
   let missing = false;
   for (let i = first; i <= first + count - 1; ++i) {
+    if (Math.exp(-i * step) === Infinity) continue;
     if (!curve.h.has(i)) {
       missing ||= performance.now() - started > 4;
       if (missing) continue;
@@ -102,12 +103,15 @@ function drawn(steps_of, seed, count) {
   return words.join(" ");
 }
 function draw_words() {
-  const seed = Math.max(0, Math.floor(Number(at("seed").value) || 0)), count = state.steps ?? 0;
+  for (const place of ["drawn", "drawn_one"]) at(place).textContent = "–";
+  if (!at("seed").validity.valid) throw new Error("seed must be a whole number from 0 to " + at("seed").max);
+  const seed = Number(at("seed").value), count = state.steps ?? 0;
   const share = state.most ? state.target / state.most : 0, target = share * Math.log(model.words.length - 1);
   at("drawn_at").textContent = "at " + in_unit(target);
-  at("drawn").textContent = drawn(() => [{name: "entropy", entropy: target}], seed, count) || "–";
   at("drawn").dataset.entropy = target;
-  at("drawn_one").textContent = drawn(() => [{name: "temperature", temperature: 1}], seed, count) || "–";
+  if (count === 0) return;
+  at("drawn").textContent = drawn(() => [{name: "entropy", entropy: target}], seed, count);
+  at("drawn_one").textContent = drawn(() => [{name: "temperature", temperature: 1}], seed, count);
 }
 
 const most_pairs = 2000;
@@ -119,6 +123,7 @@ function draw_pair() {
   }
   const given = listed(at("second").value).map((one, i) => score(one, "Q, score " + (i + 1)));
   if (given.length !== n) throw new Error("Q must have " + n + " scores, as many as P, got " + given.length);
+  some_present("the scores of Q", given);
   const p = library.map("softmax", {}, state.x), q = library.map("softmax", {}, Float64Array.from(given));
   const between = (name, p, q) => library.apply(name, {}, {p, q, value: new Float64Array(1)}).value[0];
   const values = {"KL(P, Q)": between("kl_divergence", p, q), "KL(Q, P)": between("kl_divergence", q, p),
@@ -204,7 +209,7 @@ function draw_plot(plot) {
   try {
     missing = plot();
   } catch (error) {
-    say(at("problem"), error.message);
+    say(at("problem"), state.problem ?? state.refused ?? error.message);
   }
   plot.cost = performance.now() - begun;
   return missing === true;

@@ -27,6 +27,7 @@ let library, maps;
   // A long row is not shown as a whole, which would be drawn anew in every frame, and so not typed in.
   const most_lines = 200;
   const use = ([names, x], example, text) => {
+    some_present("the scores", x);
     const long = x.length > most_lines;
     if (long || text === undefined) text = written(names, x, most_lines);
     Object.assign(state, {names, x, found: {}});
@@ -180,6 +181,7 @@ let library, maps;
     if (own) {
       at("second").value = kept.get("q") ?? "";
       typed(at("scores").value = kept.get("x"));
+      if (state.problem) at("second").value = backwards();
     }
     if (state.exact !== undefined && state.most > 0) at("entropy").value = 1000 * Math.min(state.exact, state.most) / state.most;
   };

@@ -584,5 +584,19 @@ def test_errors():
         ours.SparsemaxLoss(reduction="average")
     with pytest.raises(ValueError, match="alpha"):
         ours.entmax_bisect(x, -1.0)
-    with pytest.raises(IndexError):
-        ours.sparsemax(x, 2)
+    with pytest.raises(TypeError, match="target must be of integers"):
+        ours.normmax_bisect_loss(x, y > 2)
+    parameter = {"entmax_bisect": "alpha", "normmax_bisect": "alpha", "budget_bisect": "budget"}
+    for name in ("sparsemax", "entmax15", *parameter):
+        of = getattr(ours, name)
+        for wrong in (x.tolist(), x.to(torch.complex64), x.to(torch.float8_e4m3fn)):
+            with pytest.raises(TypeError, match="^[a-z_]+: [xX] must be "):
+                of(wrong)
+        with pytest.raises(IndexError, match="^[a-z_]+: dim 2 is out of bounds"):
+            of(x, dim=2)
+        if name in parameter:
+            with pytest.raises(TypeError, match=f"^{name}: {parameter[name]} must be a number or a tensor, got str"):
+                of(x, **{parameter[name]: "a"})
+            with pytest.raises(ValueError, match=rf"^[a-z_]+: {parameter[name]} must be .* \(4, 1\), .* got shape \(3,\)"):
+                of(x, **{parameter[name]: torch.ones(3)})
+            assert torch.equal(of(x, **{parameter[name]: [1.5]}), of(x, **{parameter[name]: 1.5}))

@@ -447,6 +447,41 @@ def test_typed_nonsense_leaves_the_row(opened):
     assert page.locator("#between dd").count() == 0 and page.locator("#plan svg").count() == 0
 
 
+def test_what_has_no_answer_is_refused(opened, visited, file):
+    """Typed, and in an address: the message names the field, which is the scores' if another is wrong too."""
+    page = opened(state="#words=3")
+    words = page.text_content("#drawn")
+    for field, text, message in (
+        ("#scores", "a -inf\nb -inf", "the scores must not all be -inf: there would be no distribution"),
+        ("#scores", "[1, 2,", "the list of scores has no ] at its end"),
+        ("#scores", "a 1e309", "line 1: '1e309' is too large for float64"),
+        ("#second", "-inf " * 8, "the scores of Q must not all be -inf: there would be no distribution"),
+        ("#second", "1", "Q must have 8 scores, as many as P, got 1"),
+        *(("#seed", seed, "seed must be a whole number from 0 to 999999") for seed in ("-1", "1.5", "1000000", "")),
+    ):
+        before = page.input_value(field)
+        page.fill(field, text)
+        until(page, f"at('problem').textContent === {message!r}")
+        assert field != "#seed" or page.text_content("#drawn") == "–"
+        page.fill(field, before)
+        settled(page)
+    assert page.text_content("#drawn") == words
+    page.fill("#second", "1")
+    page.fill("#scores", "[1, 2")
+    until(page, "!waiting && document.documentElement.dataset.done == turn")
+    assert page.text_content("#problem") == "the list of scores has no ] at its end"
+    page = visited(file.as_uri() + "#x=a+1%0Ab+-")
+    until(page, "turn > 0 && !waiting && document.documentElement.dataset.done == turn")
+    assert page.text_content("#problem") == "line 2: '-' is no score" and len(page.input_value("#second").split()) == 8
+
+
+def test_the_curve_of_huge_scores(opened):
+    """The temperature that would bring them to the largest entropy is above float64: the curve begins where it is not."""
+    page = opened(state="#x=a+1e308%0Ab+-1e308%0Ac+1e300%0Ad+0")
+    heights = [float(pair.split(",")[1]) for pair in page.get_attribute("#curve polyline", "points").split()]
+    assert heights == sorted(heights) and heights[0] < 60
+
+
 @pytest.mark.parametrize("example", ["two that are nearly equal", "1000 scores", "128000 scores"])
 def test_the_address_of_an_example(opened, example):
     page = opened()

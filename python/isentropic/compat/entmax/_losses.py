@@ -43,7 +43,7 @@ def _checked(X, target):
             f"target must hold one class for each row of X: of shape {tuple(X.shape[:-1])} for X of {tuple(X.shape)}, "
             f"got {tuple(target.shape)}"
         )
-    if target.is_floating_point():
+    if target.is_floating_point() or target.dtype is torch.bool:
         raise TypeError(f"target must be of integers, the classes, got dtype {target.dtype}")
 
 
@@ -74,11 +74,11 @@ def _entropy(p, alpha):
     return 1 - m * torch.exp(_log_norm(p, m, alpha))
 
 
-def _alphas(alpha, X):
+def _alphas(function, alpha, X):
     """One alpha for each row, with size 1 for the axis of classes, which may be absent in the argument."""
     if isinstance(alpha, torch.Tensor) and X.dim() > 1 and alpha.shape == X.shape[:-1]:
         alpha = alpha.unsqueeze(-1)
-    return per_row(alpha, X, -1)
+    return per_row(function, "alpha", alpha, X, -1)
 
 
 def _with_support(loss, X, to_p, return_support_size):
@@ -134,8 +134,10 @@ def entmax_bisect_loss(X, target, alpha=1.5, n_iter=50):
     Returns: As for sparsemax_loss.
     """
     _checked(X, target)
-    alpha = _alphas(alpha, X) if isinstance(alpha, torch.Tensor) else float(alpha)
-    return losses.entmax_loss(floating(X), target, alpha=alpha, dtype=floating(X).dtype)
+    x = floating(X)
+    if not isinstance(alpha, (int, float)):
+        alpha = _alphas("entmax_bisect_loss", alpha, x)
+    return losses.entmax_loss(x, target, alpha=alpha, dtype=x.dtype)
 
 
 def normmax_bisect_loss(X, target, alpha=2, n_iter=50):
@@ -145,8 +147,8 @@ def normmax_bisect_loss(X, target, alpha=2, n_iter=50):
     it is max x - x_target.
     """
     _checked(X, target)
-    alpha = _alphas(alpha, X)
     x = floating(X)
+    alpha = _alphas("normmax_bisect_loss", alpha, x)
     x = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
     target = target.long().unsqueeze(-1)
     p = normmax_bisect(x, alpha)

@@ -6,21 +6,32 @@ import math
 import torch
 
 import isentropic.torch as maps
+from isentropic import _checks
 from isentropic._descriptions import documented
+from isentropic.torch._arguments import checked_dim
 
 INF = math.inf
 
 
 def floating(X):
-    """X; if it has integers, X in torch's default dtype."""
-    return X if X.is_floating_point() else X.to(torch.get_default_dtype())
+    """X; if it has integers, X in torch's default dtype. What maps refuse is left to them."""
+    numbers = isinstance(X, torch.Tensor) and not X.is_floating_point() and not X.is_complex()
+    return X.to(torch.get_default_dtype()) if numbers else X
 
 
-def per_row(value, X, dim):
-    """A number or a tensor as a float64 tensor of X's shape with 1 for dim."""
-    shape = list(X.shape)
-    shape[dim] = 1
-    return torch.as_tensor(value, dtype=torch.float64, device=X.device).expand(shape)
+def per_row(function, argument, value, X, dim):
+    """Numbers as a float64 tensor of X's shape with 1 for dim."""
+    at = checked_dim(function, "X", X, dim)
+    shape = [1 if axis == at else size for axis, size in enumerate(X.shape)]
+    try:
+        value = torch.as_tensor(value, dtype=torch.float64, device=X.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{function}: {argument} must be a number or a tensor, got {type(value).__name__}") from None
+    try:
+        return value.expand(shape)
+    except RuntimeError:
+        which, may_be = f"X's shape with 1 for dim {dim}", "a number or a tensor"
+        raise _checks.misfit(function, argument, shape, which, value, may_be) from None
 
 
 def from_largest(x, dim):
@@ -91,8 +102,10 @@ def entmax_bisect(X, alpha=1.5, dim=-1, n_iter=50, ensure_sum_one=True):
         Martins, "Adaptively Sparse Transformers", EMNLP 2019.
     >>> p = isentropic.compat.entmax.entmax_bisect(torch.randn(4, 6), alpha=torch.full((4, 1), 1.3))
     """
-    alpha = alpha if isinstance(alpha, torch.Tensor) else float(alpha)
-    return maps.entmax(floating(X), alpha=alpha, dim=dim)
+    X = floating(X)
+    if not isinstance(alpha, (int, float, torch.Tensor)):
+        alpha = per_row("entmax_bisect", "alpha", alpha, X, dim)
+    return maps.entmax(X, alpha=alpha, dim=dim)
 
 
 @documented(module=__name__)
@@ -112,9 +125,9 @@ def normmax_bisect(X, alpha=2, dim=-1, n_iter=50):
     Source: Blondel, Martins, Niculae, "Learning with Fenchel-Young Losses", JMLR 2020.
     """
     X = floating(X)
+    alpha = per_row("normmax_bisect", "alpha", alpha, X, dim).clamp(1.0, 1e300)
     if X.numel() == 0:
         return X.clone()
-    alpha = per_row(alpha, X, dim).clamp(1.0, 1e300)
     hard = alpha == 1.0
     inverse = 1.0 / torch.where(hard, 2.0, alpha)
     z = from_largest(X.double(), dim)
@@ -155,10 +168,10 @@ def budget_bisect(X, budget=2, dim=-1, n_iter=50):
     >>> p = isentropic.compat.entmax.budget_bisect(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]), budget=2)
     """
     X = floating(X)
+    budget = per_row("budget_bisect", "budget", budget, X, dim).movedim(dim, -1)
     if X.numel() == 0:
         return X.clone()
     x = X.double().movedim(dim, -1)
-    budget = per_row(budget, X, dim).movedim(dim, -1)
     present = (x > -INF).sum(-1, keepdim=True).double()
     wanted = torch.minimum(budget.clamp(min=0.0), present)
     with torch.no_grad():
