@@ -63,7 +63,8 @@ class BatchMap:
                 raise TypeError(f"BatchMap: {argument} must be a column's name, got {value!r}")
         if row is not None and operation not in _DRAWS:
             raise TypeError(f"BatchMap: row is only for sample and gumbel_softmax, and operation is {operation!r}")
-        self.operation, self.columns, self.out, self.row, self.params = operation, columns, out or operation, row, params
+        self.operation, self.columns, self.row, self.params = operation, columns, row, params
+        self.out = operation if out is None else out
         if "axis" in params or "out" in params:
             raise TypeError("BatchMap: rows are along the last axis; axis and out must not be given")
         if params.get("return_grad") or params.get("param_grad"):
@@ -167,6 +168,8 @@ class _Column:
     def __init__(self, name, given, none):
         """`none`: the column's type, as a column without rows."""
         self.name, self.rows, self.none = name, given, none
+        if not hasattr(given, "__len__") or isinstance(given, str) or getattr(given, "ndim", 1) == 0:
+            raise TypeError(f"BatchMap: column {name!r} must be an array or a list of rows, got {type(given).__name__}")
         # An array without rows may have one axis because nothing said how long they are.
         if isinstance(given, np.ndarray) and given.dtype.kind not in "OUSMm" and (given.ndim > 1 or len(given) > 0):
             self.none = given[:0]
@@ -176,7 +179,7 @@ class _Column:
     def _row(self, number, entry):
         try:
             row = np.asarray(entry)
-        except ValueError:  # lists of unequal length
+        except (TypeError, ValueError):  # lists of unequal length, tensors of a type that NumPy has not
             row = None
         if row is None or row.dtype.kind not in "fiub" or row.ndim > 1:
             raise TypeError(
@@ -255,11 +258,11 @@ def _table_of(batch):
     module = type(batch).__module__.partition(".")[0]
     if isinstance(batch, dict):
         return _Dict(batch)
-    if module == "pyarrow":
+    if module == "pyarrow" and hasattr(batch, "column_names"):
         return _Arrow(batch)
-    if module == "pandas":
+    if module == "pandas" and hasattr(batch, "columns"):
         return _Pandas(batch)
-    if module == "polars":
+    if module == "polars" and hasattr(batch, "to_arrow") and hasattr(batch, "columns"):
         return _Polars(batch)
     raise TypeError(
         "BatchMap: a batch must be a dict of arrays, a pyarrow Table or RecordBatch, a pandas or a polars DataFrame, "
@@ -267,8 +270,12 @@ def _table_of(batch):
     )
 
 
-def _missing(name, names):
-    return ValueError(f"BatchMap: there is no column {name!r}; there are {', '.join(map(repr, names))}")
+def _check_column(name, names):
+    names = list(names)
+    if names.count(name) == 0:
+        raise ValueError(f"BatchMap: there is no column {name!r}; there are {', '.join(map(repr, names))}")
+    if names.count(name) > 1:
+        raise ValueError(f"BatchMap: there are {names.count(name)} columns {name!r}")
 
 
 class _Dict:
@@ -276,8 +283,7 @@ class _Dict:
         self._batch = dict(batch)
 
     def column(self, name, none):
-        if name not in self._batch:
-            raise _missing(name, self._batch)
+        _check_column(name, self._batch)
         return _Column(name, self._batch[name], none)
 
     def add(self, name, results):
@@ -293,8 +299,7 @@ class _Pandas:
         self._batch = batch.copy(deep=False)
 
     def column(self, name, none):
-        if name not in self._batch.columns:
-            raise _missing(name, self._batch.columns)
+        _check_column(name, self._batch.columns)
         column = self._batch[name]
         if hasattr(column.dtype, "pyarrow_dtype"):
             return _of_arrow(name, column.array.__arrow_array__(), none)
@@ -321,8 +326,7 @@ class _Arrow:
         self._pa, self._batch = pa, batch
 
     def column(self, name, none):
-        if name not in self._batch.schema.names:
-            raise _missing(name, self._batch.schema.names)
+        _check_column(name, self._batch.schema.names)
         return _of_arrow(name, self._batch.column(name), none)
 
     def add(self, name, results):

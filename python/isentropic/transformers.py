@@ -275,15 +275,23 @@ class SamplerLogitsProcessor(LogitsProcessor):
         name = type(self).__name__
         if generator is not None and (seed is not None or stream is not None):
             raise ValueError(f"{name}: give a generator, or a seed and, if wanted, a stream")
+        if not isinstance(generator, (torch.Generator, type(None))):
+            raise TypeError(f"{name}: generator must be a torch.Generator, got {type(generator).__name__}")
         self._generator = generator
         self._chain = TensorChain(steps, seed, stream) if generator is None else TensorChain(steps, 0, 0)
-        try:
-            self._seen = None if attention_mask is None else torch.as_tensor(attention_mask) != 0
-        except (TypeError, ValueError, RuntimeError):
-            kind = type(attention_mask).__name__
-            raise TypeError(f"{name}: attention_mask must be a tensor or an array of numbers, got {kind}") from None
-        if self._seen is not None and self._seen.dim() != 2:
-            raise ValueError(f"{name}: attention_mask must be of shape (prompts, length), got {tuple(self._seen.shape)}")
+        self._seen = None
+        if attention_mask is not None:
+            try:
+                mask = torch.as_tensor(attention_mask)
+            except (TypeError, ValueError, RuntimeError):
+                kind = type(attention_mask).__name__
+                raise TypeError(f"{name}: attention_mask must be a tensor or an array of numbers, got {kind}") from None
+            if mask.dim() != 2:
+                raise ValueError(f"{name}: attention_mask must be of shape (prompts, length), got {tuple(mask.shape)}")
+            self._seen = mask != 0
+            # Masks that are added to scores have 0 where tokens are seen. On a device nothing waits to see whether it is one.
+            if mask.is_cpu and bool((self._seen & (mask != 1)).any()):
+                raise ValueError(f"{name}: attention_mask must hold 1 for tokens and 0 for padding")
         if pad_token_id is not None and self._seen is not None:
             raise ValueError(f"{name}: give one of attention_mask and pad_token_id")
         self._pad = pad_token_id if pad_token_id is None else _checks.integer(name, "pad_token_id", pad_token_id)
@@ -291,6 +299,11 @@ class SamplerLogitsProcessor(LogitsProcessor):
         self._warned = False
 
     def __call__(self, input_ids, scores):
+        if not scores.is_floating_point() or scores.dim() != 2 or input_ids.dim() != 2:
+            raise ValueError(
+                f"{type(self).__name__}: input_ids must be of shape (texts, length) and scores floating-point numbers of shape "
+                f"(texts, tokens), got shapes {tuple(input_ids.shape)} and {tuple(scores.shape)} of {scores.dtype}"
+            )
         if not torch.compiler.is_compiling():
             self._check(input_ids)
         seen = self._seen_of(input_ids)

@@ -202,6 +202,8 @@ def test_unseeded_draws_have_the_law(transformers):
     assert abs((drawn == again).float().mean() - 0.345) < 0.02
     with pytest.raises(ValueError, match=r"^SamplerLogitsProcessor: give a generator, or a seed"):
         transformers_processor(steps=[], seed=1, generator=torch.default_generator)
+    with pytest.raises(TypeError, match=r"^SamplerLogitsProcessor: generator must be a torch.Generator, got int"):
+        transformers_processor(steps=[], generator=1)
 
 
 def transformers_processor(**options):
@@ -240,6 +242,8 @@ def test_padding_by_its_number(tiny):
     assert len([one for one in found if "padding on the left" in str(one.message)]) == 1
     with pytest.raises(TypeError, match=r"^SamplerLogitsProcessor: attention_mask must be a tensor or an array of numbers"):
         sampling(STEPS, seed=3, attention_mask="left")
+    with pytest.raises(ValueError, match=r"^SamplerLogitsProcessor: attention_mask must hold 1 for tokens and 0 for padding"):
+        sampling(STEPS, seed=3, attention_mask=torch.tensor([[-math.inf, 0.0]]))
     with pytest.raises(ValueError, match="give one of attention_mask and pad_token_id"):
         sampling(STEPS, seed=3, pad_token_id=0, attention_mask=[[1]])
 
@@ -367,6 +371,10 @@ def test_transformers_types_and_rows_without_a_distribution(transformers):
     scores[1, 3] = float("nan")
     assert torch.equal(SamplerLogitsProcessor(STEPS)(torch.zeros(2, 3), scores)[1], scores[1]) is False  # NaN is not NaN
     assert SamplerLogitsProcessor(STEPS, seed=1)(torch.zeros(2, 3), scores)[1].isnan().sum() == 1
+    # Log-probabilities are no integers, in whose type they would be returned.
+    for ids, wrong in (((2, 3), torch.zeros(2, 9, dtype=torch.long)), ((2, 3), torch.zeros(9)), ((3,), torch.zeros(1, 9))):
+        with pytest.raises(ValueError, match=r"^SamplerLogitsProcessor: input_ids must be of shape \(texts, length\)"):
+            SamplerLogitsProcessor(STEPS)(torch.zeros(ids), wrong)
     for wrong in ({}, {"entropy": 1.0, "perplexity": 2.0}):
         with pytest.raises(ValueError, match="exactly one of entropy and perplexity"):
             EntropyLogitsProcessor(**wrong)

@@ -454,8 +454,17 @@ def test_what_is_refused_says_why():
         isentropic.BatchMap("softmax", "y")({"x": SCORES})
     with pytest.raises(TypeError, match="column 'x' must hold numbers or rows of numbers, got 'a' in row 1"):
         isentropic.BatchMap("softmax", "x")({"x": [[1.0, 2.0], "a"]})
-    with pytest.raises(TypeError, match="got list"):
-        isentropic.BatchMap("softmax", "x")([1.0])
+    with pytest.raises(ValueError, match="there are 2 columns 'x'"):
+        isentropic.BatchMap("softmax", "x")(pa.table([pa.array([[1.0]])] * 2, names=["x", "x"]))
+    with pytest.raises(ValueError, match="there are 2 columns 'x'"):
+        isentropic.BatchMap("softmax", "x")(pd.DataFrame([[[1.0], [2.0]]], columns=["x", "x"]))
+    for column in (1.0, np.float64(1), np.array(1.0), "ab"):
+        with pytest.raises(TypeError, match=r"column 'x' must be an array or a list of rows, got (float|ndarray|str)"):
+            isentropic.BatchMap("softmax", "x")({"x": column})
+    columns = pa.array([[1.0]]), pa.table({"x": [[1.0]]}).to_reader(), pd.Series([1.0]), [1.0]
+    for batch, kind in zip(columns, ("DoubleArray|ListArray", "RecordBatchReader", "Series", "list"), strict=True):
+        with pytest.raises(TypeError, match=f"a batch must be a dict of arrays, .* got ({kind})"):
+            isentropic.BatchMap("softmax", "x")(batch)
     with pytest.raises(ValueError, match="row 1 holds null"):
         isentropic.BatchMap("softmax", "x")(pa.table({"x": [[1.0, 2.0], [1.0, None]]}))
 

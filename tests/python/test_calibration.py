@@ -926,6 +926,8 @@ def test_probabilities_as_input(name):
     kind = getattr(isentropic.calibration, name)
     of_probs = kind(input="probs").fit(p, labels)
     np.testing.assert_allclose(of_probs.predict_proba(p), kind().fit(scores, labels).predict_proba(scores), rtol=1e-9)
+    with pytest.raises(ValueError, match=r'with input "log_probs" X must have a column for each class, got one column'):
+        kind(input="log_probs").fit(np.log(p[1:, :1]), labels[1:] == 0)  # (0, log p) would be other probabilities
     one = kind(input="probs").fit(p[1:, 0], labels[1:] == 0)
     both = kind(input="probs").fit(np.stack([1 - p[1:, 0], p[1:, 0]], -1), labels[1:] == 0)
     np.testing.assert_allclose(

@@ -590,9 +590,9 @@ def test_errors():
     for name in ("sparsemax", "entmax15", *parameter):
         of = getattr(ours, name)
         for wrong in (x.tolist(), x.to(torch.complex64), x.to(torch.float8_e4m3fn)):
-            with pytest.raises(TypeError, match="^[a-z_]+: [xX] must be "):
+            with pytest.raises(TypeError, match=r"^[a-z_]+: [xX] must be "):
                 of(wrong)
-        with pytest.raises(IndexError, match="^[a-z_]+: dim 2 is out of bounds"):
+        with pytest.raises(IndexError, match=r"^[a-z_]+: dim 2 is out of bounds"):
             of(x, dim=2)
         if name in parameter:
             with pytest.raises(TypeError, match=f"^{name}: {parameter[name]} must be a number or a tensor, got str"):

@@ -229,7 +229,9 @@ TOLD = {
     "binary_entropy(1.5)": "binary_entropy: p must be in [0, 1], got 1.5 at entry 0 in row 0",
     "kl_divergence(P, P[:, :2])": "kl_divergence: q must have a shape that broadcasts with that of p, (2, 3), got (2, 2)",
     "normalize_joint(P, joint=9)": "normalize_joint: joint must be in [0, 1.79175947], which powers of pxy reach, got 9",
-    "wasserstein_histogram(P, X)": "wasserstein_histogram: q must sum to 1 within 1e-06, got 3 in row 0",
+    "wasserstein_histogram(P, X)": (
+        "wasserstein_histogram: q must sum to 1 within 1e-06, got 3 in row 0 (normalize=True divides by the sum)"
+    ),
     "expected_calibration_error(X, [0, 1])": "expected_calibration_error: p must sum to 1 within 1e-06, got 3 in row 0",
     # Targets and labels.
     "softmax_loss(X, [0, 3])": "softmax_loss: target must be a class from 0 to 2, got 3 in row 1",
@@ -267,7 +269,7 @@ TOLD = {
         "Sampler: a step must be one of temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip, epsilon, eta, "
         "top_n_sigma, top_h, p_less, xtc, penalties, dry, mirostat, got 'topk': did you mean top_k?"
     ),
-    "Sampler([('top_k', 0)])": "top_k: k must be above 0, got 0",
+    "Sampler([('top_k', 0)])": "Sampler: top_k: k must be above 0, got 0",
     "Sampler({'top_k': 3})": "Sampler: steps must be a list of (name, value) pairs such as (\"top_k\", 50), got {'top_k': 3}",
     "attention(X, X[:, :2], X)": "attention: k must have the last axis of q, 3, got shape (2, 2)",
     "attention(X, X, X, map='top_k_softmax')": (

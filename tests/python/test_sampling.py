@@ -247,14 +247,18 @@ def refuses(kind, message, call):
 def test_refusals():
     x = np.zeros((2, 3))
     sampler = isentropic.Sampler
-    refuses(ValueError, "top_k: k must be above 0, got 0", lambda: sampler([("top_k", 0)]))
-    refuses(TypeError, "top_k: k must be an integer, got float", lambda: sampler([("top_k", 1.5)]))
-    refuses(ValueError, "top_p: p must be above 0 and at most 1, got 0", lambda: sampler([("top_p", 0)]))
+    refuses(ValueError, "Sampler: top_k: k must be above 0, got 0", lambda: sampler([("top_k", 0)]))
+    refuses(TypeError, "Sampler: top_k: k must be an integer, got float", lambda: sampler([("top_k", 1.5)]))
+    refuses(ValueError, "Sampler: top_p: p must be above 0 and at most 1, got 0", lambda: sampler([("top_p", 0)]))
     refuses(
-        ValueError, "temperature: temperature must be above 0 and finite, got inf", lambda: sampler([("temperature", np.inf)])
+        ValueError,
+        "Sampler: temperature: temperature must be above 0 and finite, got inf",
+        lambda: sampler([("temperature", np.inf)]),
     )
-    refuses(ValueError, "entropy: entropy must be at least 0 and finite, got nan", lambda: sampler([("entropy", np.nan)]))
-    clip = "entropy_clip: min_entropy must be at most max_entropy, got min_entropy 2, max_entropy 1"
+    refuses(
+        ValueError, "Sampler: entropy: entropy must be at least 0 and finite, got nan", lambda: sampler([("entropy", np.nan)])
+    )
+    clip = "Sampler: entropy_clip: min_entropy must be at most max_entropy, got min_entropy 2, max_entropy 1"
     refuses(ValueError, clip, lambda: sampler([("entropy_clip", (2, 1))]))
     names = (
         "temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip, epsilon, eta, top_n_sigma, top_h, p_less, xtc, "

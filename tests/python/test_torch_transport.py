@@ -518,6 +518,7 @@ REFUSED = [
     (lambda: et.dual_value(T([1.0]), T([1.0]), T([1.0, 2.0]), T([1.0])), "dual_value: f and a must have equal lengths"),
     (lambda: et.wasserstein_histogram(T([0.5, 0.5]), T([1.0])), "wasserstein_histogram: p and q must have equal lengths"),
     (lambda: et.wasserstein_histogram(T([-0.5, 1.5]), T([0.5, 0.5])), "wasserstein_histogram: p must be at least 0"),
+    (lambda: et.wasserstein_histogram(T([-0.5, -0.5]), T([0.5, 0.5])), "wasserstein_histogram: p must be at least 0"),
     (lambda: et.wasserstein(T([[1.0]]), T([[4.0]]), a=T([-1.0])), "wasserstein: a must be finite, at least 0 and not all 0"),
     (lambda: et.wasserstein(T([[1.0]]), T([[4.0, 1.0]])), "wasserstein: y must have as many coordinates as x, 1, got 2"),
     (lambda: et.wasserstein(T([]), T([[4.0]])), "wasserstein: x must have at least one point, got shape (0,)"),

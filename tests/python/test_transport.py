@@ -716,7 +716,7 @@ def test_two_parallel_segments():
         ),
         (
             lambda: isentropic.wasserstein_histogram([0.5, 0.6], [0.5, 0.5]),
-            "wasserstein_histogram: p must sum to 1 within 1e-06, got 1.1 in row 0",
+            "wasserstein_histogram: p must sum to 1 within 1e-06, got 1.1 in row 0 (normalize=True divides by the sum)",
         ),
         (
             lambda: isentropic.wasserstein_histogram([[0.5, 0.5], [0.5, np.nan]], [0.5, 0.5]),

@@ -84,6 +84,11 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
     def _scores(self, X):
         """X as scores; one column of probabilities as those of two classes."""
         self._check(X)
+        if self.input == "log_probs" and X.shape[1] == 1:
+            raise ValueError(
+                f'{type(self).__name__}: with input "log_probs" X must have a column for each class, got one column; '
+                'input "probs" takes one, the probabilities of the second of two classes'
+            )
         given = X[:, 0] if self.input == "probs" and X.shape[1] == 1 else X
         return _calibration.as_scores(type(self).__name__, "X", given, self.input)
 

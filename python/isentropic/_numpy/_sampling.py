@@ -211,7 +211,10 @@ class Sampler:
     def __init__(self, steps, *, seed=0):
         self._steps = tuple(_step(step) for step in _list(steps))
         self._seed = natural("Sampler", "seed", seed)
-        self._core = _core.Sampler([(name, _values(name, value)) for name, value in self.steps], self.seed)
+        try:
+            self._core = _core.Sampler([(name, _values(name, value)) for name, value in self.steps], self.seed)
+        except (TypeError, ValueError) as error:  # of a step
+            raise type(error)("Sampler: " + str(error).removeprefix("Sampler: ")) from None
         described = [STEPS[name] for name, _ in self.steps]
         self.reads_text = any(description["reads_text"] for description in described)
         self.adjusts = bool(described) and described[-1]["name"] == "mirostat"

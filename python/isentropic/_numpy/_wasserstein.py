@@ -166,7 +166,11 @@ def of_histograms(p, q, support, order, axis, return_grad, sum_tolerance=None, p
         if normalize:
             (p, sums[0]), (q, sums[1]) = (_divided(name, argument, x) for argument, x in (("p", p), ("q", q)))
         checked = [np.empty_like(x) if x is not None else None for x in (dp, dq)] if period is not None else [dp, dq]
-        _core.wasserstein_histogram(p, q, points, distance, *checked, -1, (order, sum_tolerance))
+        try:
+            _core.wasserstein_histogram(p, q, points, distance, *checked, -1, (order, sum_tolerance))
+        except ValueError as error:
+            advice = " (normalize=True divides by the sum)" if "must sum to 1" in str(error) else ""
+            raise ValueError(f"{error}{advice}") from None
         if period is not None:
             _on_circle(p, q, points, period, order, distance, dp, dq)
         for slopes, sum_ in zip((dp, dq), sums, strict=True):

@@ -133,7 +133,7 @@ def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, o
         if not 1 <= order < float("inf") or (learned and order != 1):
             raise ValueError(f"{name}: with a period order must be finite, and 1 where there is a gradient, got {order:g}")
         keywords |= {"period": period, "order": order}
-    _refuse_unless(fits, isentropic.wasserstein_histogram, *divided, **keywords)
+    _refuse_unless(fits, isentropic.wasserstein_histogram, p, q, normalize=True, **keywords)
     if period is not None and order != 1:
         on_host = [x.movedim(dim, -1).double().cpu().numpy() for x in divided]
         keywords |= {"axis": -1, "support": None if support is None else support.double().cpu().numpy()}
