@@ -27,8 +27,10 @@ struct Targets {
   std::optional<std::int64_t> ignored = {};  // rows with this class have the loss 0
 };
 
-// All rows of TARGET. `soft`: several columns are a distribution.
-const Table& table_of(Targets& targets, const Files& files, const Table& scores, bool soft = false) {
+bool may_be_classes(TargetKind kind) { return kind == TargetKind::classes || kind == TargetKind::classes_or_distributions; }
+
+// All rows of TARGET.
+const Table& table_of(Targets& targets, const Files& files, const Table& scores, TargetKind kind) try {
   const Table& all = targets.file.table(files, scores, [&](Table& table) {
     // An array without the last axis of the scores holds one class for each row.
     const std::vector<std::size_t> lead(scores.shape.begin(), scores.shape.end() - 1);
@@ -37,11 +39,16 @@ const Table& table_of(Targets& targets, const Files& files, const Table& scores,
       table.cols = 1;
     }
     // The library checks distributions with the tolerance of the scores' type; those of another type have their own.
+    const bool soft = kind == TargetKind::classes_or_distributions;
     const bool converted = soft && table.cols > 1 && table.values.index() != scores.values.index();
     targets.numbers = converted ? as_distributions(table) : as_doubles(table);
   });
   targets.file.check_missing(files);
   return all;
+} catch (const files::BadInput& error) {
+  const std::string message = error.what();
+  if (!may_be_classes(kind) || !message.ends_with("is not a number")) throw;
+  bad_input("{} (TARGET has class numbers, from 0; names of classes can be the label column of FILE)", message);
 }
 
 // The class of a label, which is the name of a column or a class number from 0.
@@ -68,7 +75,7 @@ std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, cons
     for (std::size_t r = 0; r < scores.rows; ++r) classes[r] = class_of(scores, r, files);
     return classes;
   }
-  table_of(targets, files, scores);
+  table_of(targets, files, scores, TargetKind::classes);
   targets.file.check_rows(files, scores);
   for (std::size_t r = 0; r < scores.rows; ++r) {
     const double number = targets.numbers[scores.first_row + r];
@@ -80,8 +87,6 @@ std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, cons
   }
   return classes;
 }
-
-bool may_be_classes(TargetKind kind) { return kind == TargetKind::classes || kind == TargetKind::classes_or_distributions; }
 
 struct Losses {
   std::shared_ptr<Targets> targets;
@@ -99,8 +104,7 @@ Table Losses::evaluated(const isentropic::OperationInfo& info, std::span<const i
     bad_input("{}: TARGET is missing; it is a file with a row of {} for each row", name,
               kind == TargetKind::labels ? "0 and 1" : "the teacher's scores");
   }
-  const Table* const target =
-      given ? &table_of(*targets, files, scores, kind == TargetKind::classes_or_distributions) : nullptr;
+  const Table* const target = given ? &table_of(*targets, files, scores, kind) : nullptr;
   const bool of_classes = may_be_classes(kind) && (!given || target->cols == 1 || kind == TargetKind::classes);
   if (of_classes && given && target->cols != 1) {
     bad_input("{}: it has {} columns, and {} takes one class for each row", files::input_name(targets->file.path), target->cols,

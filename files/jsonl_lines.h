@@ -516,6 +516,8 @@ class Lines {
 
   void take_array(json::value value, const Layout& layout, bool& found) {
     if (std::exchange(found, true)) wrong("{} appears twice", in_quotes(layout.key));
+    if (value.type() == json::json_type::null)
+      wrong("{} is null, not an array of numbers; leave out the line", in_quotes(layout.key));
     if (value.type() != json::json_type::array) wrong("{} is not an array of numbers", in_quotes(layout.key));
     read_array(value.get_array(), layout);
   }
@@ -622,6 +624,8 @@ class Lines {
       }
       case json::json_type::object:
         wrong_cell(cell, "this is an object, not a number; jq makes rows of numbers, as in jq -c '[.[].score]'");
+      case json::json_type::array:
+        wrong_cell(cell, "this is an array, but in the first line it was a number or null");
       default:
         wrong_cell(cell, "this is not a number");
     }

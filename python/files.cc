@@ -143,7 +143,8 @@ bool has_nulls(const arrow::Array& array) {
 // [(name, bytes, type, shape)] of an array of numbers or of lists of one length, or of each of several columns.
 void append_arrow(nb::list& result, const arrow::Schema& schema, const arrow::Array& array, std::int64_t offset,
                   std::int64_t length, const std::shared_ptr<Owned<arrow::Array>>& owner, std::vector<std::size_t> shape) {
-  if (schema.dictionary != nullptr) refuse("of places in a dictionary has no numbers; decode it first");
+  if (schema.dictionary != nullptr)
+    refuse("that is dictionary-encoded has no numbers; decode it first (dictionary_decode of pyarrow)");
   if (has_nulls(array)) refuse("with nulls has no numbers there; fill them first");
   const std::string_view format = schema.format;
   shape.push_back(static_cast<std::size_t>(length));

@@ -527,7 +527,7 @@ TEST(OptimalTransport, RefusesWhatIsNoProblem) {
   refuse("cost must be finite or +inf, got nan at row 1, column 0", [](auto& p) { p.cost[2] = kNaN; });
   refuse("cost must be finite or +inf, got -inf at row 0, column 1", [](auto& p) { p.cost[1] = -kInfinity; });
   refuse("a and b must have equal sums within 1e-06 of them, got 1 and 1.25", [](auto& p) { p.b[1] = 1; });
-  refuse("cost must be 2 x 2, or that for each of 1 problems, got 3 x 2", [](auto& p) { p.cost.resize(6); });
+  refuse("cost must be 2 x 2, got 3 x 2", [](auto& p) { p.cost.resize(6); });
   expect_error("optimal_transport: mass_tolerance must be at least 0 and at most 1, got 2",
                [&] { solve(good, 1, {.mass_tolerance = 2}); });
   double cost = 3, one[] = {1, 1, 1};

@@ -56,8 +56,8 @@ std::vector<MassSums> check_problems(std::string_view name, const MatrixView<con
   check_layout(name, "cost", cost);
   if (b.rows != problems) fail_at(name, "b", {}, "b must have one row for each of {} problems, got {}", problems, b.rows);
   if (cost.cols != m || (cost.rows != n && cost.rows != problems * n)) {
-    fail_at(name, "cost", {}, "cost must be {} x {}, or that for each of {} problems, got {} x {}", n, m, problems, cost.rows,
-            cost.cols);
+    const std::string each = problems > 1 ? formatted(", or that for each of {} problems", problems) : "";
+    fail_at(name, "cost", {}, "cost must be {} x {}{}, got {} x {}", n, m, each, cost.rows, cost.cols);
   }
   if (n > (1u << 30) || m > (1u << 30)) {
     fail_at(name, "a and b", {}, "a and b must have at most 2^30 entries, got {} and {}", n, m);

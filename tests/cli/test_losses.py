@@ -145,6 +145,15 @@ def test_ignored_classes(cli, targets):
         ),
         (["softmax_loss", "x.csv", "high.csv"], "high.csv:2:1: softmax_loss: target must be a class from 0 to 3, got 9"),
         (["softmax_loss", "x.csv", "half.csv"], "half.csv:1:1: a class must be a whole number, got 0.5"),
+        *(
+            (
+                [name, "x.csv", "names.csv"],
+                "names.csv:2:1: 'bee' is not a number (TARGET has class numbers, from 0; names of classes can be the label "
+                "column of FILE)",
+            )
+            for name in ("softmax_loss", "margin_softmax_loss", "fit_temperature")
+        ),
+        (["distillation_loss", "x.csv", "names.csv"], "names.csv:2:1: 'bee' is not a number"),
         (["softmax_loss", "x.csv", "wide.csv"], "wide.csv: it has 2 columns, and x.csv has 4"),
         (
             ["margin_softmax_loss", "x.csv", "wide.csv"],
@@ -171,6 +180,7 @@ def test_targets_that_are_none(cli, arguments, said):
     written(cli, "odd.csv", X[:2], ["ant", "bee"])
     cli.write("high.csv", "1\n9\n")
     cli.write("half.csv", "0.5\n1\n")
+    cli.write("names.csv", "ant\nbee\n")
     cli.write("wide.csv", "0.5,0.5\n1,0\n")
     cli.write("quoted.csv", '1,"0",2\n1,"9",0.5\n')
     cli.write("inf.csv", "1,0,0,0\n1,0,inf,0\n")
