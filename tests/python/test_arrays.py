@@ -1,6 +1,7 @@
 """Arrays of every kind: any axis and layout, out, dtypes, lists, DLPack; the input never changes."""
 
 import array
+import types
 
 import numpy as np
 import pytest
@@ -364,6 +365,19 @@ def test_arrow_lists():
     ):
         with pytest.raises(ValueError, match=f"^{message}$"):
             isentropic.softmax(pa.array(lists))
+    series = types.SimpleNamespace(dtype="List(Float64)", to_arrow=lambda: pa.array(x.tolist()), __arrow_c_stream__=None)
+    np.testing.assert_array_equal(isentropic.softmax(series), want)  # a Series of polars
+
+
+def test_arrow_arrays_that_are_no_numbers():
+    pa = pytest.importorskip("pyarrow")
+    coded = pa.array([1.0, 2.0]).dictionary_encode()
+    runs = pa.RunEndEncodedArray.from_arrays([1, 3], [1.0, 2.0])
+    for given_array in (coded, pa.chunked_array([coded]), pa.table({"a": coded}), runs, pa.array(["a"]), pa.array([1.0, None])):
+        with pytest.raises(ValueError, match=r"^softmax: x: an Arrow array "):
+            isentropic.softmax(given_array)
+    with pytest.raises(TypeError, match=r"^softmax: x must be of numbers or lists, got Arrow's extension<"):  # has other axes
+        isentropic.softmax(pa.FixedShapeTensorArray.from_numpy_ndarray(np.zeros((2, 3, 4))))
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])

@@ -83,7 +83,7 @@ def to_numpy(operation, argument, x, bfloat16=False):
         # NumPy's is better for them: the other adds rows of coordinates to the numbers.
         has_arrow = hasattr(x, "__arrow_c_array__") or hasattr(x, "__arrow_c_stream__")
         if has_arrow and not type(x).__module__.startswith(("pandas", "xarray")):
-            return _of_lists(operation, argument, x) if hasattr(getattr(x, "type", None), "value_type") else from_arrow(x)
+            return _of_arrow(operation, argument, x)
         array = np.asarray(x)
         return _of_nullable(operation, argument, x, array) if array.dtype == object and hasattr(x, "isna") else array
 
@@ -200,6 +200,23 @@ def from_arrow(x):
     if not arrays:
         return np.empty((0, len(x.schema)) if hasattr(x, "schema") else 0)
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _of_arrow(operation, argument, x):
+    """An Arrow array, table or stream as an ndarray; an error names the argument."""
+    if str(getattr(x, "dtype", "")).startswith("List("):  # polars' lists, whose lengths pyarrow knows
+        x = x.to_arrow()
+    kind = getattr(x, "type", None)
+    if hasattr(kind, "storage_type"):
+        raise TypeError(
+            f"{operation}: {argument} must be of numbers or lists, got Arrow's {kind}; pass its numbers as an array"
+        )
+    if hasattr(kind, "value_field"):
+        return _of_lists(operation, argument, x)
+    try:
+        return from_arrow(x)
+    except ValueError as error:
+        raise ValueError(f"{operation}: {argument}: {error}") from None
 
 
 def _of_lists(operation, argument, x):
