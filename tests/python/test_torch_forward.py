@@ -114,7 +114,9 @@ ONCE = {
     ),
 }
 twice = pytest.mark.parametrize(("function", "inputs"), CASES.values(), ids=CASES)
-once = pytest.mark.parametrize(("function", "inputs"), (CASES | ONCE).values(), ids=CASES | ONCE)
+once = pytest.mark.parametrize("name", CASES | ONCE)
+# linearize traces the tangent and evaluates it, which takes long: one operation of each kind, and each of several arrays.
+TRACED = {"entmax", "softmax_loss", "kl_divergence", *ONCE}
 
 
 def close(got, want, rtol=1e-9):
@@ -123,7 +125,8 @@ def close(got, want, rtol=1e-9):
 
 
 @once
-def test_every_door_to_the_tangent(function, inputs):
+def test_every_door_to_the_tangent(name):
+    function, inputs = (CASES | ONCE)[name]
     tangents = tuple(random(*x.shape, seed=7 + k) for k, x in enumerate(inputs))
     back = random(*function(*inputs).shape, seed=20)
     reverse = torch.func.vjp(function, *inputs)[1](back)
@@ -131,9 +134,10 @@ def test_every_door_to_the_tangent(function, inputs):
     value, tangent = torch.func.jvp(function, inputs, tangents)
     assert torch.equal(value, function(*inputs))
     close((tangent * back).sum(), want)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch's tracing
-        close((torch.func.linearize(function, *inputs)[1](*tangents) * back).sum(), want)
+    if name in TRACED:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch's tracing
+            close((torch.func.linearize(function, *inputs)[1](*tangents) * back).sum(), want)
     with fw.dual_level():
         dual = function(*map(fw.make_dual, inputs, tangents))
         close((fw.unpack_dual(dual).tangent * back).sum(), want)
