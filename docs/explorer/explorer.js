@@ -36,7 +36,8 @@ function score(text, place) {
 function some_present(what, x) {
   if (!x.some((one) => one > -Infinity)) throw new Error(what + " must not all be -inf: there would be no distribution");
 }
-const written = (names, x, most = x.length) => Array.from(x.subarray(0, most), (one, i) => names[i] + " " + one).join("\n");
+// After a tab, since a label may end in what parts it from a score, as the word "," does.
+const written = (names, x, most = x.length) => Array.from(x.subarray(0, most), (one, i) => names[i] + "\t" + one).join("\n");
 const listed = (text) => text.split(/[\s,;]+/).filter(Boolean);
 
 // A label and a score on each line, or one list of scores: in brackets, or a line of numbers alone ("3 1.5" has a label).
@@ -54,7 +55,8 @@ function parsed(text) {
   } else {
     text.split("\n").forEach((line, i) => {
       if (!line.trim()) return;
-      const place = "line " + (i + 1), parts = /^(?:(.*?)[\s,:;]+)?(\S+)$/.exec(line.trim()), before = listed(parts[1] ?? "");
+      const place = "line " + (i + 1), tabbed = /^([^\t]+)\t(\S+)$/.exec(line.trim());
+      const parts = tabbed ?? /^(?:(.*?)[\s,:;]+)?(\S+)$/.exec(line.trim()), before = tabbed ? [] : listed(parts[1] ?? "");
       scores.push(score(parts[2], place));
       if (before.length > 1 && before.every(is_score)) {
         throw new Error(place + ": " + (before.length + 1) + " numbers, where a label and a score should be");

@@ -195,6 +195,9 @@ def test_hostile_labels_are_inert(opened):
     assert "</script><script>hit=1</script>" in page.text_content("#sliders")
     assert page.evaluate("document.images.length") == 0
     assert len(checked(page)["x"]) == 4
+    # What a label ends in, or that it is of numbers, does not matter in the text of a row.
+    names = [",", ":", "end;", "1 2", "a: b", "-inf"]
+    assert page.evaluate("(names) => parsed(written(names, Float64Array.from(names, () => 1)))[0]", names) == names
     # From an address, as somebody may send it.
     page = opened(state="#" + urllib.parse.urlencode({"x": "".join(f"{one} {i}\n" for i, one in enumerate(HOSTILE))}))
     assert page.evaluate("state.names") == HOSTILE
