@@ -384,10 +384,7 @@ def listed(section):
     """The files of a section of CONTRIBUTING, <name> as a pattern."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     text = text.split(f"## {section}\n")[1].split("\n## ")[0]
-    return [
-        re.escape(name).replace("<name>", r"\w+").replace("<family>", r"\w+")
-        for name in re.findall(r"^\| `([^`]+)`", text, flags=re.MULTILINE)
-    ]
+    return [re.sub(r"<\w+>", r"\\w+", re.escape(name)) for name in re.findall(r"^\| `([^`]+)`", text, flags=re.MULTILINE)]
 
 
 @pytest.mark.parametrize(("what", "most"), [("map", 5), ("loss", 4), ("measure", 4), ("step", 4), ("parameter", 3)])

@@ -5,6 +5,7 @@ import pytest
 
 from cases import torch_or_skip
 from isentropic import _core
+from isentropic._descriptions import per_row
 from isentropic._numpy import _sampling
 
 FAMILIES = (
@@ -39,7 +40,18 @@ def test_ranks(name):
     torch_or_skip()
     import isentropic.torch.distributed as parts
 
-    assert hasattr(parts, name) == ("ranks" not in OPERATIONS[name]["not_in"])
+    assert hasattr(parts, name) == ("ranks" not in OPERATIONS[name]["not_in"]), (
+        f"not_in of {name} names Door::ranks if isentropic.torch.distributed lacks it, and else not"
+    )
+
+
+@pytest.mark.parametrize("name", [one["name"] for one in _core.operations()])
+def test_formulas(name):
+    """JAX's derivatives, torch's second ones and other devices need the formula of each map and of its parameters."""
+    from isentropic.formulas.maps import known
+
+    missing = [param for param in (None, *per_row(OPERATIONS[name])) if not known(name, param)]
+    assert not missing, f"python/isentropic/formulas lacks {name}: compositions.py has the maps, maps.py their derivatives"
 
 
 @pytest.mark.parametrize("name", _sampling.STEPS)

@@ -201,8 +201,9 @@ def along_dims_in_parameters():
         names |= {"input": ["scores"]} if "input" in names else {}
         names |= {param["name"]: [param["typical"]] for param in one["params"] if param["required"] and not param["per_row"]}
         needed = [param["name"] for param in one["params"] if param["required"] and param["per_row"]]
+        typical = {param["name"]: param["typical"] or param["default"] for param in one["params"]} | TYPICAL
         for param in _descriptions.per_row(one):
-            others = {other: TYPICAL[other] for other in needed if other != param}
+            others = {other: typical[other] for other in needed if other != param}
             for values in itertools.product(*names.values()):
                 if param == "margin" and "sphere" in values:  # a whole number
                     continue
@@ -213,7 +214,7 @@ def along_dims_in_parameters():
                 yield (
                     " ".join(map(str, (name, param, *values))),
                     functools.partial(with_parameter, name, *given),
-                    TYPICAL[param],
+                    typical[param],
                 )
 
 
