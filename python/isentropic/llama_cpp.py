@@ -42,7 +42,12 @@ class logits_processor:
         self._chain = Chain(steps, seed, stream)
 
     def __call__(self, input_ids, scores):
-        row = np.ascontiguousarray(scores, np.float32).reshape(1, -1)
-        texts = np.asarray(input_ids, np.int64)[None]
+        texts = np.asarray(input_ids)
+        if texts.ndim != 1 or (texts.dtype.kind not in "iu" and texts.size):
+            raise ValueError(f"logits_processor: input_ids must be a row of integers, got shape {texts.shape} of {texts.dtype}")
+        row = np.ascontiguousarray(scores, np.float32)
+        if row.size != row.shape[-1]:
+            raise ValueError(f"logits_processor: scores must be one row, got shape {np.shape(scores)}")
+        row, texts = row.reshape(1, -1), texts.astype(np.int64)[None]
         streams = streams_of_texts(texts) if self._chain.draws and self._chain.stream is None else None
         return self._chain(row, texts.shape[1], texts, streams).reshape(np.shape(scores))

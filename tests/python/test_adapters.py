@@ -336,6 +336,9 @@ def test_llama_cpp_prompts_have_their_own_noise():
             tokens.append(int(np.argmax(processor(np.array(tokens, np.intc), np.zeros(FLAT, np.float32)))))
         texts.append(tokens[len(prompt) :])
     assert texts[0] == texts[2] and share([texts[0], texts[1], texts[3]]) <= 1
+    for ids, shape in (([[1, 2]], (9,)), ([1.5], (9,)), ([1], (2, 9)), ([1], (0, 9))):  # all would be one text
+        with pytest.raises(ValueError, match=r"^logits_processor: (input_ids|scores) must be (a|one) row"):
+            processor(ids, np.zeros(shape))
 
 
 def test_steps_are_those_of_transformers(transformers):
