@@ -178,7 +178,8 @@ def test_page_of_the_command_line_without_the_site():
             group = title.lower()
         else:
             known.setdefault(group, []).append(title.removeprefix("isentropic "))
-    assert said == known
+    differ = {one: (names, known.get(one)) for one, names in said.items() if names != known.get(one)}
+    assert said == known, f"docs/reference/command_line.md has other commands than isentropic --help: {differ}"
     cells = re.findall(r"^\| (`-.*?) \|", options, flags=re.MULTILINE)
     # An operation without parameters.
     help_text = printed("sigsoftmax", "--help")
