@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "src/check.h"
 #include "src/from_chars.h"
@@ -103,6 +104,7 @@ class Parser {
   // {"name": "entmax", "alpha": 1.3}
   ParamValue map() {
     const auto [name, members] = named("map");
+    refuse_nulls(find_operation(family_info<Map>(), name), members);
     return make_map(name, members);
   }
 
@@ -114,6 +116,7 @@ class Parser {
     do {
       space();
       const auto [name, members] = named("step");
+      refuse_nulls(find_operation(family_info<Step>(), name), members);
       all.push_back(make<Step>(name, members));
     } while (take(","));
     expect("]");
@@ -167,6 +170,17 @@ class Parser {
 std::vector<Argument> parse_parameters(std::string_view operation, std::string_view text,
                                        std::optional<std::vector<Step>>* steps) {
   return Parser(operation, text, steps).parse();
+}
+
+void refuse_nulls(const OperationInfo* info, const std::vector<Argument>& given) {
+  if (info == nullptr) return;
+  for (const Argument& one : given) {
+    if (!std::holds_alternative<std::monostate>(one.value)) continue;
+    for (const ParamInfo& param : info->params) {
+      if (param.name != one.name || std::holds_alternative<std::monostate>(param.initial)) continue;
+      fail("{}: {} must be {}, got null; left out it has its default", info->name, param.name, param.allowed);
+    }
+  }
 }
 
 }  // namespace isentropic::inline ISENTROPIC_ABI

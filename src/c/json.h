@@ -15,4 +15,8 @@ namespace isentropic::inline ISENTROPIC_ABI {
 std::vector<Argument> parse_parameters(std::string_view operation, std::string_view text,
                                        std::optional<std::vector<Step>>* steps = nullptr);
 
+// Refuses null for a parameter that has a default: it is how JavaScript writes infinity and NaN. No operation: nothing is
+// refused.
+void refuse_nulls(const OperationInfo* info, const std::vector<Argument>& given);
+
 }  // namespace isentropic::inline ISENTROPIC_ABI

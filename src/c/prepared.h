@@ -72,7 +72,9 @@ struct isentropic_call {
     using namespace isentropic;
     const bool chain = info.family == chains().name;
     if (parameters != nullptr) {
-      for (const Argument& one : parse_parameters(where, parameters, chain ? &steps : nullptr)) set(one);
+      const std::vector<Argument> given = parse_parameters(where, parameters, chain ? &steps : nullptr);
+      refuse_nulls(&info, given);
+      for (const Argument& one : given) set(one);
     }
     if (chain && !steps) fail("{}: steps is required", where);
   }

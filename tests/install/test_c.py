@@ -326,6 +326,7 @@ def test_chains(library):
         ({"steps": [{"name": "top_k", "k": 0}]}, "top_k: k must be"),
         ({"steps": [{"name": "top_z"}]}, "step must be one of temperature, top_k,"),
         ({"steps": 3}, "sampler_probs: parameters must be a JSON object"),
+        ({"steps": [{"name": "dry", "base": None}]}, "dry: base must be "),
         ({"steps": [], "seed": 1}, "sampler_probs: there is no parameter 'seed'"),
     ):
         assert call(library, "sampler_probs", {"x": x, "y": y}, parameters).startswith(said), parameters
@@ -389,6 +390,8 @@ def test_one_row_for_all(library):
 BAD = [
     ("nosuch", {}, "operation must be a name in isentropic_registry(), got 'nosuch'"),
     ("softmax", {"temperature": -1}, "softmax: temperature must be above 0 and finite, got -1"),
+    ("softmax", {"temperature": None}, "softmax: temperature must be above 0 and finite, got null"),
+    ("perturb_max", {"noise": None}, "perturb_max: noise must be "),
     ("softmax", {"temp": 1}, "softmax: there is no parameter 'temp'; it has temperature"),
     ("softmax", "[1]", "softmax: parameters must be a JSON object, got '[1]': expected { at character 1"),
     (
