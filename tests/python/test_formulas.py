@@ -464,3 +464,18 @@ def test_losses(door, name, params):
 
         slope = door(by_row, x, q, number, jitted=False)
         np.testing.assert_allclose(slope, (of_row(number + 1e-6) - of_row(number - 1e-6)) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["renyi_entropy", "tsallis_entropy"])
+def test_the_slope_in_an_order_where_a_probability_underflows(name):
+    x, alpha = [0, -800, 1], mp.mpf("0.1")
+    given = {"alpha": np.array([[0.1]]), "base": None, "input": "scores", "normalize": False}
+    with np.errstate(all="ignore"):
+        slope = measures.graded(Rows(xp), name, [np.array([x], float)], given)[2]["alpha"]
+    p = ratios([mp.exp(v) for v in x])
+
+    def entropy(a):
+        powers = sum(v**a for v in p)
+        return mp.log(powers) / (1 - a) if name == "renyi_entropy" else (1 - powers) / (a - 1)
+
+    np.testing.assert_allclose(float(slope[0, 0]), float(mp.diff(entropy, alpha)), rtol=1e-12)

@@ -151,7 +151,7 @@ class _Amari:
         self.sign = where(low, 1.0, -1.0)  # d alpha / d b
 
 
-def _bend(rows, p, b, w):
+def bend(rows, p, b, w):
     """p (y e^y - e^y + 1) / b^2, y = b w."""
     where, y = rows.xp.where, b * w
     far = rows.xp.abs(y) > 1
@@ -167,10 +167,10 @@ def _alpha_divergence(rows, p, q, params):
 
 
 def _bends(rows, p, q, b, w):
-    """_bend where p is above 0; where q is 0 its limit for b > 0."""
+    """bend where p is above 0; where q is 0 its limit for b > 0."""
     where = rows.xp.where
     by = where(b > 0, b, 1.0)
-    return where(_missing(p, q), p.p / by / by, where(p.present, _bend(rows, p, b, w), 0.0))
+    return where(_missing(p, q), p.p / by / by, where(p.present, bend(rows, p, b, w), 0.0))
 
 
 def _alpha_divergence_alpha(rows, p, q, params):

@@ -7,7 +7,7 @@ arrays. Tables are flat, with ``params["cols"]`` columns. Measures of each entry
 import math
 
 from isentropic.formulas.divergences import BY_PARAM as ORDERS_OF_TWO
-from isentropic.formulas.divergences import DIVERGENCES, unit
+from isentropic.formulas.divergences import DIVERGENCES, bend, unit
 from isentropic.formulas.rows import (
     INF,
     canonical,
@@ -15,7 +15,6 @@ from isentropic.formulas.rows import (
     log1p_over,
     log_sigmoid,
     mean_exp,
-    mean_exp_slope,
     or_nan,
 )
 
@@ -177,8 +176,7 @@ def _renyi_entropy_alpha(rows, p, params):
     """-KL(q, p) / (alpha - 1)^2, q = p^alpha / sum p^alpha, plus the terms for a sum that is not 1."""
     where, order = rows.xp.where, _Order(rows, params, p)
     w = p.log + _renyi_entropy(rows, p, {"alpha": order.usual})[0]
-    y = (order.usual - 1) * w
-    slope = -rows.total(where(p.present, p.p * w * w * mean_exp_slope(rows, y), 0.0))
+    slope = -rows.total(where(p.present, bend(rows, p, order.usual - 1, w), 0.0))
     slope = slope + where(order.near_1, 0.0, (rows.total(p.p) - 1) / order.apart**2)
     return where(order.infinite, 0.0, slope)
 
@@ -198,7 +196,7 @@ def _tsallis_entropy(rows, p, params):
 
 def _tsallis_entropy_alpha(rows, p, params):
     where, order = rows.xp.where, _Order(rows, params, p)
-    slope = -rows.dot(p.p * p.log * p.log, mean_exp_slope(rows, order.minus_1 * p.log))
+    slope = -rows.total(where(p.present, bend(rows, p, order.minus_1, p.log), 0.0))
     slope = slope - where(order.near_1, 0.0, (1 - rows.total(p.p)) / order.apart**2)
     return where(order.infinite, 0.0, slope)
 
