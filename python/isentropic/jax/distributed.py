@@ -7,10 +7,13 @@ entmax exchange floating point sums, in about ten rounds. All have first and sec
 """
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from isentropic import _checks
 from isentropic.formulas import Rows, maps
 from isentropic.jax._call import array, normalized, wide
 from isentropic.jax._parameters import known
@@ -49,6 +52,9 @@ def _undefined(x):
     """NaN for rows with a NaN, otherwise 1. Rules take NaN as outside of the support, where they give 0; so tangents are
     multiplied by this first and results last, which makes both directions of differentiation NaN in these rows."""
     return jnp.where(jnp.isnan(x).any(-1, keepdims=True), jnp.nan, 1).astype(x.dtype)
+
+
+_IGNORED, _NO_CLASS = -1, -2
 
 
 def _no_classes(x):
@@ -123,7 +129,8 @@ def _statistic(which, temperature, axis_name, x, classes):
         return jnp.maximum(_or_nan(top, log + _exact(jnp.where(e > 0, -e * z, 0), axis_name) / total), 0)
     place = jax.lax.axis_index(axis_name) * x.shape[-1] + jnp.arange(x.shape[-1])
     of_class = jax.lax.psum(jnp.where(place == classes, z, 0).sum(-1, keepdims=True), axis_name)
-    return jnp.where(classes < 0, 0, _or_nan(top, log - of_class))
+    of_class = jnp.where(classes == _NO_CLASS, jnp.nan, of_class)
+    return jnp.where(classes == _IGNORED, 0, _or_nan(top, log - of_class))
 
 
 @_statistic.defjvp
@@ -140,7 +147,7 @@ def _statistic_jvp(which, temperature, axis_name, primals, tangents):
         target = jax.lax.axis_index(axis_name) * x.shape[-1] + jnp.arange(x.shape[-1]) == classes
         free = jax.lax.psum(jnp.isposinf(x).any(-1, keepdims=True).astype(x.dtype), axis_name) == 0
         v = jnp.where(live | target & free & jnp.isfinite(x), v * lost, 0)
-        return value, jnp.where(classes < 0, 0, _dot(p - target, v, axis_name)) * lost
+        return value, jnp.where(classes == _IGNORED, 0, _dot(p - target, v, axis_name)) * lost
     v = jnp.where(live, v * lost, 0)
     if which == "logsumexp":
         return value, _dot(p, v, axis_name) * lost
@@ -148,41 +155,41 @@ def _statistic_jvp(which, temperature, axis_name, primals, tangents):
     return value, -_dot(p * (log + value), v, axis_name) * lost
 
 
-def _sums(z, tau, power, axis_name):
-    """Sums over the part above tau, of the power and of one power less, for Newton's method."""
-    above = jnp.where(z > tau, z - tau, 0)
-    slope = jnp.where(above > 0, jnp.where(above > 0, above, 1) ** (power - 1), 0)
-    total = jax.lax.psum(jnp.stack([(above * slope).sum(-1), slope.sum(-1)], -1), axis_name)
-    return total[..., 0:1], total[..., 1:2]
+def _at(z, b, t):
+    """(p, p / u) with p = e^t u^(1/b), u = 1 + b z e^(-b t), by logarithms, which are accurate for b near 0 too."""
+    v = jnp.where(z < 0, jnp.maximum(b * z * jnp.exp(-b * t), -1), 0)
+    inside = v > -1
+    v = jnp.where(inside, v, 0)
+    p = jnp.where(inside, jnp.exp(t + jnp.log1p(v) / b), 0)
+    return p, p / (1 + v)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def _entmax(alpha, temperature, axis_name, x):
-    power, top = 1 / (alpha - 1), _top(x, axis_name)
-    z = _below(x, top, temperature / (alpha - 1))
-    low = jnp.full_like(top, -1)
+    """p_i = m (1 + b z_i m^-b)^(1/b), b = alpha - 1, with sum 1; t = log m, where m is the largest p_i."""
+    b, top = alpha - 1, _top(x, axis_name)
+    undefined = jnp.isnan(top) | jnp.isneginf(top)
+    z = jnp.where(undefined, 0, _below(x, top, temperature))  # NaN would never converge
     high = jnp.zeros_like(top)
+    low = jnp.full_like(top, -math.log(max(x.shape[-1] * jax.lax.psum(1, axis_name), 1)))
 
-    # The threshold is between the ends: a Newton step if it stays inside, otherwise the middle.
+    # t is between the ends: a Newton step if it stays inside, otherwise the middle.
     def step(state):
-        low, high, tau, _, count = state
-        total, slope = _sums(z, tau, power, axis_name)
-        low, high = jnp.where(total >= 1, tau, low), jnp.where(total < 1, tau, high)
-        next_ = tau + (total - 1) / (power * jnp.where(slope > 0, slope, 1))
-        inside = (next_ > low) & (next_ < high) & (slope > 0)
-        next_ = jnp.where(total == 1, tau, jnp.where(inside, next_, (low + high) / 2))
-        return low, high, next_, tau, count + 1
+        low, high, t, _, count = state
+        total, slope = jnp.split(jax.lax.psum(jnp.stack([one.sum(-1) for one in _at(z, b, t)], -1), axis_name), 2, -1)
+        low, high = jnp.where(total < 1, t, low), jnp.where(total < 1, high, t)
+        newton = t - jnp.log(total) * total / slope
+        middle = jnp.where((newton > low) & (newton < high), newton, (low + high) / 2)
+        return low, high, jnp.where(total == 1, t, middle), t, count + 1
 
     def goes_on(state):
-        _, _, tau, before, count = state
-        return (count < 100) & jnp.any(tau != before)
+        _, _, t, before, count = state
+        return (count < 100) & jnp.any(t != before)
 
-    # NaN would never converge.
-    z = jnp.where(jnp.isnan(top) | jnp.isneginf(top), 0, z)
-    tau = jax.lax.while_loop(goes_on, step, (low, high, low, high, jnp.int32(0)))[2]
-    p = jnp.where(z > tau, jnp.where(z > tau, z - tau, 0) ** power, 0)
+    t = jax.lax.while_loop(goes_on, step, (low, high, low / 2, high + 1, jnp.int32(0)))[2]
+    p = _at(z, b, t)[0]
     p = p / jax.lax.psum(p.sum(-1, keepdims=True), axis_name)
-    return jnp.where(jnp.isnan(top) | jnp.isneginf(top), jnp.nan, p)
+    return jnp.where(undefined, jnp.nan, p)
 
 
 @_entmax.defjvp
@@ -195,36 +202,46 @@ def _entmax_jvp(alpha, temperature, axis_name, primals, tangents):
 # The functions.
 
 
-def _rows(name, x, axis):
+def _rows(name, x, axis, axis_name):
+    _devices(name, axis_name)
     x = array(name, "x", x)
     axis = normalized(name, axis, x.ndim)
     return x, axis, wide(jnp.moveaxis(x, axis, -1))
 
 
+def _devices(name, axis_name):
+    try:
+        return jax.lax.psum(1, axis_name)
+    except NameError:
+        raise ValueError(f"{name}: axis_name must be an axis of the mesh of a shard_map around it, got {axis_name!r}") from None
+
+
 def _positive(name, argument, value):
     known(name, argument, value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-        raise ValueError(f"{name}: {argument} must be a number above 0 and finite, got {value!r}")
-    return float(value)
+    value = _checks.number(name, argument, value)
+    _checks.positive(name, argument, value)
+    return value
 
 
 def _number(which, name, x, axis, temperature, axis_name, classes=None):
-    _, _, rows = _rows(name, x, axis)
+    _, _, rows = _rows(name, x, axis, axis_name)
     classes = _no_classes(rows) if classes is None else classes
     return _statistic(which, temperature, axis_name, rows, classes)[..., 0]
 
 
 def softmax(x, /, *, axis_name, temperature=1.0, axis=-1):
     """As isentropic.softmax, of this device's part. Two rounds."""
-    x, axis, rows = _rows("softmax", x, axis)
-    p = _softmax(_positive("softmax", "temperature", temperature), axis_name, rows)
+    temperature = _positive("softmax", "temperature", temperature)
+    x, axis, rows = _rows("softmax", x, axis, axis_name)
+    p = _softmax(temperature, axis_name, rows)
     return jnp.moveaxis(p, -1, axis).astype(x.dtype)
 
 
 def log_softmax(x, /, *, axis_name, temperature=1.0, axis=-1):
     """As isentropic.log_softmax, of this device's part. Two rounds."""
-    x, axis, rows = _rows("log_softmax", x, axis)
-    y = _statistic("log_softmax", _positive("log_softmax", "temperature", temperature), axis_name, rows, _no_classes(rows))
+    temperature = _positive("log_softmax", "temperature", temperature)
+    x, axis, rows = _rows("log_softmax", x, axis, axis_name)
+    y = _statistic("log_softmax", temperature, axis_name, rows, _no_classes(rows))
     return jnp.moveaxis(y, -1, axis).astype(x.dtype)
 
 
@@ -240,14 +257,27 @@ def entropy(x, /, *, axis_name, axis=-1):
 
 
 def softmax_loss(x, target, /, *, axis_name, ignore_index=None, axis=-1):
-    """As isentropic.softmax_loss of classes, which are counted in the whole row and known to every device. Two rounds."""
-    target = jnp.asarray(target)
+    """As isentropic.softmax_loss of classes, which are counted in the whole row and known to every device. Two rounds. A class
+    that is traced and outside of the row gives NaN."""
+    name, ignored = "softmax_loss", _checks.index_or_none("softmax_loss", ignore_index)
+    _, _, rows = _rows(name, x, axis, axis_name)
+    n = rows.shape[-1] * _devices(name, axis_name)
+    xp = jnp if isinstance(target, jax.core.Tracer) else np  # operations of jax.numpy would be traced under jit
+    target = xp.asarray(target)
     if not jnp.issubdtype(target.dtype, jnp.integer):
-        raise TypeError(f"softmax_loss: target must be of an integer type, one class for each row, got {target.dtype}")
-    target = target.astype(jnp.int32)[..., None]
-    if ignore_index is not None:
-        target = jnp.where(target == ignore_index, -1, target)
-    return _number("loss", "softmax_loss", x, axis, 1.0, axis_name, target)
+        raise TypeError(f"{name}: target must be of an integer type, one class for each row, got {target.dtype}")
+    if target.shape != rows.shape[:-1]:
+        raise ValueError(f"{name}: target must have shape {rows.shape[:-1]}, one class for each row, got {target.shape}")
+    target = target.astype(np.int32 if target.dtype.itemsize < 8 else np.int64)
+    bounds = jnp.iinfo(target.dtype)
+    counts = True if ignored is None or not bounds.min <= ignored <= bounds.max else target != ignored
+    wrong = counts & ((target < 0) | (target >= n))
+    if xp is np and wrong.any():
+        row = tuple(np.argwhere(wrong)[0])
+        where = _checks.place("in row", row)
+        raise ValueError(f"{name}: target must be at least 0 and below the number of classes, {n}, got {target[row]}{where}")
+    classes = jnp.where(counts, jnp.where(wrong, _NO_CLASS, target), _IGNORED).astype(jnp.int32)
+    return _number("loss", name, x, axis, 1.0, axis_name, classes[..., None])
 
 
 def entmax(x, /, *, axis_name, alpha=1.5, temperature=1.0, axis=-1):
@@ -257,7 +287,7 @@ def entmax(x, /, *, axis_name, alpha=1.5, temperature=1.0, axis=-1):
         raise ValueError(f"entmax: alpha must be at least 1 for rows in parts, got {alpha!r}")
     if alpha == 1:
         return softmax(x, axis_name=axis_name, temperature=temperature, axis=axis)
-    x, axis, rows = _rows("entmax", x, axis)
+    x, axis, rows = _rows("entmax", x, axis, axis_name)
     return jnp.moveaxis(_entmax(alpha, temperature, axis_name, rows), -1, axis).astype(x.dtype)
 
 
