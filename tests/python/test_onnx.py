@@ -241,6 +241,11 @@ def test_what_cannot_be_exported_is_named(tmp_path):
     for function, name in (
         (lambda x: et.gamma_for_entropy(x, entropy=0.5).gamma, "gamma_for_entropy"),
         (lambda x: et.power_transform(x, gamma=2.0), "power_transform"),
+        (lambda x: et.soft_top_k(x, k=1.5), "soft_top_k"),
+        (
+            lambda x: et.margin_softmax_loss(x, torch.tensor([0, 1]), kind="sphere", margin=torch.tensor([[2.0], [3.0]])),
+            "margin_softmax_loss of kind sphere with a margin that is a tensor",
+        ),
     ):
         with pytest.raises(ValueError, match=f"onnx.export: {name} cannot be exported"):
             isentropic.onnx.export(function, (torch.ones(2, 3),), tmp_path / "m.onnx")
@@ -278,7 +283,10 @@ def test_measures_and_losses(tmp_path):
     def all_of_them(p, q, target):
         values = [getattr(et, name)(*(p, q)[: 2 if name in TWO else 1], **params) for name, params in MEASURES]
         scores = torch.log(q)
-        return *values, et.softmax_loss(scores, target), et.sparsemax_loss(scores, target), et.entmax_loss(scores, target)
+        margin = et.margin_softmax_loss(torch.tanh(scores), target, kind="sphere", margin=3)
+        losses = et.softmax_loss(scores, target), et.sparsemax_loss(scores, target), et.entmax_loss(scores, target), margin
+        of_bools = torch.where(p > 0.1, q > 0.1, q > 0.05).int()  # which renyi_divergence needs
+        return *values, *losses, of_bools, et.entmax(0 * p, alpha=1000.0)
 
     rows = torch.from_numpy(ROWS["random"])
     p, q = torch.softmax(rows, -1), torch.softmax(-rows / 2, -1)

@@ -109,13 +109,14 @@ def _margin(rows, kind, m, c):
     steps = int(xp.max(m) if hasattr(m, "dtype") else m)
     m = rows.number(m, c)
     previous, cosine, before, ratio = xp.ones_like(c), inner, xp.zeros_like(c), xp.ones_like(c)
+    k, sign = xp.zeros_like(c), xp.ones_like(c)
     for step in range(1, steps):
         more = step < m
         previous, cosine = cosine, xp.where(more, 2 * inner * cosine - previous, cosine)
         before, ratio = ratio, xp.where(more, 2 * inner * ratio - before, ratio)
-    k = xp.floor(m * xp.acos(rows.wide(rows.constant(inner))) / math.pi)
-    k = rows.like(xp.where(k < m - 1, k, m - 1), c)
-    sign = 1 - 2 * (k % 2)
+        # m theta is above step pi. psi and its slope are continuous there, so that rounding does not matter.
+        beyond = more & (inner < xp.cos(step * math.pi / m))
+        k, sign = xp.where(beyond, k + 1, k), xp.where(beyond, -sign, sign)
     return sign * cosine - 2 * k, m * sign * ratio, xp.zeros_like(c)
 
 

@@ -48,6 +48,13 @@ def _log1p(x):
     return torch.where(more == 0, x, y.log() * ratio)
 
 
+def _where(condition, x, y):
+    """Of bools by logic: onnxruntime's Where has no bools."""
+    if not (isinstance(x, torch.Tensor) and x.dtype == torch.bool):
+        return NotImplemented
+    return (condition & x) | (~condition & y)
+
+
 def _in_float64(run):
     """A composition in float64 inside, like the maps: sums of float32 lose digits in long rows."""
 
@@ -72,8 +79,12 @@ def _decomposition(name):
 
 _DECOMPOSITIONS = {
     getattr(torch.ops.isentropic, name).default: _decomposition(name)
-    for name in (*_descriptions.MAPS, *(name for name in _BY_REFERENCE if name in IMPLEMENTATIONS))
-} | {torch.ops.isentropic.token_statistics.default: _in_float64(_token_statistics), torch.ops.aten.log1p.default: _log1p}
+    for name in (*_maps.NAMES, *(name for name in _BY_REFERENCE if name in IMPLEMENTATIONS))
+} | {
+    torch.ops.isentropic.token_statistics.default: _in_float64(_token_statistics),
+    torch.ops.aten.log1p.default: _log1p,
+    torch.ops.aten.where.self: _where,
+}
 
 
 class _Function(torch.nn.Module):
@@ -237,8 +248,10 @@ def _refuse_what_is_left(exported):
                 name = node.target._schema.name.split("::")[1]
                 if node.target not in _DECOMPOSITIONS:
                     wrong.append(name)
-                elif name != "perturb_max" and _arguments(node).get("noise", "gumbel") != "gumbel":
-                    wrong.append(f"{name} of perturb_max with noise={_arguments(node)['noise']!r}")
+                elif (given := _arguments(node)).get("kind") == "sphere" and given["margin_rows"] is not None:
+                    wrong.append(f"{name} of kind sphere with a margin that is a tensor")
+                elif name != "perturb_max" and given.get("noise", "gumbel") != "gumbel":
+                    wrong.append(f"{name} of perturb_max with noise={given['noise']!r}")
     if wrong:
         raise ValueError(
             f"onnx.export: {', '.join(dict.fromkeys(wrong))} cannot be exported: ONNX has no operators for it; "

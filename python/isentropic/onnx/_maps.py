@@ -224,13 +224,16 @@ _OTHERS = {
 }
 
 
+NAMES = (*MAPS, *_OTHERS)
+
+
 def decomposition(name):
     """The decomposition of a map's operator."""
     description = _descriptions.MAPS[name]
     count, run = len(_descriptions.rows(description)), _OTHERS.get(name)
 
     def decomposed(x, *arguments):
-        if run is None and name not in MAPS:
+        if name not in NAMES:
             raise ValueError(f"onnx.export: {name} cannot be exported: it is not written in operators of ONNX")
         rows, values, dim = arguments[:count], arguments[count:-1], arguments[-1]
         params = _descriptions.named(description, rows, values)

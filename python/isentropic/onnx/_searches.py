@@ -50,7 +50,7 @@ def EntmaxOf(z: DOUBLE[...], b: DOUBLE[...]) -> DOUBLE[...]:
     going = op.ReduceMax(before, keepdims=0) > none
     while going:
         t_ = op.Gather(state, op.Constant(value_ints=[2]), axis=-1)
-        w = z * op.Exp(none - b * t_)
+        w = op.Where(z < none, z * op.Exp(none - b * t_), none)  # if alpha is large, the power may be infinite
         v = op.Max(b * w, none - one)
         u = one + v
         # log(1 + v), accurate to the last digit even for a small v.
@@ -64,7 +64,7 @@ def EntmaxOf(z: DOUBLE[...], b: DOUBLE[...]) -> DOUBLE[...]:
         made = op.ReduceMax(op.Gather(state, op.Constant(value_ints=[4]), axis=-1), keepdims=0)
         going = op.And(moved > enough, made < op.CastLike(200.0, z))
     t = op.Gather(state, op.Constant(value_ints=[2]), axis=-1)
-    v = op.Max(b * (z * op.Exp(none - b * t)), none - one)
+    v = op.Max(b * op.Where(z < none, z * op.Exp(none - b * t), none), none - one)
     u = one + v
     log = op.Where(u == one, v, v * op.Log(u) / op.Where(u == one, one, u - one))
     p = op.Exp(t + op.Where(flat, z, log / divisor))
