@@ -24,7 +24,8 @@ def init_signature(description):
 def function(description):
     name = description["name"]
     if description["reduces"]:
-        body = f"return _call_reduction({name!r}, x, {values(description)}, dim, axis, keepdim or keepdims)"
+        keepdim = "keepdim if keepdims is False else keepdims"
+        body = f"return _call_reduction({name!r}, x, {values(description)}, dim, axis, {keepdim})"
     else:
         tensors = [f"isinstance({one['name']}, Tensor)" for one in description["params"] if one["kind"].endswith("float")]
         numbers = f", not ({' or '.join(tensors)})" if tensors else ""

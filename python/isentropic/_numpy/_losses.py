@@ -32,7 +32,7 @@ def run(operation, x, target, params, ignore_index, axis, return_grad, param_gra
     """`params` are the parameters' values in their order; that of a map is (its name, its parameters' values by name)."""
     if return_grad is not False:
         _checks.flag(operation.name, "return_grad", return_grad)
-    if type(x) is ndarray and type(target) is ndarray and type(axis) is int and axis == -1 and not param_grad:
+    if type(x) is ndarray and type(target) is ndarray and type(axis) is int and axis == -1 and param_grad is False:
         dtype, shape, kind = x.dtype, x.shape, operation.target
         if (dtype is FLOAT32 or dtype is FLOAT64) and (
             target.shape == shape[:-1] and kind.startswith("class")

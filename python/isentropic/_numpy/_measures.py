@@ -60,7 +60,7 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
         _checks.flag(operation.name, "return_grad", return_grad)
     if operation.several is not None and np.ndim(params[operation.several]):
         return _of_several(operation, p, axis, return_grad, params)
-    if type(p) is ndarray and type(axis) is int and axis == -1 and not param_grad:
+    if type(p) is ndarray and type(axis) is int and axis == -1 and param_grad is False:
         dtype, lead = p.dtype, p.shape[:-1]
         if dtype is FLOAT32 or dtype is FLOAT64:
             value = empty(lead, dtype)
@@ -96,7 +96,14 @@ def of_two(operation, p, q, axis, return_grad, params, param_grad=False):
     if return_grad is not False:
         _checks.flag(operation.name, "return_grad", return_grad)
     kind = params[operation.input]
-    if type(kind) is str and type(p) is ndarray and type(q) is ndarray and type(axis) is int and axis == -1 and not param_grad:
+    if (
+        type(kind) is str
+        and type(p) is ndarray
+        and type(q) is ndarray
+        and type(axis) is int
+        and axis == -1
+        and param_grad is False
+    ):
         dtype, shape = p.dtype, p.shape
         if (dtype is FLOAT32 or dtype is FLOAT64) and q.dtype is dtype and q.shape == shape:
             lead = shape[:-1]

@@ -287,11 +287,12 @@ def log_softmax(x, *, temperature=1.0, where):
 @together
 def logsumexp(x, *, temperature=1.0, keepdim=False, keepdims=False, where):
     """As isentropic.torch.logsumexp: the whole row's number, on every rank. Two rounds."""
+    keepdim = _checks.flag("logsumexp", "keepdims", keepdim if keepdims is False else keepdims)
     part = Part("logsumexp", x, where)
     # The entropy is the derivative in a temperature.
     _, values = part.statistics(_heat("logsumexp", temperature), entropy=isinstance(temperature, Tensor))
     result = values[:, 2].reshape(part.lead).to(part.dtype)
-    return result.unsqueeze(part.dim) if keepdim or keepdims else result
+    return result.unsqueeze(part.dim) if keepdim else result
 
 
 def _classes(target):
