@@ -1,5 +1,6 @@
 """isentropic.jax: the NumPy functions' bits, and derivatives in both directions against differences."""
 
+import functools
 import inspect
 import os
 import re
@@ -852,6 +853,8 @@ def test_entries_estimates_and_ratios():
     x = scores(5, 6)
     x[0, 1], x[1, 2], x[2], x[3, 3] = -np.inf, np.inf, -np.inf, np.nan
     np.testing.assert_allclose(ej.mean_field_entropy(x, gamma=0.7), isentropic.mean_field_entropy(x, gamma=0.7), rtol=1e-14)
+    far = np.float32(1e6 + x)  # the differences of such scores are all that counts
+    np.testing.assert_allclose(ej.mean_field_entropy(far), isentropic.mean_field_entropy(far), rtol=1e-6)
     differentiated(lambda x, t: ej.mean_field_entropy(x, gamma=t).sum(), scores(4, 6), np.array(0.7))
     for shape in ((3, 0), (0, 3), (0, 0)):
         nothing = jnp.zeros(shape)
@@ -1030,6 +1033,37 @@ def test_parameters_of_rows_in_parts_are_known_numbers():
             part = lambda value: getattr(ejd, name)(x, axis_name="parts", **{key: value})  # noqa: B023, E731
             with pytest.raises(TypeError, match=f"{name}: {key} must be a number known outside of jit and grad"):
                 jax.jit(part)(1.5)
+
+
+@pytest.mark.parametrize("alpha", [1 + 1e-12, 1.00001, 1.01])
+def test_entmax_in_parts_near_softmax(alpha):
+    """Where 1 / (alpha - 1) is large, a power would lose all digits."""
+    x = 3 * scores(3, 16, dtype=np.float32)
+    part = jax.vmap(lambda part: ejd.entmax(part, axis_name="parts", alpha=alpha), 1, 1, axis_name="parts")
+    found = np.reshape(part(x.reshape(3, 2, 8)), x.shape)
+    np.testing.assert_allclose(found, isentropic.entmax(x.astype(float), alpha=alpha), atol=2e-7)
+
+
+def test_classes_of_rows_in_parts():
+    parts = scores(4, 6).reshape(4, 2, 3)
+
+    def loss(target, parts, **params):
+        run = lambda part: ejd.softmax_loss(part, target, axis_name="parts", **params)  # noqa: E731
+        return jax.vmap(run, 1, axis_name="parts")(parts)[0]
+
+    traced = jax.jit(loss)(np.array([5, 6, -1, 1 << 40]), parts)
+    np.testing.assert_array_equal(np.isnan(traced), [False, True, True, True])
+    for target, params, said in (
+        ([0, 6, 1, 2], {}, "target must be at least 0 and below the number of classes, 6, got 6 in row 1"),
+        ([0, -1, 1, 2], {"ignore_index": -2}, "target must be at least 0 and below the number of classes, 6, got -1 in row 1"),
+        ([0], {}, r"target must have shape \(4,\), one class for each row, got \(1,\)"),
+        ([0, 1, 2, 3], {"ignore_index": "1"}, "ignore_index must be an integer or None, got str"),
+        (None, {}, "target must be of an integer type, one class for each row, got object"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"^softmax_loss: {said}"):
+            jax.eval_shape(functools.partial(loss, np.array(target), **params), parts)
+    with pytest.raises(ValueError, match=r"^softmax: axis_name must be an axis of the mesh of a shard_map .*, got 'other'"):
+        jax.eval_shape(lambda part: ejd.softmax(part, axis_name="other"), parts)
 
 
 def test_sums_of_parts_are_exact():
@@ -1264,7 +1298,7 @@ def test_numbers_of_draws_and_distances_are_known():
     for call, said in calls:
         with pytest.raises(TypeError, match=f"^{said}.*known outside of jit and grad" if "may" not in said else f"^{said}"):
             jax.jit(call)(2)
-    with pytest.raises(TypeError, match=r"^sample: temperature must be one number, got an array of shape \(2, 1\)"):
+    with pytest.raises(TypeError, match=r"^sample: temperature must be a number, got ndarray"):
         ej.sample(x, seed=1, temperature=np.ones((2, 1)))
     np.testing.assert_array_equal(
         ej.sample(x, seed=1, temperature=jnp.array(0.5)), isentropic.sample(x, seed=1, temperature=0.5)
@@ -1384,7 +1418,7 @@ def test_what_is_refused_when_it_runs():
         (lambda x: ej.wasserstein_1d(x, x[:2]), "wasserstein_1d: the leading axes of u, v must broadcast"),
         (lambda x: ej.fit_temperature(x, x[:, 0]), "fit_temperature: labels must be of an integer type"),
         (lambda x: ejd.entmax(x, axis_name="parts", alpha=0.5), "entmax: alpha must be at least 1 for rows in parts, got 0.5"),
-        (lambda x: ejd.softmax(x, axis_name="parts", temperature=0), "softmax: temperature must be a number above 0"),
+        (lambda x: ejd.softmax(x, axis_name="parts", temperature=0), "softmax: temperature must be above 0"),
     ],
 )
 def test_errors_name_the_argument(call, said):
@@ -1539,6 +1573,72 @@ WRONG = {
 def test_a_wrong_parameter_is_refused_when_it_is_traced(what):
     with pytest.raises(ValueError, match=f"^{what} must"):
         jax.jit(WRONG[what]).lower(jnp.ones((2, 3)))
+
+
+WITH_PARAMETERS = descriptions.MAPS | descriptions.LOSSES | descriptions.SPARSE_LOSSES | descriptions.MEASURES
+WITH_PARAMETERS |= {name: descriptions.CONTROL[name] for name in ("power_transform", "mean_field_entropy")}
+
+
+def test_a_value_that_is_not_of_a_parameters_kind_is_refused():
+    """None too: it does not stand for a default."""
+    x, two = np.full((2, 2), 0.25), ("loss", "divergence")
+    for name, info in WITH_PARAMETERS.items():
+        arrays = (x, x)[: 1 + (info["family"] in two)]
+        if name in descriptions.SPARSE_LOSSES:
+            arrays = x, np.zeros((2, 1), int), x[:, :1]
+        for param in info["params"]:
+            kind, argument = param["kind"], param["name"]
+            for value in (None, "1", b"1", [1.0], {}, object(), np.array(["1"])):
+                free = kind == "map" or (value is None and "optional" in kind)
+                if free or (kind == "name" and isinstance(value, str)) or (argument == "order" and isinstance(value, list)):
+                    continue
+                with pytest.raises((TypeError, ValueError), match=rf"^{name}: {argument} must be (one|an?) "):
+                    getattr(ej, name)(*arrays, **{argument: value})
+
+
+OF_WRONG_TYPES = {
+    "softmax: x": lambda x: ej.softmax(np.array([["1"]])),
+    "softmax_loss: target": lambda x: ej.softmax_loss(x, None),
+    "multilabel_softmax_loss: target": lambda x: ej.multilabel_softmax_loss(x, x + 1j),
+    "gumbel_softmax: hard": lambda x: ej.gumbel_softmax(x, seed=1, hard="no"),
+    "gumbel_softmax: temperature": lambda x: ej.gumbel_softmax(x, seed=1, temperature="1"),
+    "conditional_mutual_information: normalize": lambda x: ej.conditional_mutual_information(x[None], normalize="no"),
+    "conditional_mutual_information: base": lambda x: ej.conditional_mutual_information(x[None] / 6, base="2"),
+    "entropy_invariant_scale: n": lambda x: ej.entropy_invariant_scale(0, 64),
+    "entropy_invariant_scale: d": lambda x: ej.entropy_invariant_scale(4, 0),
+    "entropy_invariant_scale: kappa": lambda x: ej.entropy_invariant_scale(4, 64, kappa=-1),
+    "mean_field_entropy: gamma": lambda x: ej.mean_field_entropy(x, gamma=np.ones(3)),
+    "normalize_density: entropy": lambda x: ej.normalize_density(x, np.ones(3), entropy=np.ones((2, 1))),
+    "expected_calibration_error: bins": lambda x: ej.expected_calibration_error(x, np.zeros(2, int), bins=np.ones(2)),
+    "sinkhorn_divergence: epsilon": lambda x: ej.sinkhorn_divergence(x, x, epsilon=np.ones(2)),
+    "wasserstein: order": lambda x: ej.wasserstein(x, x, order="1"),
+    "wasserstein_1d: u_weights": lambda x: ej.wasserstein_1d(x, x, u_weights="1"),
+    "wasserstein_histogram: support": lambda x: ej.wasserstein_histogram(x / 3, x / 3, support=np.ones(1)),
+    "attention: sinks": lambda x: ej.attention(x, x, x, sinks=1j),
+    "attention: mask": lambda x: ej.attention(x, x, x, mask="1"),
+    "dual_value: f and a": lambda x: ej.dual_value(x[0, :1], x[0], x[0], x[0]),
+}
+
+
+@pytest.mark.parametrize("what", OF_WRONG_TYPES)
+def test_an_argument_of_a_wrong_type_is_refused(what):
+    with pytest.raises((TypeError, ValueError), match=f"^{what} must"):
+        OF_WRONG_TYPES[what](jnp.ones((2, 3)))
+
+
+def test_numbers_of_numpy_and_of_jax_are_numbers():
+    x, labels = scores(2, 4), np.array([0, 3], np.uint32)
+    for number in (np.float32(0.5), np.array(0.5), jnp.array(0.5)):
+        np.testing.assert_array_equal(ej.top_p_softmax(x, p=number), isentropic.top_p_softmax(x, p=0.5))
+    assert ej.sinkhorn_divergence(x, -x, epsilon=np.float32(0.5)) == isentropic.sinkhorn_divergence(x, -x, epsilon=0.5)
+    assert ej.fit_temperature(x, labels) == ej.fit_temperature(x, labels.astype(int))
+    for name in ("self_information", "binary_entropy"):
+        value = getattr(ej, name)(0.25)
+        assert value.shape == () and value == getattr(isentropic, name)(0.25)
+    gamma = np.array([[0.5], [2.0]])
+    each = [isentropic.mean_field_entropy(row, gamma=float(one[0])) for row, one in zip(x, gamma, strict=True)]
+    np.testing.assert_allclose(ej.mean_field_entropy(x, gamma=gamma), each, rtol=1e-15)
+    np.testing.assert_allclose(ej.mean_field_entropy(x.T, gamma=gamma.T, axis=0), each, rtol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])

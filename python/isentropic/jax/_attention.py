@@ -13,7 +13,7 @@ from isentropic._attention import checked_softcap, counted, mask_shape, shape_of
 from isentropic._descriptions import MAPS, documented
 from isentropic._maps import map_and_params
 from isentropic.formulas import attention as formulas
-from isentropic.jax._call import array, wide
+from isentropic.jax._call import array, as_array, wide
 from isentropic.jax._maps import make_map
 from isentropic.jax._parameters import known
 from isentropic.jax._rows import ROWS
@@ -45,6 +45,7 @@ def _scaled(function, q, scale, shape):
     """(q, scale); a scale that is an array is multiplied into q."""
     if not _is_array(scale):
         return q, scale
+    scale = array(function, "scale", scale, least=0)
     _check_queries(function, "scale", scale, shape)
     return (q * scale).astype(q.dtype), 1.0
 
@@ -118,17 +119,17 @@ def attention(
     softcap = checked_softcap("attention", softcap)
     number = kappa
     if _is_array(kappa):
+        kappa = array("attention", "kappa", kappa, least=0).astype(q.dtype)
         _check_queries("attention", "kappa", kappa, shape)
-        kappa = jnp.asarray(kappa, q.dtype)
         # One that is not positive and finite makes its query's result NaN.
         kappa, number = jnp.where((kappa > 0) & (kappa < jnp.inf), kappa, jnp.nan), 1.0
     _checked(isentropic.attention, scale=scale, causal=causal, train_length=train_length, kappa=number)
     if sinks is not None:
-        sinks = jnp.asarray(sinks)
+        sinks = array("attention", "sinks", sinks, least=0)
         sinks = sinks.reshape(sinks_shape("attention", sinks, shape))
     name, params = map_and_params("attention", map, parameters)
     if mask is not None:
-        mask = jnp.asarray(mask)
+        mask = as_array("attention", "mask", mask)
         mask_shape("attention", mask, jnp.issubdtype(mask.dtype, jnp.floating) or mask.dtype == bool, shape)
     d = q.shape[-1] or 1  # without columns all scores are 0, whatever the scale is
     scale, number = (scale, 1.0) if isinstance(scale, str) else ("number", scale)
@@ -154,7 +155,7 @@ def attention(
 def keys_seen(m, n, *, causal=False, mask=None):
     """The number of keys that each query of attention sees, as isentropic.keys_seen."""
     if mask is not None:
-        mask = jnp.asarray(mask)
+        mask = as_array("keys_seen", "mask", mask)
     fits = mask is None or jnp.issubdtype(mask.dtype, jnp.floating) or mask.dtype == bool
     m, n, causal = counted("keys_seen", m, n, causal, mask, fits)
     return formulas.keys_seen(ROWS, m, n, causal, mask)

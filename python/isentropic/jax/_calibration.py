@@ -5,12 +5,14 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import isentropic
 import isentropic._core as _core
+from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic._numpy import _calibration
-from isentropic.jax._call import array, call_hosted, hosted, normalized, sum_tolerance, wide
+from isentropic.jax._call import array, as_array, call_hosted, hosted, normalized, sum_tolerance, wide
 
 
 def _number(name, parameters, *arrays):
@@ -20,20 +22,20 @@ def _number(name, parameters, *arrays):
 
 
 def _kind(name, input):
-    if input not in ("scores", "probs", "log_probs"):
+    if not isinstance(input, str) or input not in ("scores", "probs", "log_probs"):
         raise ValueError(f"{name}: input must be one of scores, probs, log_probs, got {input!r}")
     return {"input": input}
 
 
 def _labelled(name, argument, x, labels):
-    x, labels = array(name, argument, x), jnp.asarray(labels)
+    x, labels = array(name, argument, x), as_array(name, "labels", labels)
     if not jnp.issubdtype(labels.dtype, jnp.integer):
         raise TypeError(f"{name}: labels must be of an integer type, got dtype {labels.dtype}")
     if labels.shape != x.shape[:-1]:
         raise ValueError(
             f"{name}: labels must have the shape of {argument} without its last axis, {x.shape[:-1]}, got {labels.shape}"
         )
-    return x, labels if labels.dtype.itemsize >= 4 else labels.astype(jnp.int32)
+    return x, labels.astype(jnp.int32 if labels.dtype.itemsize < 8 else jnp.int64)
 
 
 @documented
@@ -99,9 +101,23 @@ def fit_vector_scaling(x, labels, *, ridge=1e-6, input="scores"):
 
 @documented
 def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
-    """As isentropic.entropy_invariant_scale."""
-    n = jnp.asarray(n, jnp.result_type(float))
-    return kappa * jnp.log(n) / d if kappa is not None else jnp.log(n) / (math.log(train_length) * math.sqrt(d))
+    """As isentropic.entropy_invariant_scale, with gradients; d and kappa may be traced or arrays. Traced numbers are not
+    checked."""
+    name = "entropy_invariant_scale"
+    n = array(name, "n", n, least=0)
+    seen = 1.0 if isinstance(n, jax.core.Tracer) else np.asarray(n, np.float64)
+    numbers = {"d": d, "kappa": kappa}
+    for argument, value in numbers.items():
+        if isinstance(value, (jax.Array, np.ndarray)):
+            numbers[argument] = wide(array(name, argument, value, least=0))
+            if not isinstance(value, jax.core.Tracer):
+                _checks.positive(name, argument, value)
+    given = {key: value for key, value in numbers.items() if not isinstance(value, jax.Array)}
+    isentropic.entropy_invariant_scale(seen, given.pop("d", 1.0), train_length=train_length, **given)
+    d, kappa = numbers.values()
+    log_n = jnp.log(wide(n))
+    scale = log_n / (math.log(train_length) * d**0.5) if kappa is None else kappa * log_n / d
+    return scale.astype(n.dtype)
 
 
 @documented
@@ -111,7 +127,7 @@ def normalize_density(p, weights, *, entropy, axis=-1):
     p = array(name, "p", p)
     axis = normalized(name, axis, p.ndim)
     p = jnp.moveaxis(p, axis, -1)
-    weights = jnp.asarray(weights, p.dtype)
+    weights = array(name, "weights", weights).astype(p.dtype)
     if weights.shape != p.shape[-1:]:
         raise ValueError(f"{name}: weights must have shape {p.shape[-1:]}, one for each node, got {weights.shape}")
     kind = wide(p).dtype

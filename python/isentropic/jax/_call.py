@@ -119,17 +119,30 @@ def like(x, cols=None, dtype=None):
     return jax.ShapeDtypeStruct(x.shape if cols is None else (*x.shape[:-1], cols), dtype or x.dtype)
 
 
-def array(operation, name, x):
+def as_array(operation, name, x):
+    """An array of any type that JAX has."""
     if isinstance(x, (list, tuple, int, float)):
-        x = np.asarray(x)
+        try:
+            x = np.asarray(x)
+        except ValueError:
+            raise ValueError(f"{operation}: {name} must be an array, got lists of unequal length") from None
     if not hasattr(x, "dtype"):
         raise TypeError(f"{operation}: {name} must be an array, got {type(x).__name__}")
-    x = jnp.asarray(x)
+    if getattr(x.dtype, "kind", "") in "OSUMm":
+        raise TypeError(f"{operation}: {name} must be an array of numbers, got dtype {x.dtype}")
+    return jnp.asarray(x)
+
+
+def array(operation, name, x, least=1):
+    """An array of floating-point numbers with at least so many axes; integers and bools become such."""
+    x = as_array(operation, name, x)
     if jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool:
         x = x.astype(jnp.result_type(float))
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise TypeError(f"{operation}: {name} must be float16, bfloat16, float32 or float64, got {x.dtype}")
-    if x.ndim == 0:
+    if x.dtype not in (*HALVES, jnp.float32, jnp.float64):
+        raise TypeError(
+            f"{operation}: {name} must be of float16, bfloat16, float32, float64, an integer type or bool, got dtype {x.dtype}"
+        )
+    if x.ndim < least:
         raise ValueError(f"{operation}: {name} must have at least one axis, got a single number")
     return x
 
@@ -158,7 +171,20 @@ def hosted(name):
 def call_hosted(function, parameters, inputs, outputs, vmap_method="broadcast_all"):
     """function(*inputs, **parameters), one of HOSTED or isentropic's, when the program runs; outputs: ShapeDtypeStructs."""
     given = [wide(x) for x in inputs]
-    return _bind("isentropic_python", given, list(outputs), vmap_method, operation=function, parameters=json.dumps(parameters))
+    text = json.dumps(plain(function, "", parameters))
+    return _bind("isentropic_python", given, list(outputs), vmap_method, operation=function, parameters=text)
+
+
+def plain(function, name, value):
+    """Numbers of NumPy and JAX in parameters as Python's, which JSON has."""
+    if isinstance(value, dict):
+        return {key: plain(function, key, one) for key, one in value.items()}
+    if isinstance(value, (np.generic, np.ndarray, jax.Array)) and not isinstance(value, jax.core.Tracer) and not value.ndim:
+        value = value.item()
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    what = f"an array of shape {value.shape}" if hasattr(value, "shape") else type(value).__name__
+    raise TypeError(f"{function}: {name} must be one value known outside of jit and grad, got {what}")
 
 
 def on_host(function, parameters, inputs, outputs):

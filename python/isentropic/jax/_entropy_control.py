@@ -124,15 +124,21 @@ def power_transform(p, *, gamma, axis=-1):
 @documented
 def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     """As isentropic.mean_field_entropy; differentiable in x and gamma."""
-    x = wide(array("mean_field_entropy", "x", x))
-    if not isinstance(gamma, jax.core.Tracer) and not np.all((np.asarray(gamma) >= 0) & np.isfinite(gamma)):
-        raise ValueError(f"mean_field_entropy: gamma must be at least 0 and finite, got {gamma}")
-    x = jnp.moveaxis(x, normalized("mean_field_entropy", axis, x.ndim), -1)
+    name = "mean_field_entropy"
+    x = wide(array(name, "x", x))
+    axis = normalized(name, axis, x.ndim)
+    x = jnp.moveaxis(x, axis, -1)
+    (param,) = CONTROL[name]["params"]
+    static, rows = split({"name": name, "params": [{**param, "per_row": True}]}, {"gamma": gamma}, x, axis)
+    gamma = rows["gamma"][..., 0] if rows else dict(static)["gamma"]
+    given = np.asarray(1.0 if isinstance(gamma, jax.core.Tracer) else gamma)
+    if np.size(wrong := given[~((given >= 0) & (given < np.inf))]):
+        raise ValueError(f"{name}: gamma must be at least 0 and finite, got {wrong.flat[0]:g}")
     none = jnp.isnan(x).any(-1, keepdims=True) | (x == -jnp.inf).all(-1, keepdims=True)
     x = x * jnp.where(none, jnp.nan, 1).astype(x.dtype)  # so that the gradient is NaN too
     finite, ties = jnp.isfinite(x), (x == jnp.inf).sum(-1)
     count = jnp.maximum(finite.sum(-1), 1).astype(x.dtype)
-    most = jnp.where(finite, x, -jnp.inf).max(-1, initial=-jnp.inf)
-    spread = jnp.where(finite.any(-1), most, 0) - jnp.where(finite, x, 0).sum(-1) / count
+    most = jnp.where(finite, x, -jnp.inf).max(-1, keepdims=True, initial=-jnp.inf)
+    spread = jnp.where(finite, most - jnp.where(finite, x, 0), 0).sum(-1) / count  # a sum of x would lose their differences
     value = jnp.where(ties > 0, jnp.log(jnp.maximum(ties, 1).astype(x.dtype)), jnp.log(count) - gamma * spread)
     return jnp.where(none[..., 0], x.sum(-1) + jnp.nan, value)  # a sum of no numbers is 0

@@ -11,7 +11,7 @@ import isentropic
 from isentropic._descriptions import documented
 from isentropic._numpy import _wasserstein
 from isentropic._numpy._transport import with_nan_alone
-from isentropic.jax._call import array, call_hosted, hosted, normalized, sum_tolerance
+from isentropic.jax._call import array, call_hosted, hosted, normalized, plain, sum_tolerance
 from isentropic.jax._parameters import known
 from isentropic.jax._transport import checked_order, empty, together
 
@@ -82,13 +82,13 @@ def _distance_and_slopes_jvp(name, given, primals, tangents):
 
 
 def _line(name, order, axis, two, others, **more):
-    checked_order(name, order)
+    order = checked_order(name, order)
     two = {argument: array(name, argument, x) for argument, x in two.items()}
     moved = {argument: jnp.moveaxis(x, normalized(name, axis, x.ndim), -1) for argument, x in two.items()}
     spread, dtype = together(name, (1, 1), **moved)
     # A support of float64 is one beside masses of float32 too: its points may be far from 0.
     others = tuple(x.astype(jnp.promote_types(x.dtype, dtype)) for x in others)
-    return _distance(name, (("order", float(order)), *more.items()), tuple(spread), others).astype(dtype)
+    return _distance(name, (("order", order), *more.items()), tuple(spread), others).astype(dtype)
 
 
 @documented
@@ -98,7 +98,13 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1):
     if u_weights is not None or v_weights is not None:
         for argument, x, w in (("u_weights", u, u_weights), ("v_weights", v, v_weights)):
             x = array(name, argument[0], x)
-            w = jnp.broadcast_to(1.0 if w is None else jnp.asarray(w), x.shape)
+            w = jnp.ones((), x.dtype) if w is None else array(name, argument, w, least=0)
+            try:
+                w = jnp.broadcast_to(w, x.shape)
+            except ValueError:
+                raise ValueError(
+                    f"{name}: {argument} must broadcast to the shape {x.shape} of {argument[0]}, got {w.shape}"
+                ) from None
             weights.append(jnp.moveaxis(w, normalized(name, axis, x.ndim), -1))
         lead = np.broadcast_shapes(*(w.shape[:-1] for w in weights))
         weights = [jnp.broadcast_to(w, (*lead, w.shape[-1])) for w in weights]
@@ -110,9 +116,13 @@ def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, o
     """As isentropic.wasserstein_histogram, with its gradients."""
     name = "wasserstein_histogram"
     support = [] if support is None else [array(name, "support", support)]
-    checked_order(name, order)
+    p = array(name, "p", p)
+    n = p.shape[normalized(name, axis, p.ndim)]
+    if support and support[0].shape != (n,):
+        raise ValueError(f"{name}: support must have shape ({n},), one point for each entry, got {support[0].shape}")
+    order = checked_order(name, order)
     known(name, "period", period)
-    more = {"sum_tolerance": sum_tolerance(p, q), "period": period, "normalize": normalize}
+    more = plain(name, "", {"sum_tolerance": sum_tolerance(p, q), "period": period, "normalize": normalize})
     _check_histograms(slopes=False, order=order, **more)
     return _line(name, order, axis, {"p": p, "q": q}, support, **more)
 

@@ -33,7 +33,7 @@ def maximum_entropy(features, moments, *, prior=None):
     are clamped the derivatives are 0.
     """
     name = "maximum_entropy"
-    features, moments = array(name, "features", features), array(name, "moments", jnp.atleast_1d(moments))
+    features, moments = array(name, "features", features), jnp.atleast_1d(array(name, "moments", moments, least=0))
     features = features[:, None] if features.ndim == 1 else features
     prior = None if prior is None else array(name, "prior", prior)
     check_shapes(name, features.shape, moments.shape, None if prior is None else prior.shape)

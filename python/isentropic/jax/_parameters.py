@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from isentropic import _checks
 from isentropic._descriptions import MAPS
 from isentropic._maps import map_and_params
-from isentropic.jax._call import wide
+from isentropic.jax._call import array, wide
 
 
 def split(info, given, x, axis):
@@ -18,16 +19,16 @@ def split(info, given, x, axis):
         if name not in known:
             has = ", ".join(known)
             raise TypeError(f"{operation}: there is no parameter '{name}'" + (f"; it has {has}" if has else ""))
-        if isinstance(value, np.generic):
+        traced, of_rows = isinstance(value, jax.core.Tracer), known[name]["per_row"]
+        if isinstance(value, np.generic) or not (of_rows or traced or getattr(value, "ndim", 1)):
             value = value.item()
-        if not (hasattr(value, "ndim") or isinstance(value, jax.core.Tracer)):
-            static.append((name, value if not isinstance(value, dict) else Frozen(value)))
+        if not (hasattr(value, "ndim") or traced):
+            static.append((name, _value_of(operation, known[name], value)))
             continue
-        if not known[name]["per_row"]:
-            traced = isinstance(value, jax.core.Tracer)
+        if not of_rows:
             got = " known outside of jit and grad" if traced else f", got an array of shape {value.shape}"
             raise TypeError(f"{operation}: {name} must be one value{got}")
-        value = jnp.asarray(value, wide(x).dtype)
+        value = array(operation, name, value, least=0).astype(wide(x).dtype)
         if value.ndim == x.ndim:
             value = jnp.moveaxis(value, axis, -1)
         shape = (*x.shape[:-1], 1)
@@ -43,6 +44,24 @@ def split(info, given, x, axis):
         # Ranges are checked at once, by a call that only checks, and not when the program runs.
         _check(info, static)
     return tuple(sorted(static)), rows
+
+
+def _value_of(operation, param, value):
+    """A parameter that is no array, as its kind says. None stands for a default only if that is None."""
+    name, kind, of_rows = param["name"], param["kind"], param["per_row"]
+    if kind == "map":
+        return Frozen(value)
+    if kind == "bool":
+        return _checks.flag(operation, name, value)
+    if kind == "int":
+        return min(max(_checks.integer(operation, name, value), -(2**63)), 2**63 - 1)
+    if kind == "optional float" and value is None:
+        return None
+    if kind == "name":
+        if isinstance(value, str):
+            return value
+        raise TypeError(f"{operation}: {name} must be a string, got {type(value).__name__}")
+    return _checks.number(operation, name, value, "a number or an array of numbers" if of_rows else "a number")
 
 
 def with_map(info, given):

@@ -72,14 +72,8 @@ def sample(x, *, size=None, replace=True, temperature=1.0, seed, stream=0, posit
     x = jnp.moveaxis(x, axis, -1)
     static, streams = _noise("sample", seed, position, size, stream, x, axis)
     known("sample", "temperature", temperature, "; x may be divided by it")
-    if np.ndim(temperature):
-        raise TypeError(f"sample: temperature must be one number, got an array of shape {np.shape(temperature)}")
-    replace = _checks.flag("sample", "replace", replace)
-    static = (
-        *static,
-        ("temperature", temperature.item() if hasattr(temperature, "item") else temperature),
-        ("replace", replace),
-    )
+    temperature, replace = _checks.number("sample", "temperature", temperature), _checks.flag("sample", "replace", replace)
+    static = (*static, ("temperature", temperature), ("replace", replace))
     drawn = _draw("sample", static, x, streams, {"indices": like(x, 1 if size is None else size, jnp.int32)})
     return drawn[..., 0] if size is None else drawn
 
@@ -116,18 +110,19 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
     A temperature that is traced, or an array with one number for each row, has a derivative, and the result is NumPy's up to
     rounding.
     """
-    x = array("gumbel_softmax", "x", x)
+    x, hard = array("gumbel_softmax", "x", x), _checks.flag("gumbel_softmax", "hard", hard)
     axis = normalized("gumbel_softmax", axis, x.ndim)
     moved = jnp.moveaxis(x, axis, -1)
     static, streams = _noise("gumbel_softmax", seed, 0, None, stream, moved, axis)
-    if isinstance(temperature, jax.core.Tracer) or np.ndim(temperature):
+    if isinstance(temperature, jax.core.Tracer) or getattr(temperature, "ndim", 0):
         info = {**MAPS["softmax"], "name": "gumbel_softmax"}
-        _, rows = split(info, {"temperature": jnp.asarray(temperature)}, moved, axis)
+        _, rows = split(info, {"temperature": temperature}, moved, axis)
         y = _relaxed_at(rows["temperature"], static, wide(moved), streams)
         if hard:
             y = jax.lax.stop_gradient(_relaxed(True, 1.0, static, moved, streams)) + (y - jax.lax.stop_gradient(y))
         return jnp.moveaxis(y.astype(x.dtype), -1, axis)
-    return jnp.moveaxis(_relaxed(bool(hard), float(temperature), static, moved, streams), -1, axis)
+    temperature = _checks.number("gumbel_softmax", "temperature", temperature)
+    return jnp.moveaxis(_relaxed(hard, temperature, static, moved, streams), -1, axis)
 
 
 @documented

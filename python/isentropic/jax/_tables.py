@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from isentropic._checks import flag, in_the_name_of
 from isentropic._descriptions import MEASURES, documented
 from isentropic.formulas.measures import independent_given
 from isentropic.jax._call import array, wide
@@ -19,7 +20,8 @@ def conditional_mutual_information(pxyz, *, base=None, input="probs", normalize=
     pxyz = array(name, "pxyz", pxyz)
     if pxyz.ndim < 3:
         raise ValueError(f"{name}: pxyz must have at least 3 axes, x, y and z, got shape {pxyz.shape}")
-    if input not in ("probs", "log_probs", "scores"):
+    flag(name, "normalize", normalize)
+    if not isinstance(input, str) or input not in ("probs", "log_probs", "scores"):
         raise ValueError(f"{name}: input must be one of probs, log_probs, scores, got {input!r}")
     flat = wide(pxyz).reshape(*pxyz.shape[:-3], -1)
     lost = None
@@ -31,6 +33,6 @@ def conditional_mutual_information(pxyz, *, base=None, input="probs", normalize=
         lost = jnp.isnan(p).any(-1)
         p = jnp.where(lost[..., None], 1 / max(p.shape[-1], 1), p)
     q = independent_given(jnp, p.reshape(pxyz.shape)).reshape(p.shape)
-    more = {} if base is None else {"base": base}
-    value = _kl_divergence(p, q, **more)
+    with in_the_name_of(name, "kl_divergence"):
+        value = _kl_divergence(p, q, base=base)
     return value if lost is None else jnp.where(lost, jnp.nan, value)

@@ -14,7 +14,7 @@ from isentropic._descriptions import documented
 from isentropic._numpy import _wasserstein
 from isentropic._numpy._transport import with_nan_alone
 from isentropic.formulas import transport
-from isentropic.jax._call import HOSTED, array, call_hosted, hosted, sum_tolerance
+from isentropic.jax._call import HOSTED, array, call_hosted, hosted, plain, sum_tolerance
 from isentropic.jax._parameters import known
 from isentropic.jax._sinkhorn import moved_plan
 
@@ -93,7 +93,7 @@ def _optimal_transport(a, b, cost, *, mass_tolerance):
 
 @hosted("sinkhorn")
 def _sinkhorn(a, b, cost, *, given):
-    return with_nan_alone(lambda a, b, cost: isentropic.sinkhorn(a, b, cost, **dict(given))[:-1], a, b, cost)
+    return with_nan_alone(lambda a, b, cost: isentropic.sinkhorn(a, b, cost, **given)[:-1], a, b, cost)
 
 
 def _problem(name, a, b, cost):
@@ -132,6 +132,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
     The gradient in cost is the plan; those in a and b are the potentials, up to a constant. An infeasible problem is an error.
     """
     mass_tolerance = sum_tolerance(a, b, cost) if mass_tolerance is None else mass_tolerance
+    mass_tolerance = plain("optimal_transport", "mass_tolerance", mass_tolerance)
     a, b, cost, dtype = _problem("optimal_transport", a, b, cost)
     return TransportResult(*_cast(_cheapest(mass_tolerance, a, b, cost), dtype))
 
@@ -139,7 +140,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _smooth(given, a, b, cost):
     more = [jax.ShapeDtypeStruct(a.shape[:-1], jnp.int32)] * 2
-    return call_hosted("sinkhorn", {"given": given}, [a, b, cost], [*_outputs(a, b, cost, 3), *more])
+    return call_hosted("sinkhorn", {"given": dict(given)}, [a, b, cost], [*_outputs(a, b, cost, 3), *more])
 
 
 @_smooth.defjvp
@@ -161,9 +162,10 @@ def _smooth_jvp(given, primals, tangents):
 def _numbers(name, **given):
     for argument, value in given.items():
         known(name, argument, value, "; it has no derivative")
-    numbers = tuple(given.items())
-    HOSTED["sinkhorn"](np.ones(1), np.ones(1), np.zeros((1, 1)), given=numbers)  # refuses wrong ones before the program runs
-    return numbers
+    given = plain(name, "", given)
+    with _checks.in_the_name_of(name, "sinkhorn"):  # refuses wrong ones before the program runs
+        HOSTED["sinkhorn"](np.ones(1), np.ones(1), np.zeros((1, 1)), given=given)
+    return tuple(given.items())
 
 
 @documented
@@ -262,8 +264,10 @@ def _powers(x, y, order):
 
 def checked_order(name, order):
     known(name, "order", order)
+    order = _checks.number(name, "order", order)
     if not 1 <= order < float("inf"):
-        raise ValueError(f"{name}: order must be at least 1 and finite, got {order}")
+        raise ValueError(f"{name}: order must be at least 1 and finite, got {order:g}")
+    return order
 
 
 @hosted("wasserstein")
@@ -305,13 +309,13 @@ def _weight_slopes_jvp(params, primals, tangents):
 @documented
 def wasserstein(x, y, *, order=1.0, metric="euclidean", a=None, b=None):
     """As isentropic.wasserstein; differentiable in points and weights."""
-    checked_order("wasserstein", order)
-    if metric not in transport.METRICS:
+    order = checked_order("wasserstein", order)
+    if not isinstance(metric, str) or metric not in transport.METRICS:
         raise ValueError(f"wasserstein: metric must be one of {', '.join(transport.METRICS)}, got {metric!r}")
     x, y, a, b, dtype = _points("wasserstein", x, y, a, b)
     if 0 in a.shape[:-1]:
         return jnp.zeros(a.shape[:-1], dtype)
-    order, fixed = float(order), [jax.lax.stop_gradient(one) for one in (x, y, a, b)]
+    fixed = [jax.lax.stop_gradient(one) for one in (x, y, a, b)]
     params = {"order": order, "metric": metric}
     (plan,) = call_hosted("wasserstein", params, fixed, [empty(*a.shape, b.shape[-1], like=x)])
     # As in isentropic._numpy._wasserstein.slopes_of: relative to the largest distance over which the plan moves mass.
@@ -333,7 +337,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     Second derivatives are those of the exact plan, so tolerance should be small for them. epsilon is a number.
     """
     name = "sinkhorn_divergence"
-    checked_order(name, order)
+    order = checked_order(name, order)
     x, y, a, b, dtype = _points(name, x, y, a, b)
     a, b = (weights / weights.sum(-1, keepdims=True) for weights in (a, b))
     given = _numbers(name, epsilon=epsilon, tolerance=tolerance, max_iterations=max_iterations, mass_tolerance=None)
@@ -385,6 +389,9 @@ def c_transform(f, cost):
 def dual_value(f, g, a, b):
     """<a, f> + <b, g>, as isentropic.dual_value."""
     (f, g, a, b), dtype = together("dual_value", (1, 1, 1, 1), f=f, g=g, a=a, b=b)
+    for potential, mass, names in ((f, a, "f and a"), (g, b, "g and b")):
+        if potential.shape != mass.shape:
+            raise ValueError(f"dual_value: {names} must have equal lengths, got shapes {potential.shape} and {mass.shape}")
     first, second = (
         (mass * jnp.where((mass == 0) & ~jnp.isfinite(potential), 0, potential)).sum(-1) for potential, mass in ((f, a), (g, b))
     )

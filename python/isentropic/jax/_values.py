@@ -21,7 +21,7 @@ from isentropic._descriptions import (
     takes_classes,
 )
 from isentropic.formulas import losses, measures
-from isentropic.jax._call import array, call, like, normalized, wide
+from isentropic.jax._call import array, as_array, call, like, normalized, wide
 from isentropic.jax._maps import mapped
 from isentropic.jax._parameters import split, with_map
 from isentropic.jax._rows import ROWS
@@ -153,7 +153,7 @@ def make_loss(info):
         static, rows = split(info, with_map(info, parameters), moved, axis)
         if ignored is not None:
             static = (*static, ("ignore_index", ignored))
-        target = jnp.asarray(target)
+        target = as_array(name, second, target)
         if jnp.issubdtype(target.dtype, jnp.integer) and info["target"] in ("class", "class or distribution"):
             if target.shape != moved.shape[:-1]:
                 raise ValueError(
@@ -163,7 +163,7 @@ def make_loss(info):
         else:
             if target.shape != x.shape:
                 raise ValueError(f"{name}: {second} must have the shape {x.shape} of {first}, got {target.shape}")
-            target = jnp.moveaxis(target.astype(x.dtype), axis, -1)
+            target = jnp.moveaxis(array(name, second, target).astype(x.dtype), axis, -1)
         target = jax.lax.stop_gradient(target)
         return _value(name, static, ("x", "target"), (("x", "dx"),), (moved, target), rows)[..., 0]
 
@@ -198,7 +198,8 @@ def sparse_distillation_loss(
     Returns: One number for each row, in student's shape without axis; float32 of halves.
     """
     name = "sparse_distillation_loss"
-    x, log_probs, indices = array(name, "student", student), array(name, "log_probs", log_probs), jnp.asarray(indices)
+    x, log_probs = array(name, "student", student), array(name, "log_probs", log_probs)
+    indices = as_array(name, "indices", indices)
     axis = normalized(name, axis, x.ndim)
     moved = jnp.moveaxis(x, axis, -1)
     if not jnp.issubdtype(indices.dtype, jnp.integer):
@@ -291,7 +292,9 @@ def make_entry(info):
     of_rows = any(param["name"] in ("normalize",) for param in info["params"])  # such a row is normalised first
 
     def function(p, **parameters):
-        p = wide(array(name, "p", jnp.atleast_1d(p)) if jnp.ndim(p) == 0 else array(name, "p", p))
+        p = wide(array(name, "p", p, least=0))
+        if p.ndim == 0:
+            return function(p[None], **parameters)[0]
         axis = normalized(name, parameters.pop("axis", -1), p.ndim)
         moved = jnp.moveaxis(p, axis, -1)
         static, _ = split(info, parameters, moved, axis)
