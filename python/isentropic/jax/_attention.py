@@ -161,6 +161,13 @@ def keys_seen(m, n, *, causal=False, mask=None):
     return formulas.keys_seen(ROWS, m, n, causal, mask)
 
 
+def _size(x, axes):
+    """A power of 2 near the largest magnitude along axes."""
+    _, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.abs(x).max(axes, keepdims=True, initial=0)))
+    of_type = jnp.finfo(x.dtype)  # XLA takes subnormal numbers, also reciprocals, as 0
+    return jnp.ldexp(jnp.ones((), x.dtype), jnp.clip(exponent, of_type.minexp, of_type.maxexp - 3))
+
+
 @documented
 def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     """As isentropic.linear_attention."""
@@ -173,14 +180,19 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     last = jnp.arange(m)[:, None] + n - m if causal else jnp.full((m, 1), n - 1)  # of the keys that a query sees
     q = jnp.where(last >= 0, q * ((d or 1) ** -0.5 if scale == "sqrt" else scale), 0)
 
-    def features(x):
+    def features(x, *factors):
         squares = (x[..., :, None] * x[..., None, :]).reshape(*x.shape[:-1], d * d) * 0.5**0.5
-        return jnp.concatenate([one(x), x, squares], -1)
+        return jnp.concatenate([y * by for y, by in zip((one(x), x, squares), factors, strict=True)], -1)
 
     def one(x):
         return jnp.ones((*x.shape[:-1], 1), x.dtype)
 
-    q, k, v = features(q), features(k), jnp.concatenate([v, one(v)], -1)
+    # Of (1, s, s^2 / 2) only the ratios count; large s would overflow. Powers of 2 scale without rounding.
+    of_q, of_k = _size(q, -1), _size(k, (-2, -1))
+    both = of_q * of_k
+    less, small = 1 / jnp.maximum(both, 1), jnp.minimum(both, 1)
+    q, k = features(q / of_q, less * less, less * small, small * small), features(k / of_k, 1, 1, 1)
+    v = jnp.concatenate([v, one(v)], -1)
     if causal:
         sums = jnp.cumsum(k[..., :, None] * v[..., None, :], -3)
         sums = jnp.where(last[..., None] >= 0, jnp.take(sums, jnp.maximum(last[:, 0], 0), -3), 0)
