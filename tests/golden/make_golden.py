@@ -406,31 +406,33 @@ def line(record):
 
 
 def main():
-    with open(pathlib.Path(__file__).with_name("golden.jsonl"), "w", encoding="ascii") as out:
-        for row, x in rows().items():
-            g = gradient(len(x))
-            out.write(line({"row": row, "x": [short_hex(v) for v in x], "g": [short_hex(v) for v in g]}))
-            exact_x, exact_g = tuple(mpf(v) for v in x), [mpf(v) for v in g]
-            for name, definition in MAPS.items():
-                for params in definition.params(len(x)):
-                    exact_params = {key: value if isinstance(value, int) else mpf(value) for key, value in params.items()}
-                    try:
-                        y = definition.map(exact_x, **exact_params)
-                    except Undecided:
-                        continue
-                    dx = definition.vjp(exact_x, exact_g, **exact_params)
-                    at = indices(x, y)
-                    record = {"map": name, "row": row, "params": params, "at": at}
-                    record["y"] = [digits(y[i]) for i in at] if len(y) == len(x) else [digits(v) for v in y]
-                    record["dx"] = [digits(dx[i]) for i in at]
-                    if definition.sparse:
-                        record["support"] = sum(v > 0 for v in y)
-                    if definition.relative:
-                        mean = mpmath.fsum(v * mpmath.log(max(y) / v) for v in y if v > 0)
-                        record["mean_distance"] = float(f"{float(mean):.4g}")
-                    if definition.dparam:
-                        record["dparam"] = digits(definition.dparam(exact_x, exact_g, **exact_params))
-                    out.write(line(record))
+    lines = []
+    for row, x in rows().items():
+        g = gradient(len(x))
+        lines.append(line({"row": row, "x": [short_hex(v) for v in x], "g": [short_hex(v) for v in g]}))
+        exact_x, exact_g = tuple(mpf(v) for v in x), [mpf(v) for v in g]
+        for name, definition in MAPS.items():
+            for params in definition.params(len(x)):
+                exact_params = {key: value if isinstance(value, int) else mpf(value) for key, value in params.items()}
+                try:
+                    y = definition.map(exact_x, **exact_params)
+                except Undecided:
+                    continue
+                dx = definition.vjp(exact_x, exact_g, **exact_params)
+                at = indices(x, y)
+                record = {"map": name, "row": row, "params": params, "at": at}
+                record["y"] = [digits(y[i]) for i in at] if len(y) == len(x) else [digits(v) for v in y]
+                record["dx"] = [digits(dx[i]) for i in at]
+                if definition.sparse:
+                    record["support"] = sum(v > 0 for v in y)
+                if definition.relative:
+                    mean = mpmath.fsum(v * mpmath.log(max(y) / v) for v in y if v > 0)
+                    record["mean_distance"] = float(f"{float(mean):.4g}")
+                if definition.dparam:
+                    record["dparam"] = digits(definition.dparam(exact_x, exact_g, **exact_params))
+                lines.append(line(record))
+    # Written at the end: a run that is stopped leaves the file whole.
+    pathlib.Path(__file__).with_name("golden.jsonl").write_text("".join(lines), encoding="ascii")
 
 
 if __name__ == "__main__":
