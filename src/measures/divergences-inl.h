@@ -300,11 +300,14 @@ struct Affinity {
 
 // log of p^alpha q^(1 - alpha), -inf where p is 0.
 HWY_INLINE V64 LogTermOf(D64 d, double b, const Pair& rows, size_t i, size_t count) {
-  const V64 log_p = rows.p.LogP(d, i, count), absent = hn::Set(d, -kInfinity<double>);
+  const V64 log_p = rows.p.LogP(d, i, count), log_q = rows.q.LogP(d, i, count), absent = hn::Set(d, -kInfinity<double>);
   // Of large orders by the quotient, which may be near 1; of others both logarithms, of which one may be far from 0.
   const V64 by_quotient = hn::NegMulAdd(hn::Set(d, b), LogQuotientOf(d, rows, i, count), log_p);
-  const V64 by_logs = hn::MulAdd(hn::Set(d, b), rows.q.LogP(d, i, count), hn::Mul(hn::Set(d, 1 - b), log_p));
-  return hn::IfThenElse(hn::Eq(log_p, absent), absent, b < -1 ? by_quotient : by_logs);
+  const V64 by_logs = hn::MulAdd(hn::Set(d, b), log_q, hn::Mul(hn::Set(d, 1 - b), log_p));
+  // Where q is 0 and p is not, however far log p is below 0.
+  const V64 without_q = hn::Set(d, b < 0 ? kInfinity<double> : -kInfinity<double>);
+  const V64 log = hn::IfThenElse(hn::Eq(log_q, absent), without_q, b < -1 ? by_quotient : by_logs);
+  return hn::IfThenElse(hn::Eq(log_p, absent), absent, log);
 }
 
 // log(p/q), -inf where p is 0.

@@ -793,3 +793,25 @@ def test_two_kinds_of_input_of_special_rows_and_wrong_ones():
         ValueError, match=r"^kl_divergence: input must be one of .*, or a pair of them, for p and q, got \('pro"
     ):
         isentropic.kl_divergence(p, p, input=("probs", "logits"))
+
+
+@pytest.mark.parametrize(
+    ("name", "alphas"),
+    [
+        ("kl_divergence", [None]),
+        ("jeffreys_divergence", [None]),
+        ("chi_squared_divergence", [None]),
+        ("alpha_divergence", [1, 1.5, 3]),
+        ("renyi_divergence", [1, 1.1, 1.5, 3, np.inf]),
+    ],
+)
+def test_a_class_that_q_lacks_however_far_its_score_is_below_the_others(name, alphas):
+    for far in (-5.0, -2000.0, -1.2e308):
+        for alpha in alphas:
+            params = {} if alpha is None else {"alpha": alpha}
+            assert (
+                getattr(isentropic, name)(
+                    [far, 1.2e308 if far < -1e308 else 0.0, 0.0], [-np.inf, 0.0, 1.0], input="scores", **params
+                )
+                == np.inf
+            )
