@@ -46,22 +46,28 @@ def split(info, given, x, axis):
     return tuple(sorted(static)), rows
 
 
+def _string(operation, argument, value):
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"{operation}: {argument} must be a string, got {type(value).__name__}")
+
+
+# Parameters that are no numbers, by their kind.
+_OF_KIND = {
+    "map": lambda operation, argument, value: Frozen(value),
+    "bool": _checks.flag,
+    "int": lambda *given: min(max(_checks.integer(*given), -(2**63)), 2**63 - 1),
+    "name": _string,
+}
+
+
 def _value_of(operation, param, value):
     """A parameter that is no array, as its kind says. None stands for a default only if that is None."""
-    name, kind, of_rows = param["name"], param["kind"], param["per_row"]
-    if kind == "map":
-        return Frozen(value)
-    if kind == "bool":
-        return _checks.flag(operation, name, value)
-    if kind == "int":
-        return min(max(_checks.integer(operation, name, value), -(2**63)), 2**63 - 1)
-    if kind == "optional float" and value is None:
+    if value is None and param["kind"].startswith("optional"):
         return None
-    if kind == "name":
-        if isinstance(value, str):
-            return value
-        raise TypeError(f"{operation}: {name} must be a string, got {type(value).__name__}")
-    return _checks.number(operation, name, value, "a number or an array of numbers" if of_rows else "a number")
+    expected = "a number or an array of numbers" if param["per_row"] else "a number"
+    check = _OF_KIND.get(param["kind"], lambda *given: _checks.number(*given, expected))
+    return check(operation, param["name"], value)
 
 
 def with_map(info, given):
