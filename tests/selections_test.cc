@@ -2,6 +2,7 @@
 
 #include "tests/support/maps.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -46,7 +47,9 @@ void check(const SoftTopK& op, const Case<T>& c, const oracle::SoftTopK& want) {
     total += want.slopes[i], mean += want.slopes[i] * g[i], sum += p[i], want_sum += want.p[i];
     range = std::max<long double>(range, std::abs(g[i]));
   }
-  ASSERT_NEAR(sum, want_sum, 4 * kEpsilon<T> * (1 + op.k)) << what;
+  // Without FMA the error of ExpScaled is twice as large.
+  const bool has_fma = std::ranges::count(support::fma_targets(), simd_target()) > 0;
+  ASSERT_NEAR(sum, want_sum, (has_fma ? 4 : 8) * kEpsilon<T> * (1 + op.k)) << what;
   if (total > 0) mean /= total;
   if (total > 0 || op.k >= static_cast<double>(n)) {
     ASSERT_NEAR(by_k, mean, 1e-6 * range) << what;
