@@ -124,15 +124,16 @@ HWY_INLINE void CentreGradient(const SoftmaxRow<T>& student, size_t n, double fa
   });
 }
 
-// The mean over the student's largest scores of what of(i, count) gives in float64.
+// The mean over the student's largest scores of what of(i, count) gives in float64. There may be 2^32 of them, whose sum leaves
+// the range.
 template <class T, class Of>
 HWY_INLINE double AtLargest(const SoftmaxRow<T>& student, size_t n, const Of& of) {
   const D64 d;
   double sums[2];
   Sums(d, n, sums, [&](size_t i, size_t count, V64* sum) HWY_ATTR {
     const auto largest = hn::Eq(LoadWide(d, student.terms + i, count, T(0)), hn::Set(d, 1.0));
-    sum[0] = hn::IfThenElseZero(largest, of(i, count));
-    sum[1] = hn::IfThenElseZero(largest, hn::Set(d, 1.0));
+    sum[0] = hn::IfThenElseZero(largest, hn::Mul(of(i, count), hn::Set(d, 0x1p-32)));
+    sum[1] = hn::IfThenElseZero(largest, hn::Set(d, 0x1p-32));
   });
   return sums[0] / sums[1];
 }
@@ -150,12 +151,9 @@ HWY_NOINLINE double ReverseKlRow(StudentAndTeacher<T> rows, T* dx) {
   }
   // Differences of ratios, and of these from their mean, leave the range of T by up to 16 times.
   constexpr double kDown = 1.0 / 16;
-  constexpr double kFurther = 0x1p-36;  // of up to 2^32 largest scores there is a sum
-  const double level = AtLargest(rows.student, rows.n,
-                                 [&](size_t i, size_t count) HWY_ATTR {
-                                   return hn::Mul(rows.ScaledLogRatios(D64(), i, count), hn::Set(D64(), kDown * kFurther));
-                                 }) /
-                       kFurther;
+  const double level = kDown * AtLargest(rows.student, rows.n, [&](size_t i, size_t count) HWY_ATTR {
+                         return rows.ScaledLogRatios(D64(), i, count);
+                       });
   const auto zero = hn::Zero(d);
   ForEachVector(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
     const auto l = FromDouble(d, i, count, [&](size_t at, size_t some) HWY_ATTR {
