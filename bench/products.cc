@@ -1,7 +1,7 @@
 // The product of attention (src/attention/product-inl.h) beside the libraries that were not chosen: OpenBLAS and oneDNN, one
 // thread each, 48 queries, interleaved. Results are compared before they are timed. Compiled for one SIMD target only.
 //
-// bench_products   prints the table of docs/architecture.md
+// bench_products   prints the table of docs/internals.md
 
 #define HWY_COMPILE_ONLY_STATIC
 #include <dnnl.h>

@@ -264,12 +264,12 @@ void add_describe(CLI::App& app, Program& program) {
             if (text.empty()) bad_input("describe: --measures must be among {}, got ''", known_names());
             options->measures = text;
           },
-          fmt::format("Of {}; default {}, with --by reply entropy", known_names(), fmt::join(kUsual, ", ")))
+          fmt::format("From {} (default {}; with --by reply, entropy)", known_names(), fmt::join(kUsual, ", ")))
       ->option_text("LIST");
   command
       .add_option_function<std::string>(
           "--keep", [&program](const std::string& text) { program.files.reading.keep = text; },
-          "Columns of a .csv or .tsv to keep as they are, which then are no scores, as in a,c-f; labels are kept anyway")
+          "Columns of a .csv or .tsv to copy to the result, as in a,c-f; they do not count as scores; labels are kept anyway")
       ->option_text("COLUMNS");
   add_choice(command, "--input", options->input, {"probs", "log_probs", "scores"},
              "What FILE holds (default probs; with --format-in logprobs: log_probs, normalized)");
@@ -282,10 +282,9 @@ void add_describe(CLI::App& app, Program& program) {
   add_output_option(command, program.files);
   command.footer(fmt::format(
       "margin is the difference of the two largest probabilities, effective_support is e^entropy.\n"
-      "Of replies (--format-in logprobs) each token has a row: reply and position, both counted from 0; logprob, the "
-      "log-probability of this token, which was drawn; rank, its place among all tokens by probability, from 1. Where the "
-      "server "
-      "does not say logprob or rank, as for a token that is none of the listed candidates, the cell is empty.\n"
+      "With --format-in logprobs each token has a row: reply and position, both counted from 0; logprob, the log-probability "
+      "of this token, which was drawn; rank, its place among all tokens by probability, from 1. A cell of logprob or rank is "
+      "empty if the server does not give it, as for the rank of a token that is not among the listed candidates.\n"
       "-o page.html writes the text as a page, each token coloured by its surprise, -logprob, with its candidates.\n"
       "Example: isentropic describe reply.json --format-in logprobs\n"
       "Example: isentropic describe reply.json --format-in logprobs --by reply\n"

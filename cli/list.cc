@@ -129,18 +129,19 @@ std::string list_markdown() {
 void add_list(CLI::App& app, Program& program) {
   CLI::App& command = *app.add_subcommand("list", "Every operation with its parameters, or those with a word.");
   const auto word = std::make_shared<std::string>();
-  CLI::Option* const search = command
-                                  .add_option_function<std::string>(
-                                      "WORD",
-                                      [word](const std::string& text) {
-                                        if (text.empty()) bad_input("list: WORD must not be empty");
-                                        *word = text;
-                                      },
-                                      "Only operations of whose name, summary, source or parameters it is a part, in any case")
-                                  ->option_text(" ");
+  CLI::Option* const search =
+      command
+          .add_option_function<std::string>(
+              "WORD",
+              [word](const std::string& text) {
+                if (text.empty()) bad_input("list: WORD must not be empty");
+                *word = text;
+              },
+              "Only operations that have it in their name, summary, source or parameters, in capitals or not")
+          ->option_text(" ");
   const auto markdown = std::make_shared<bool>(false), json = std::make_shared<bool>(false);
-  add_flag(command, "--markdown", *markdown, "As docs/operations.md has it")->excludes(search);
-  add_flag(command, "--json", *json, "All that is known of each, for programs")->excludes("--markdown")->excludes(search);
+  add_flag(command, "--markdown", *markdown, "The text of docs/operations.md")->excludes(search);
+  add_flag(command, "--json", *json, "All descriptions as JSON, for programs")->excludes("--markdown")->excludes(search);
   command.footer("Example: isentropic list\nExample: isentropic list temperature");
   command.callback([markdown, json, word, &program] {
     program.action = [markdown, json, word] {

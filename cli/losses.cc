@@ -147,7 +147,7 @@ CLI::Option* add_target(CLI::App& command, Targets& targets, const std::string& 
   command
       .add_option_function<std::string>(
           "--target-key", [&targets](const std::string& name) { targets.file.key = name; },
-          "Which array of TARGET, or without TARGET of FILE, has the targets, if an .npz or .safetensors has several")
+          "The array with the targets, if an .npz or .safetensors has several: in TARGET, or in FILE without TARGET")
       ->option_text("NAME");
   return add_path(command, "TARGET", targets.file.path, "standard input", holds)->option_text(" ");
 }

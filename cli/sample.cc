@@ -168,7 +168,7 @@ void add_sample(CLI::App& app, Program& program) {
           },
           "The text so far of each row, for penalties and dry: a column of FILE with the numbers of its tokens, as in \"3 17 "
           "5\", "
-          "a file with a line of them for each row (.txt, .csv, .jsonl), or an array (.npy) that is filled up with -1")
+          "a file with a line of them for each row (.txt, .csv, .jsonl), or an array (.npy) that is padded with -1")
       ->option_text("FILE|COLUMN");
   CLI::Option* const probs = add_flag(command, "--probs", options->probs, "Write the distribution instead of drawing from it");
   for (CLI::Option* const option : of_draws) probs->excludes(option);

@@ -4,8 +4,9 @@ Every function is ``isentropic.torch.NAME(x, *, parameters, dim=-1)``, of ``torc
 ``bfloat16`` tensors of any strides; ``axis`` is another name for ``dim``. Parameters that may differ per row may be tensors
 that broadcast with x and have size 1 along dim; they get gradients. Works under ``torch.compile`` and ``torch.func`` (``grad``,
 ``vmap``, ``jacrev``, ``jvp``, ``hessian``, ``linearize``), with double backward and in forward mode. On the CPU the library's
-kernels run. On CUDA those of the library isentropic_cuda run, if it is found. Elsewhere an equivalent composition of torch's
-operations runs, with one warning; ISENTROPIC_STRICT=1 in the environment makes it an error.
+kernels run. On CUDA those of the library isentropic_cuda run, if it is found. Otherwise an equivalent composition of torch's
+operations runs there, or the CPU, with one warning; ISENTROPIC_STRICT=1 in the environment makes it an error. Tensors on other
+devices are an error.
 """
 
 try:

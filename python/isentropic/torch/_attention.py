@@ -134,7 +134,7 @@ def attention(
     Returns (torch.Tensor, or a tuple of tensors): out, (..., m, dv), of the dtype of q; then the weights and the entropy if
         asked for. All have gradients.
     Notes: The backward pass recomputes the scores, for some queries at a time. Double backward stores all of them; so do the
-        gradient of a mask and return_weights. Under autocast q, k and v are converted to its type, as in torch.
+        gradient of a mask and return_weights. Under autocast q, k and v are converted to autocast's type, as in torch.
     """
     if return_weights is False and return_entropy is False:
         further = {}
@@ -447,7 +447,7 @@ def scaled_dot_product_attention(
         out_i = sum_j p_ij v_j, p_i = map(scale <q_i, k_j> + attn_mask_ij over the keys j that query i sees)
 
     query, key, value (torch.Tensor): (..., m, d), (..., n, d) and (..., n, dv) of one dtype: float32, float64, or float16 or
-        bfloat16, which are computed in float32. Under autocast they are converted to its type.
+        bfloat16, which are computed in float32. Under autocast they are converted to autocast's type.
     attn_mask (torch.Tensor of bools or floats): Broadcasts to (..., m, n). True: the key is seen. Floats are added to the
         scaled scores, and have a gradient.
     dropout_p (float in [0, 1]): The probability that a weight becomes 0; the others are divided by 1 - dropout_p. Give it in
@@ -610,7 +610,7 @@ def _kappa_of_heads(scale, train_length, kappa, heads):
 
 @documented
 class LinearAttention(Configured):
-    """isentropic.torch.linear_attention with its parameters."""
+    """isentropic.torch.linear_attention as a module."""
 
     def __init__(self, causal=False, scale="sqrt"):
         super().__init__({"causal": causal, "scale": scale})

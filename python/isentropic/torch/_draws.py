@@ -109,8 +109,8 @@ def _drawn(name, x, dim, steps, seed, stream, position, size, *, tokens=None, bo
 def sample(x, *, size=None, replace=True, temperature=1.0, seed, stream=0, position=0, dim=None, axis=None):
     """
     seed (int or tensor of one integer): In [0, 2**64). A tensor is for compiled functions; elsewhere it is read.
-    stream (int, or tensor, array or list of integers): Row r, counted with dim last, has stream + r. Anything but an int gives
-        each row its own: one for each row, or any that broadcasts to x's shape without dim.
+    stream (int, or tensor, array or list of integers): With an int, row r, counted with dim last, has stream + r. Other values
+        have one integer for each row, or broadcast to x's shape without dim.
     position (int or tensor of integers): A tensor broadcasts to x's shape without dim.
     Returns: int64 indices along dim, on the device of x, in its shape without dim, and with size as last axis where given; -1
         for a row without a distribution. They are those of isentropic.sample, for any device and type of x.

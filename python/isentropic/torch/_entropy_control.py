@@ -112,7 +112,7 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
     gamma (float or tensor, at least 0 and finite): Scale of the scores, 1/T. A tensor with one value for each row broadcasts
         with x and has size 1 along dim.
     Returns: In nats, in x's shape without dim and its dtype, or float32 for halves. Differentiable, twice, in x and gamma;
-        equal maxima share theirs; in a row that is NaN the gradient is NaN.
+        equal maxima share the gradient; in a row that is NaN it is NaN.
     >>> isentropic.torch.mean_field_entropy(torch.tensor([0.0, 0.5, 1.0, 0.5]))
     tensor(0.8863)
     """

@@ -132,7 +132,7 @@ def linear_loss(
     Notes: Value and gradients are those of the loss of torch.nn.functional.linear, up to rounding. The scores are computed
         once, together with the gradients if these may be needed. With reduction="none", under torch.compile and under
         torch.func, backward computes the scores again. Double backward stores all scores. Gradients of halves are summed in
-        float32. Under autocast the product is computed in its type.
+        float32. Under autocast the product is computed in autocast's type.
     >>> hidden, weight = torch.randn(6, 8, requires_grad=True), torch.randn(1000, 8, requires_grad=True)
     >>> isentropic.torch.linear_loss(hidden, weight, torch.arange(6), loss="sparsemax_loss").backward()
     """

@@ -34,7 +34,7 @@ def _sparse(module, student, indices, log_probs, values, sample_weight, labels, 
 
 @documented
 class SparseDistillationLoss(TeacherLoss):
-    """Divergence from a teacher of few classes: the module of isentropic.torch.sparse_distillation_loss.
+    """Divergence from a teacher that stores only a few classes: isentropic.torch.sparse_distillation_loss as a module.
 
     Call it with (student, indices, log_probs), and sample_weight, a factor for the loss of each row, and labels. Rows without
     any class, and those whose label is ignore_index, give 0 and do not count in the mean.

@@ -20,7 +20,7 @@ def ratio_map(x, f, *, dim=None, axis=None):
     f (callable): Takes a tensor of floats, of any shape, and gives as many numbers, at least 0, in a way that torch can
         differentiate: torch.square, or one's own.
     Returns: Of x's shape and dtype, differentiable as often as f is; in a row that is NaN the gradient is NaN.
-    Raises: f must not return a negative number, NaN or inf for a finite score, only 0 for a row, or another shape. Its values
+    Raises: If f returns a negative number, NaN or inf for a finite score, only zeros for a row, or another shape. Its values
         are not checked on other devices than the CPU, under a compiler or under a transform.
     >>> isentropic.torch.ratio_map(torch.tensor([1.0, 2.0, -1.0]), torch.square)
     tensor([0.1667, 0.6667, 0.1667])

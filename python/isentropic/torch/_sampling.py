@@ -61,9 +61,10 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
         for dim, and gets a gradient.
     hard: Give 1 at the index that isentropic.sample(x, seed=seed, stream=stream) draws and 0 elsewhere, with the gradient of
         the relaxed draw (straight through).
-    stream (int, or tensor, array or list of integers): Row r, counted with dim last, has stream + r. Anything but an int gives
-        each row its own: one for each row, or any that broadcasts to x's shape without dim.
-    Returns: Of x's shape and dtype. Differentiable, twice. On another device than the CPU the noise is made on the CPU.
+    stream (int, or tensor, array or list of integers): With an int, row r, counted with dim last, has stream + r. Other values
+        have one integer for each row, or broadcast to x's shape without dim.
+    Returns: Of x's shape and dtype. Differentiable, twice. On CUDA the library isentropic_cuda
+        makes the noise if it is found, otherwise the CPU.
     >>> y = isentropic.torch.gumbel_softmax(torch.tensor([0.0, 1.0, 2.0]), hard=True, seed=1)
     """
     name = "gumbel_softmax"

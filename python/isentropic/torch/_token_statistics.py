@@ -119,7 +119,7 @@ def linear_token_statistics(hidden, weight, target, *, bias=None, temperature=1.
         entropy are differentiable, twice, in hidden, weight, bias and temperature.
     Notes: Numbers and gradients are those of the logits of torch.nn.functional.linear, up to rounding. Backward recomputes the
         logits, some rows at a time, for all gradients. Gradients of halves are summed in float32. Under autocast the product is
-        computed in its type. Rows whose incoming gradient is 0, such as masked or ignored ones, may contain NaN.
+        computed in autocast's type. Rows whose incoming gradient is 0, such as masked or ignored ones, may contain NaN.
     >>> hidden, weight = torch.randn(6, 8, requires_grad=True), torch.randn(1000, 8, requires_grad=True)
     >>> found = isentropic.torch.linear_token_statistics(hidden, weight, torch.arange(6))
     >>> (-found.logprob.mean() - 0.01 * found.entropy.mean()).backward()

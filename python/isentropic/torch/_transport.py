@@ -163,11 +163,11 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
 def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
     """``isentropic.sinkhorn`` with a cost <P, C> and a plan that are differentiable in a, b and cost.
 
-    The gradient is that of the exact plan, by the implicit function theorem: a linear system of n equations, so tolerance
-    should be small. The gradients in a and b are defined up to a constant, for masses whose sum is fixed. A mass of 0 has the
-    gradient of a small one. f, g and the bounds have none. marginal_error is relative to the sum of a, as tolerance. If two
-    parts of the plan are joined only by entries that underflow to 0 (costs some 740 epsilon apart), it is the gradient for
-    changes that keep the mass of each part.
+    The gradient is that of the exact plan, so tolerance should be small. It comes from the implicit function theorem, a linear
+    system of n equations. The gradients in a and b are defined up to a constant, for masses whose sum is fixed. A mass of 0 has
+    the gradient of a small one. f, g and the bounds have none. marginal_error is relative to the sum of a, as tolerance is. If
+    two parts of the plan are joined only by entries that underflow to 0 (costs some 740 epsilon apart), the gradient is that
+    for changes that keep the mass of each part.
 
     epsilon may be a tensor, one for each problem, which broadcasts with the leading axes; cost and plan are differentiable in
     it.
@@ -261,8 +261,8 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
 def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_iterations=10000):
     """``isentropic.sinkhorn_barycenter``, differentiable in p, cost and weights.
 
-    The gradient is that of the exact barycenter, by the implicit function theorem: 2 + k eigenvalue problems of size m for k
-    distributions. So tolerance should be small. There are no second derivatives.
+    The gradient is that of the exact barycenter, so tolerance should be small. It comes from the implicit function theorem, by
+    2 + k eigenvalue problems of size m for k distributions. There are no second derivatives.
 
     >>> p = torch.tensor([[0.9, 0.1, 0.0], [0.1, 0.1, 0.8]])
     >>> cost = torch.tensor([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0], [4.0, 1.0, 0.0]])

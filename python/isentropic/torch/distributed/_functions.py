@@ -223,7 +223,7 @@ def top_k_softmax(x, *, k, temperature=1.0, where):
 
 @together
 def top_p_softmax(x, *, p, temperature=1.0, where):
-    """As isentropic.torch.top_p_softmax, of this rank's part of dim. Six rounds for any scores, ten of float64."""
+    """As isentropic.torch.top_p_softmax, of this rank's part of dim. Six rounds for any scores, ten for float64."""
     return _map("top_p_softmax", x, {"p": number("top_p_softmax", "p", p, 0, 1), **_heat("top_p_softmax", temperature)}, where)
 
 

@@ -34,8 +34,8 @@ class Sampler:
     """isentropic.Sampler for rows that are split over ranks: every rank gets the same indices, counted in the whole row.
 
     The steps are those of isentropic.Sampler that follow from sums over a row: not penalties, dry, xtc, top_h and mirostat,
-    which are refused. Each takes a few rounds; a draw takes one of 16 bytes. The draws are those of one
-    machine, except if rounding decides a truncation.
+    which are refused. Each step takes a few rounds, and a draw takes one round of 16 bytes. The draws are those of one machine,
+    except if rounding decides a truncation.
     """
 
     def __init__(self, steps, *, seed=0):
