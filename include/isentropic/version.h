@@ -1,5 +1,5 @@
 // The version of these headers: ISENTROPIC_VERSION_MAJOR, ISENTROPIC_VERSION_MINOR and ISENTROPIC_VERSION_PATCH for #if, and
-// ISENTROPIC_VERSION as text, with a suffix as long as it is no release: "0.3.0.dev0".
+// ISENTROPIC_VERSION as text, with a suffix between releases, as in "0.3.0.dev0".
 #pragma once
 
 #if __cplusplus < 202002L
