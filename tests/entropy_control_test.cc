@@ -623,6 +623,19 @@ struct Density {
   }
 };
 
+// A target beyond an end is met there within 1e-12 max(1, |H|), whatever the logarithm of the weights is.
+TEST(NormalizeDensity, TargetsNearTheEndsOfTheReach) {
+  std::vector<double> p(1000), w(1000, 0x1p-10);
+  for (std::size_t i = 0; i < p.size(); ++i) p[i] = 1 + std::sin(static_cast<double>(i));
+  const double most = std::log(1000 * 0x1p-10);
+  EXPECT_EQ(Density(p, w, most + 5e-13).found.status, GammaStatus::ok);
+  EXPECT_EQ(Density(p, w, most + 2e-12).found.status, GammaStatus::clamped_high);
+  std::fill(w.begin(), w.end(), 0x1p10);
+  const double large = std::log(1000 * 0x1p10);
+  EXPECT_EQ(Density(p, w, large + 5e-12).found.status, GammaStatus::ok);
+  EXPECT_EQ(Density(p, w, large + 2e-11).found.status, GammaStatus::clamped_high);
+}
+
 // Densities and weights of every kind, targets near the ends and far from them.
 TEST(NormalizeDensity, ReachesTheEntropy) {
   std::mt19937 random(7);

@@ -132,13 +132,17 @@ HWY_INLINE PowerReach ReachOfPower(const LogRow& row) {
   return reach;
 }
 
-// Finds the gamma for `target`, or takes the nearer end of the reach; moments(gamma) returns PowerMoments.
+// Finds the gamma for `target`, or takes the nearer end of the reach; moments(gamma) returns PowerMoments. Entropies are
+// smaller than the caller's by `unit`.
 template <class Moments>
-HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&& moments) {
+HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&& moments, double unit = 0) {
   const double least = reach.least, most = reach.most;
+  // The promised error is relative to the caller's entropy, and sums round to eps of the entropy here. A rounding error of
+  // gamma changes the entropy by eps times the variance of a, which the square of the entropy bounds but for a small factor.
+  const double scale = HWY_MAX(1.0, std::abs(target)), promised = HWY_MAX(1.0, std::abs(target + unit));
+  const double rounding = 1e-15 * scale * scale;
   // A target within the promised error of an end counts as met there.
-  const double scale = HWY_MAX(1.0, std::abs(target));
-  const double near = 1e-12 * scale;
+  const double near = HWY_MAX(1e-12 * promised, 5 * rounding);
   const auto status = [&](double entropy) {
     return entropy > target + near   ? GammaStatus::clamped_low
            : entropy < target - near ? GammaStatus::clamped_high
@@ -160,7 +164,7 @@ HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&
   };
   // Beyond these limits all a, or all e, are 0 to the last bit.
   const GammaLimits limits = {0x1p-80 / reach.farthest, 0x1p12 / reach.nearest, 200};
-  const double gamma = FindGamma({0, 0}, limits, {2e-15 * scale, 1e-5 * scale, 2e-13 * scale},
+  const double gamma = FindGamma({0, 0}, limits, {2e-15 * scale, 1e-5 * scale, HWY_MAX(2e-13 * promised, rounding)},
                                  {least - target, most - target, reach.at_zero.variance, reach.at_zero.third}, 1, sums_of_row)
                            .gamma;
   return {gamma, entropy, least, most, status(entropy)};
@@ -192,8 +196,8 @@ Normalized DensityRow(double target, const T* p, const double* w, size_t n, T* q
     if (w[i] == 0) z[i] = -kInfinity<double>;
   }
   const LogRow row = {z, u, n};
-  Normalized found =
-      FindPower(target - unit, ReachOfPower(row), [&](double gamma) HWY_ATTR { return MomentsOfPower(row, gamma); });
+  Normalized found = FindPower(
+      target - unit, ReachOfPower(row), [&](double gamma) HWY_ATTR { return MomentsOfPower(row, gamma); }, unit);
   found.entropy += unit, found.least += unit, found.most += unit;
 
   const D64 d;
