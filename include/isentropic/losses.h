@@ -147,7 +147,7 @@ struct DistillationLoss {
 
 //   beta KL(t, m) + (1 - beta) KL(s, m), m = beta t + (1 - beta) s, t and s the softmax of teacher and student
 struct JsdLoss {
-  double beta = 0.5;  // weight of the teacher, above 0 and below 1, where the loss tends to 0
+  double beta = 0.5;  // weight of the teacher; 0 and 1, where the loss is always 0, are refused
 
   static constexpr TargetKind kTarget = TargetKind::scores;
   constexpr std::string_view check() const {
@@ -494,7 +494,7 @@ struct Described<JsdLoss> {
   };
   static constexpr auto kParams =
       Params{Param<JsdLoss>{.name = "beta",
-                            .meaning = "weight of the teacher, above 0 and below 1, where the loss tends to 0",
+                            .meaning = "weight of the teacher; 0 and 1, where the loss is always 0, are refused",
                             .member = &JsdLoss::beta,
                             .at_least = 0,
                             .up_to = 1,
