@@ -525,8 +525,7 @@ struct Described<Wasserstein1d> {
       .formula = "(int_0^1 |F_u^-1(t) - F_v^-1(t)|^order dt)^(1/order)",
       .gradient =
           "in u_i: W^(1-order) sum_j P_ij |u_i - v_j|^(order-1) sign(u_i - v_j), P the optimal plan; at inf that of the "
-          "largest "
-          "distance",
+          "largest distance",
       .source = "Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1",
       .arrays = kLineArrays,
       .not_in = kShownTransportNotIn,

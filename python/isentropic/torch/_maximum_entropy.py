@@ -33,7 +33,7 @@ _search = Operator(
 @documented
 def maximum_entropy(features, moments, *, prior=None):
     """``isentropic.maximum_entropy``, differentiable in features, moments and prior, also twice: p, multipliers, entropy and
-    divergence. Where the status is "clamped" there is no gradient. A problem with NaN among several is NaN. The status is None
+    divergence. Where the status is "clamped" the gradient is 0. A problem with NaN among several is NaN. The status is None
     under a compiler or a transform.
 
     >>> die = torch.arange(1.0, 7.0, dtype=torch.float64)
