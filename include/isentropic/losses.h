@@ -457,8 +457,8 @@ struct Described<DistillationLoss> {
           "T^2 D(p, q), p = softmax(teacher/T), q = softmax(student/T); forward_kl: KL(p, q); reverse_kl: KL(q, p); jsd: beta "
           "KL(p, m) + (1 - beta) KL(q, m), m = beta p + (1 - beta) q; total_variation: sum |p - q| / 2",
       .gradient =
-          "in the student: T q (l - <q, l>), l = -p/q, log(q/p), (1 - beta) log(q/m), sign(q - p) / 2, so T (q - p) of "
-          "forward_kl; in beta: T^2 (KL(p, m) - KL(q, m)); also in T",
+          "in the student: T q (l - <q, l>), l = log(q/p) of reverse_kl, (1 - beta) log(q/m) of jsd, sign(q - p) / 2 of "
+          "total_variation; T (q - p) of forward_kl; in beta: T^2 (KL(p, m) - KL(q, m)); also in T",
       .source = "Hinton, Vinyals, Dean, arXiv 1503.02531, 2015; Agarwal et al., ICLR 2024",
       .arrays = kLossArrays,
       .not_in = kNotSplit,
