@@ -104,7 +104,8 @@ def doc(description):
     precision = "float64" + ("; of float32 the terms are in float32, 2e-6 relative" if name == "entropy" else "")
     given = "to p, to log p or to the scores"
     if name == "self_information":
-        given, division = "to p or to log p", ". With scores or normalize there is no gradient, because a value depends on the whole row"
+        given = "to p or to log p"
+        division = ". With scores or normalize there is no gradient, because a value depends on the whole row"
     return f"""
 {ARRAY_DOC[family]}
 {axis if has_axis(description) else ""}{asking if learned else ""}return_grad (bool): {GRADIENT_DOC[family]}
