@@ -89,8 +89,9 @@ struct SmoothAccuracyLoss {
 
 //   -log softmax(scale psi(c))_t, psi of the target: am c - m; arc cos(theta + m), from theta = pi - m on -2 - cos(theta + m);
 //   sphere (-1)^k cos(m theta) - 2k, k = floor(m theta / pi)
-// psi is the target's cosine c after the margin. It falls as c falls, down to c = -1, so that the gradient never vanishes. The
-// gradient is exact, except that for arc sin(theta) is at least 2^-10 (float) or 2^-24 (double).
+// psi is the target's cosine c after the margin. It falls as c falls, down to c = -1, so that the gradient never has the wrong
+// sign; it is 0 at single angles, theta = pi - m of arc and the multiples of pi / m between 0 and pi of sphere. The gradient is
+// exact, except that for arc sin(theta) is at least 2^-10 (float) or 2^-24 (double). Cosines above 1.01 in size are refused.
 struct MarginSoftmaxLoss {
   enum class Kind { am, arc, sphere };
   static constexpr double kMargins[] = {0.35, 0.5, 4};
