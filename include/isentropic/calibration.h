@@ -195,7 +195,9 @@ struct Described<ExpectedCalibrationError> {
       .summary = "The mean distance between confidence and accuracy, over bins of confidence.",
       .formula = "sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows",
       .gradient = "none: a sum over bins",
-      .source = "Naeini, Cooper, Hauskrecht, AAAI 2015; Guo, Pleiss, Sun, Weinberger, ICML 2017",
+      .source =
+          "Naeini, Cooper, Hauskrecht, AAAI 2015; classwise: Kull et al., NeurIPS 2019; debiased: Kumar, Liang, Ma, NeurIPS "
+          "2019",
       .arrays = kCalibrationErrorArrays,
       .not_in = kCalibrationErrorNotIn,
   };

@@ -29,7 +29,7 @@ enum class GammaStatus {
   clamped_low,   // the target is below the reach of every allowed gamma
   clamped_high,  // the target is above it
   constant,      // equal scores, or +inf present: the same distribution for every gamma
-  invalid,       // NaN in the row, or no finite score; for probs also a negative entry or +inf
+  invalid,       // NaN in the row, or no score above -inf; for probs also a negative entry or +inf
 };
 inline constexpr std::array<std::string_view, 5> kGammaStatusNames = {"ok", "clamped_low", "clamped_high", "constant",
                                                                       "invalid"};

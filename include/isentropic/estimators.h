@@ -1,11 +1,12 @@
-// Estimators of the entropy and the mutual information of a law that is known only by counts of outcomes.
+// Estimators of the entropy and the mutual information of a distribution that is known only by counts of outcomes.
 //
 //   const std::vector<std::int64_t> counts = {30, 12, 8, 0};
 //   const double nats = isentropic::entropy_of_counts({}, counts);  // nats = 0.94
 //
-// The entropy of the frequencies is biased: below that of the law by about (classes - 1) / (2 N) nats for N draws, if N is
-// large. The estimators differ in how they correct this bias. Counts are whole numbers of any type of rows, or std::int64_t; a
-// row without any has no estimate (NaN). `classes` that were never seen matter to james_stein and nsb alone.
+// The entropy of the frequencies is biased: on average it is below that of the distribution by about (classes - 1) / (2 N) nats
+// for N draws, if N is large. The estimators differ in how they correct this bias. Counts are whole numbers of any type of
+// rows, or std::int64_t; a row without any has no estimate (NaN). `classes` that were never seen matter to james_stein and nsb
+// alone.
 //
 //   plugin         the entropy of the frequencies
 //   miller_madow   plugin + (m - 1) / (2 N), m the number of classes seen
@@ -13,7 +14,7 @@
 //   grassberger    log N - sum n G(n) / N, G(n) = psi(n) + (-1)^n (psi((n + 1) / 2) - psi(n / 2)) / 2
 //   chao_shen      -sum c log c / (1 - (1 - c)^N), c = C n / N, C = 1 - f1 / N the coverage, f1 the classes seen once (N counts
 //                  as N - 1)
-//   james_stein    the entropy of frequencies that are shrunk to the uniform law of all classes
+//   james_stein    the entropy of frequencies that are shrunk to the uniform distribution over all classes
 //   nsb            the mean under the prior of Nemenman, Shafee and Bialek, which is nearly flat in the entropy; it alone has a
 //                  standard deviation
 #pragma once
@@ -110,7 +111,7 @@ template <>
 struct Described<EntropyOfCounts> {
   static constexpr Description kDescription = {
       .name = "entropy_of_counts",
-      .summary = "The entropy of a law, estimated from how often each outcome was drawn.",
+      .summary = "The entropy of a distribution, estimated from how often each outcome was drawn.",
       .formula = "plugin: H(n / N); the others reduce its bias",
       .gradient = "none",
       .source =

@@ -89,8 +89,9 @@ struct SmoothAccuracyLoss {
 
 //   -log softmax(scale psi(c))_t, psi of the target: am c - m; arc cos(theta + m), from theta = pi - m on -2 - cos(theta + m);
 //   sphere (-1)^k cos(m theta) - 2k, k = floor(m theta / pi)
-// psi is the target's cosine c after the margin. It falls as c falls, down to c = -1, so that the gradient never vanishes. The
-// gradient is exact, except that for arc sin(theta) is at least 2^-10 (float) or 2^-24 (double).
+// psi is the target's cosine c after the margin. It falls as c falls, down to c = -1, so that the gradient never has the wrong
+// sign; it is 0 at single angles, theta = pi - m of arc and the multiples of pi / m between 0 and pi of sphere. The gradient is
+// exact, except that for arc sin(theta) is at least 2^-10 (float) or 2^-24 (double). Cosines above 1.01 in size are refused.
 struct MarginSoftmaxLoss {
   enum class Kind { am, arc, sphere };
   static constexpr double kMargins[] = {0.35, 0.5, 4};
@@ -147,7 +148,7 @@ struct DistillationLoss {
 
 //   beta KL(t, m) + (1 - beta) KL(s, m), m = beta t + (1 - beta) s, t and s the softmax of teacher and student
 struct JsdLoss {
-  double beta = 0.5;  // weight of the teacher, above 0 and below 1, where the loss tends to 0
+  double beta = 0.5;  // weight of the teacher; 0 and 1, where the loss is always 0, are refused
 
   static constexpr TargetKind kTarget = TargetKind::scores;
   constexpr std::string_view check() const {
@@ -457,8 +458,8 @@ struct Described<DistillationLoss> {
           "T^2 D(p, q), p = softmax(teacher/T), q = softmax(student/T); forward_kl: KL(p, q); reverse_kl: KL(q, p); jsd: beta "
           "KL(p, m) + (1 - beta) KL(q, m), m = beta p + (1 - beta) q; total_variation: sum |p - q| / 2",
       .gradient =
-          "in the student: T q (l - <q, l>), l = -p/q, log(q/p), (1 - beta) log(q/m), sign(q - p) / 2, so T (q - p) of "
-          "forward_kl; in beta: T^2 (KL(p, m) - KL(q, m)); also in T",
+          "in the student: T q (l - <q, l>), l = log(q/p) of reverse_kl, (1 - beta) log(q/m) of jsd, sign(q - p) / 2 of "
+          "total_variation; T (q - p) of forward_kl; in beta: T^2 (KL(p, m) - KL(q, m)); also in T",
       .source = "Hinton, Vinyals, Dean, arXiv 1503.02531, 2015; Agarwal et al., ICLR 2024",
       .arrays = kLossArrays,
       .not_in = kNotSplit,
@@ -494,7 +495,7 @@ struct Described<JsdLoss> {
   };
   static constexpr auto kParams =
       Params{Param<JsdLoss>{.name = "beta",
-                            .meaning = "weight of the teacher, above 0 and below 1, where the loss tends to 0",
+                            .meaning = "weight of the teacher; 0 and 1, where the loss is always 0, are refused",
                             .member = &JsdLoss::beta,
                             .at_least = 0,
                             .up_to = 1,

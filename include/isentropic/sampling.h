@@ -98,7 +98,7 @@ struct TopNSigma {
   double n = 0;  // number of standard deviations of the finite scores
 };
 
-//   q_i = p_i / sum_{j in K} p_j for i in K, K the most largest with -sum q log q <= share H(p)
+//   q_i = p_i / sum_{j in K} p_j for i in K, K as many of the largest as have -sum q log q <= share H(p)
 // The entropy of the j most probable, renormalised, rises with j.
 struct TopH {
   double share = 0;  // share of the entropy; 1 keeps all
@@ -136,9 +136,9 @@ struct Dry {
 };
 
 //   q_i = p_i / sum_{j in K} p_j for i in K = {-log p_i <= mu}; then mu - rate (-log q_drawn - surprise)
-// A text has a bound, at first twice the surprise. Tokens of a surprise -log p up to the bound stay, and after the draw the
-// bound falls by rate times what the surprise of the drawn token, among those that stayed, exceeds the wanted one. The last
-// step.
+// Each text has a bound mu, at first twice the target. Tokens whose surprise -log p is at most mu stay. After the draw mu falls
+// by rate times the excess of -log q of the drawn token over the target, where q is renormalised over the tokens that stayed.
+// It must be the last step.
 struct Mirostat {
   double surprise = 0;  // target for the mean of -log q of the drawn tokens, in nats
   double rate = 0.1;    // how fast the bound moves
@@ -538,8 +538,8 @@ template <>
 struct Described<step::TopH> {
   static constexpr Description kDescription = {
       .name = "top_h",
-      .summary = "Keeps the most likely tokens, as many as have together at most a share of the entropy.",
-      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the most largest with -sum q log q <= share H(p)",
+      .summary = "Keeps as many of the most likely tokens as have, renormalised, at most a share of the entropy.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K as many of the largest as have -sum q log q <= share H(p)",
       .gradient = "none: it is for drawing",
       .source = "Potraghloo et al., NeurIPS 2025",
       .arrays = kStepArrays,
@@ -558,10 +558,10 @@ template <>
 struct Described<step::PLess> {
   static constexpr Description kDescription = {
       .name = "p_less",
-      .summary = "Keeps the tokens whose probability is at least that of two equal draws.",
+      .summary = "Keeps the tokens whose probability is at least the probability that two draws are equal.",
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= sum_j p_j^2}",
       .gradient = "none: it is for drawing",
-      .source = "Tan, Wu, Howarth, p-less sampling, arXiv 2509.23234",
+      .source = "Tan, Wu, Howard, p-less sampling, arXiv 2509.23234",
       .arrays = kStepArrays,
       .not_in = kStepNotIn,
   };

@@ -55,7 +55,7 @@ struct WassersteinHistogram {
 
 // W_p of distributions over one support, whose points may come in any order: p and q are masses, scaled to sum 1. dp and dq, if
 // wanted, get the gradient of the distance with that scaling, <p, dp> = <q, dq> = 0. At a kink, such as p = q, the gradient is
-// the mean of both sides; it is 0 if order > 1 and the distance is 0.
+// the mean of both sides; it is 0 for order inf, and for order > 1 if the distance is 0.
 //
 // Shapes: p, q k x n; support n; distance k; dp, dq as p, or of no rows.
 // Throws: std::invalid_argument naming row and entry: a mass that is negative, NaN or infinite, a row without mass, or a sum
@@ -523,7 +523,9 @@ struct Described<Wasserstein1d> {
       .name = "wasserstein_1d",
       .summary = "The Wasserstein distance of samples on the line, from their quantile functions: W_p, not its power.",
       .formula = "(int_0^1 |F_u^-1(t) - F_v^-1(t)|^order dt)^(1/order)",
-      .gradient = "in u_i: W^(1-order) sum_j P_ij |u_i - v_j|^(order-1) sign(u_i - v_j), P the optimal plan",
+      .gradient =
+          "in u_i: W^(1-order) sum_j P_ij |u_i - v_j|^(order-1) sign(u_i - v_j), P the optimal plan; at inf that of the "
+          "largest distance",
       .source = "Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1",
       .arrays = kLineArrays,
       .not_in = kShownTransportNotIn,
@@ -541,7 +543,7 @@ struct Described<WassersteinHistogram> {
       .name = "wasserstein_histogram",
       .summary = "The Wasserstein distance of distributions over one support on the line.",
       .formula = "(int_0^1 |F_p^-1(t) - F_q^-1(t)|^order dt)^(1/order); order 1: int |F_p - F_q|",
-      .gradient = "W^(1-order) / order times the Kantorovich potentials, less their mean under p and q",
+      .gradient = "W^(1-order) / order times the Kantorovich potentials, less their mean under p and q; at inf 0",
       .source = "as wasserstein_1d",
       .arrays = kHistogramArrays,
       .not_in = kShownTransportNotIn,

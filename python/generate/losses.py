@@ -84,6 +84,7 @@ def doc(description):
     )
     # Values of losses of a map are minus a probability, or only stand for a gradient.
     nats = "" if takes_map(description) else " in nats"
+    outside = ", a cosine is above 1.01 in size" if scores == "cosines" else ""
     nothing = (
         "A row with NaN gives NaN." if description["target"] == "labels" else "A row with NaN, or with only -inf, gives NaN."
     )
@@ -95,7 +96,7 @@ return_grad (bool): Return also the gradient in {scores}.
 {asking}Returns (array, or a tuple of arrays): One number for each row{nats}, of the kind and dtype of {scores} (float32 for
     float16), in its shape without the axis (a NumPy number if no axis is left). With return_grad=True also the gradient in
     {scores}, of its shape.{also}
-Raises: A parameter is out of its range, shapes do not fit, {target} is not valid; the message names row and entry.
+Raises: A parameter is out of its range, shapes do not fit, {target} is not valid{outside}; the message names row and entry.
 Notes: {nothing} If the score of the target is -inf, a loss without a bound is inf.
 
     Gradient: {description["gradient"]}.

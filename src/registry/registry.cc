@@ -59,10 +59,10 @@ constexpr Title kTitle<TableMeasure> = {"table", "Measures of tables",
 template <>
 constexpr Title kTitle<EntryMeasure> = {"entry", "Measures of entries", "of each probability by itself"};
 template <>
-constexpr Title kTitle<CountMeasure> = {"counts", "Estimators", "what counts of outcomes say of their law"};
+constexpr Title kTitle<CountMeasure> = {"counts", "Estimators", "what counts of outcomes say of their distribution"};
 template <>
 constexpr Title kTitle<CountTableMeasure> = {"count_table", "Estimators of tables",
-                                             "what counts of pairs of outcomes, x in rows, say of their law"};
+                                             "what counts of pairs of outcomes, x in rows, say of their distribution"};
 template <>
 constexpr Title kTitle<Transport> = {"transport", "Transport", "how far masses are apart, and what goes where"};
 template <>

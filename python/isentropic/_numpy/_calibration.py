@@ -300,8 +300,7 @@ def of_probability(name, p, labels, classes=None):
 
 def labelled(name, argument, x, labels, sample_weight, ignore_index, names=None, columns=None, one_column=False):
     """(x as a matrix like _matrix, the class of each row, their weights or none, the tolerance of sums). `one_column`: of x
-    with
-    one axis."""
+    with one axis."""
     matrix, shape, tolerance = _matrix(name, argument, x[:, None] if one_column else x)
     classes = _classes(name, argument, labels, shape, names, matrix.shape[-1], columns)
     weights = _weights(name, argument, sample_weight, shape)

@@ -174,8 +174,9 @@ class Sampler:
         ("epsilon", e)                  what has at least the probability e, 0 < e <= 1
         ("eta", e)                      what has at least the probability min(e, sqrt(e) exp(-entropy)), 0 < e <= 1
         ("top_n_sigma", n)              scores within n standard deviations of the largest, n > 0
-        ("top_h", a)                    as many of the most likely as have at most a times the entropy, 0 < a <= 1
-        ("p_less", None)                what is at least as likely as two draws are equal, sum p^2
+        ("top_h", a)                    as many of the most likely as have, renormalised, an entropy of at most a
+                                        times that of all, 0 < a <= 1
+        ("p_less", None)                what has at least the probability that two draws are equal, sum p^2
         ("xtc", (probability, threshold))   with this probability, removes all that reach the threshold but the least likely
         ("penalties", {"repetition": 1.0, "presence": 0.0, "frequency": 0.0, "last": 64})
                                         lowers the scores of the last tokens of the text; last 0: none, -1: all

@@ -14,7 +14,7 @@ from isentropic.formulas import sampling as formulas
 @documented
 def speculative_sample(draft, target, tokens, *, seed, stream=0, position=0):
     """
-        accept token i of a draft with probability min(1, p_i / q_i); then draw from max(p - q, 0), or from p after all
+        accept token i of a draft with probability min(1, p_i / q_i); then draw from max(p - q, 0), or p if all are accepted
 
     How many of k drafted tokens the target accepts, and the token that follows. The text has the distribution of the target
     (Leviathan, Kalman, Matias, ICML 2023).

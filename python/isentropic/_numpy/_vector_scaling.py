@@ -43,7 +43,8 @@ def fit_vector_scaling(x, labels, *, ridge=1e-6, input="scores", classes=None, s
     Notes: Unlike a temperature it can change which class has the largest score. It has 2n parameters to fit, so with few labels
         per class prefer fit_temperature, or a larger ridge. The loss is convex; Newton's method, with steps by conjugate
         gradients, starts from the best temperature. Sums are in float64.
-    Source: Guo, Pleiss, Sun, Weinberger, ICML 2017.
+    Source: Guo, Pleiss, Sun, Weinberger, ICML 2017; of log p: Kull, Silva Filho, Flach, AISTATS 2017 (beta calibration), and
+        Kull et al., NeurIPS 2019 (Dirichlet calibration).
     >>> x, labels = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]], [0, 1, 1, 1, 0]
     >>> scale, bias = isentropic.fit_vector_scaling(x, labels)
     >>> p = isentropic.softmax(scale * x[4] + bias)  # 1/3, 2/3: as often as the labels of such rows

@@ -1,6 +1,6 @@
 """perturb_max with other noises than Gumbel's: the integral of its probabilities at fixed points, in float64.
 
-p_i = int f(u - x_i) prod_{j != i} F(u - x_j) du, by Gauss and Legendre between the places where F has kinks.
+p_i = int f(u - x_i) prod_{j != i} F(u - x_j) du, by Gauss-Legendre quadrature between the kinks of F.
 """
 
 import math
@@ -13,7 +13,7 @@ _TERMS = 28
 
 
 def _points(like):
-    """Nodes and weights of Gauss and Legendre: they lie symmetrically."""
+    """Nodes and weights of Gauss-Legendre quadrature: they lie symmetrically."""
     half = [values[NODES // 2 :].tolist() for values in np.polynomial.legendre.leggauss(NODES)]
     nodes, weights = (torch.stack([like.new_full((), value) for value in values]) for values in half)
     return torch.cat([-nodes, nodes]), torch.cat([weights, weights])

@@ -33,8 +33,8 @@ _search = Operator(
 @documented
 def maximum_entropy(features, moments, *, prior=None):
     """``isentropic.maximum_entropy``, differentiable in features, moments and prior, also twice: p, multipliers, entropy and
-    divergence. Where the status is "clamped" there is no gradient. Of several problems, those with NaN give NaN. The
-    status is None under a compiler or a transform.
+    divergence. Where the status is "clamped" the gradient is 0. Of several problems, those with NaN give NaN. The status is
+    None under a compiler or a transform.
 
     >>> die = torch.arange(1.0, 7.0, dtype=torch.float64)
     >>> mean = torch.tensor([4.5], dtype=torch.float64, requires_grad=True)
