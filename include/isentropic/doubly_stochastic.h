@@ -25,7 +25,7 @@ namespace isentropic::inline ISENTROPIC_ABI {
 //   y = diag(r) exp(x / temperature) diag(c) with sum_j y_ij = 1 and sum_i y_ij = n / m
 struct DoublyStochastic {
   double temperature = 1;       // divides the scores
-  std::int64_t iterations = 0;  // how often rows, then columns, are divided by their sums; 0: as often as the tolerance asks
+  std::int64_t iterations = 0;  // how often rows, then columns, are divided by their sums; 0: until the tolerance is met
   std::optional<double> tolerance = {};  // largest error of the logarithm of a row's sum; 1e-6 if it is not given
 
   static constexpr double kTolerance = 1e-6;  // where none is given
@@ -93,7 +93,7 @@ struct Described<DoublyStochastic> {
                  .name = "temperature", .meaning = "divides the scores", .member = &DoublyStochastic::temperature, .above = 0},
              Param<DoublyStochastic, std::int64_t>{
                  .name = "iterations",
-                 .meaning = "how often rows, then columns, are divided by their sums; 0: as often as the tolerance asks",
+                 .meaning = "how often rows, then columns, are divided by their sums; 0: until the tolerance is met",
                  .member = &DoublyStochastic::iterations,
                  .at_least = 0,
                  .up_to = 1000000},

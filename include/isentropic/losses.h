@@ -164,7 +164,7 @@ struct SparseDistillationLoss {
   // bin: all other classes together are one more class, of probability 1 - P. renormalize: the listed classes alone.
   enum class Tail { bin, renormalize };
 
-  double temperature = 1;                                        // T, divides log_probs and scores; 1 with tail bin
+  double temperature = 1;                                        // T, divides log_probs and scores; must be 1 if tail is bin
   TeacherDivergence divergence = TeacherDivergence::forward_kl;  // D, how far the student is from the teacher
   std::optional<double> beta = {};  // weight of the teacher in jsd, below 1; not given: 0.5; refused with other divergences
   Tail tail = Tail::bin;            // bin: all other classes are one class more; renormalize: only the listed classes count
@@ -532,7 +532,7 @@ struct Described<SparseDistillationLoss> {
   };
   static constexpr auto kParams =
       Params{Param<SparseDistillationLoss>{.name = "temperature",
-                                           .meaning = "T, divides log_probs and scores; 1 with tail bin",
+                                           .meaning = "T, divides log_probs and scores; must be 1 if tail is bin",
                                            .member = &SparseDistillationLoss::temperature,
                                            .above = 0,
                                            .per_row = true,

@@ -748,8 +748,8 @@ struct Described<NormalizedMutualInformation> {
   static constexpr Description kDescription = {
       .name = "normalized_mutual_information",
       .summary =
-          "Mutual information as a share of the mean of both entropies: 1 if each variable tells the other, 0 if neither "
-          "tells anything, and where the mean is 0.",
+          "Mutual information as a share of the mean of both entropies: 1 if each variable determines the other, 0 if they "
+          "are independent or the mean is 0.",
       .formula = "I(X; Y) / mean(H(X), H(Y))",
       .gradient = "that of the quotient; of two equal entropies under min and max the mean of both",
       .source = "Vinh, Epps, Bailey, JMLR 11, 2010",
@@ -769,7 +769,7 @@ template <>
 struct Described<VariationOfInformation> {
   static constexpr Description kDescription = {
       .name = "variation_of_information",
-      .summary = "What two variables do not tell of each other: a metric of partitions, 0 if each tells the other.",
+      .summary = "What two variables do not tell about each other: a metric of partitions, 0 if each determines the other.",
       .formula = "H(X|Y) + H(Y|X)",
       .gradient = "-log(p(x,y) / p(x)) - log(p(x,y) / p(y)); in scores p (that - VI)",
       .source = "Meila, J. Multivar. Anal. 98, 2007",

@@ -414,7 +414,8 @@ template <>
 struct Described<step::TypicalP> {
   static constexpr Description kDescription = {
       .name = "typical_p",
-      .summary = "Keeps the tokens whose surprise is nearest to the entropy, the fewest whose probabilities sum to at least p.",
+      .summary =
+          "Keeps the fewest tokens with a surprise near the entropy whose probabilities sum to at least p, the nearest first.",
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the fewest by |-log p - H| with mass >= p",
       .gradient = "none: it is for drawing",
       .source = "Meister, Pimentel, Wiher, Cotterell, TACL 2023",
@@ -627,7 +628,7 @@ template <>
 struct Described<step::Dry> {
   static constexpr Description kDescription = {
       .name = "dry",
-      .summary = "Lowers the scores of tokens that would repeat a sequence of the text, the longer the more.",
+      .summary = "Lowers the scores of tokens that would repeat a sequence of the text: the longer the sequence, the more.",
       .formula =
           "x_i - multiplier base^(L_i - allowed_length) where the L_i >= allowed_length tokens before an earlier i equal the "
           "text's end",

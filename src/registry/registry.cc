@@ -41,7 +41,7 @@ constexpr Title kTitle = {};
 template <>
 constexpr Title kTitle<Map> = {"map", "Maps", "rows of scores in, rows of probabilities out"};
 template <>
-constexpr Title kTitle<Logarithm> = {"logarithm", "Logarithms", "softmax where its logarithm is wanted"};
+constexpr Title kTitle<Logarithm> = {"logarithm", "Logarithms", "the logarithm of softmax, and of its sum"};
 template <>
 constexpr Title kTitle<Selection> = {"selection", "Selections",
                                      "rows of scores in, shares between 0 and 1 that add up to k out"};
@@ -55,7 +55,7 @@ template <>
 constexpr Title kTitle<Divergence> = {"divergence", "Measures of two", "how far distributions p and q are apart"};
 template <>
 constexpr Title kTitle<TableMeasure> = {"table", "Measures of tables",
-                                        "what the variables x, in rows, and y say of each other"};
+                                        "what the variables x, in rows, and y tell about each other"};
 template <>
 constexpr Title kTitle<EntryMeasure> = {"entry", "Measures of entries", "of each probability by itself"};
 template <>
@@ -79,7 +79,7 @@ template <>
 constexpr Title kTitle<Step> = {"step", "Steps of a sampler", "each acts on what the steps before it left"};
 template <>
 constexpr Title kTitle<Calibration> = {"calibration", "Calibration",
-                                       "whether confidence is accuracy, and a scale for a length"};
+                                       "whether confidence equals accuracy, and a scale for a length"};
 template <>
 constexpr Title kTitle<AttentionOperation> = {"attention", "Attention", "values weighted by a map of scores"};
 

@@ -160,6 +160,9 @@ inline oracle::Row wide(const auto& x) { return oracle::Row(x.begin(), x.end());
 // The stated error of each entry, see Description.
 template <class T>
 oracle::Row tolerances(const Map& op, const oracle::Row& p) {
+  const auto* const entmax = std::get_if<Entmax>(&op);
+  const bool moderate = entmax != nullptr && entmax->alpha >= 1 && entmax->alpha <= 2;
+  const double absolute = moderate ? 4 : laws_of(op).absolute_error;
   const long double log_max = std::log(*std::max_element(p.begin(), p.end()));
   const auto distance = [&](std::size_t i) { return p[i] > 0 ? log_max - std::log(p[i]) : 0; };
   long double mean = 0;
@@ -167,7 +170,7 @@ oracle::Row tolerances(const Map& op, const oracle::Row& p) {
   oracle::Row bounds;
   for (std::size_t i = 0; i < p.size(); ++i) {
     const long double relative = (8 + 3 * (distance(i) + mean)) * p[i] + std::numeric_limits<T>::min() / kEpsilon<T>;
-    const long double rounding = (laws_of(op).absolute_error > 0 ? laws_of(op).absolute_error : relative) * kEpsilon<T>;
+    const long double rounding = (absolute > 0 ? absolute : relative) * kEpsilon<T>;
     const long double method = method_error<T>(op, p.size());
     bounds.push_back(method > 0 ? method : rounding);
   }
