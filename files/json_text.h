@@ -53,7 +53,7 @@ class JsonText {
   // The positions of the values of an array that begins at `at`.
   std::vector<std::size_t> positions(const simdjson::dom::array& array, std::size_t at) const;
 
-  // The line and the column of a position. One behind the last asked for is found faster.
+  // The line and the column of a position. A position after the last one asked for is found faster.
   Place place_of(std::size_t at);
 
   const std::string& name() const { return name_; }
@@ -62,7 +62,7 @@ class JsonText {
   [[noreturn]] void not_json(simdjson::error_code error, std::size_t at);
   void blank_events();
 
-  // The first position at or behind `at` where a value or a key begins, and the position behind the one that begins at `at`.
+  // The first position at or after `at` where a value or a key begins, and the position after the one that begins at `at`.
   std::size_t start(std::size_t at) const { return std::min(text_.find_first_not_of(" \t\r\n,:", at), text_.size()); }
   std::size_t behind(std::size_t at) const;
 

@@ -126,7 +126,7 @@ class JsonlReader {
     Lines(text_.name(), first_line_, options_).refuse(doubt, layout_->header);
   }
 
-  // The line that begins at `at`. simdjson may read bytes behind it.
+  // The line that begins at `at`. simdjson may read bytes beyond its end.
   static std::string_view line_at(std::string& text, std::size_t at) {
     text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
     return std::string_view(text).substr(at, text.find('\n', at) - at);

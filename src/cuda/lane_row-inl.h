@@ -167,8 +167,8 @@ class LaneRow {
   float* mine_;
 };
 
-// By the first warp, after a barrier behind LaneRow's sums: the sums of all, of terms of type T. `least` becomes the least of
-// the blocks' leasts.
+// By the first warp, after a barrier that follows LaneRow's sums: the sums of all, of terms of type T. `least` becomes the
+// least of the blocks' leasts.
 template <class T = float, size_t K>
 HWY_INLINE void CollectSums(unsigned n, double (&sums)[K], float* least, Exchanges& exchanges) {
   const unsigned half = Team::Lane() / 16, lane = Team::Lane() % 16, group = static_cast<unsigned>(cuda::kGroup);

@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(512, 1)
   }
 }
 
-// Shared memory of a warp that searches: survivors, and behind them 64 times -inf; and room for as many numbers.
+// Shared memory of a warp that searches: survivors, followed by 64 times -inf; and room for as many numbers.
 inline constexpr unsigned kApartRoom = cuda::kMostApart + 64;
 
 // The masses of the survivors of rows that ResidentSparseKernel has left. A warp has a row.

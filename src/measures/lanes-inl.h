@@ -23,7 +23,7 @@ class RowsInLanes {
   static constexpr size_t kRows = hn::MaxLanes(D64());
   static constexpr size_t kLongest = 32;
 
-  // Rows from `first` on; behind the last one, the last one again.
+  // Rows from `first` on; after the last one, the last one again.
   template <class T>
   HWY_INLINE void Load(MatrixView<const T> x, size_t first) {
     for (size_t r = 0; r < kRows; ++r) {

@@ -140,7 +140,7 @@ HWY_INLINE void StoreNarrow(V64 v, D64 d, size_t count, T* p) {
   }
 }
 
-// The lanes of v that are in `mask`, moved to the front in order; the lanes behind them are undefined.
+// The lanes of v that are in `mask`, moved to the front in order; the lanes after them are undefined.
 template <class D>
 HWY_INLINE hn::Vec<D> CompressLanes(D d, hn::Vec<D> v, hn::Mask<D> mask) {
 #if HWY_TARGET == HWY_AVX2
