@@ -283,8 +283,7 @@ void on_type(const Arguments& call, std::string_view name, const CallArray& arra
   fail("{}: {} must be {}{}float64", call.where(), name, kHalves ? "float16, bfloat16, " : "", kFloat32 ? "float32 or " : "");
 }
 
-// The families, each in the file of that name.
-void run_rows(Arguments& call);
+// The calls of families in other files than rows.cc: attention.cc, transport.cc and tables.cc.
 void run_attention(Arguments& call);
 void run_transport(Arguments& call);
 void run_table_measure(Arguments& call);
