@@ -201,7 +201,7 @@ def _counts_of(coded):
     return np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
 
 
-def _entropy(function, coded, estimator, base):
+def _entropy(coded, estimator, base):
     """The entropy of the labels taken together: each cell is a class, even if most cells were never seen."""
     flat, cells = np.zeros(len(coded[0].codes), np.int64), 1
     for one in coded:
@@ -225,7 +225,7 @@ def _information(function, coded, estimator, base):
         raise ValueError(f"{function}: estimator james_stein needs a table of two variables with at most {MOST_CELLS} cells")
     a, b, *given = coded
     parts = [[a, *given], [b, *given], [a, b, *given], given]
-    sums = [_entropy(function, part, estimator, base) if part else 0.0 for part in parts]
+    sums = [_entropy(part, estimator, base) if part else 0.0 for part in parts]
     return np.float64(sums[0] + sums[1] - sums[2] - sums[3])
 
 
