@@ -1,5 +1,5 @@
-// Files and Arrow arrays for Python: numbers are passed as bytes without a copy, and isentropic/_files.py gives them type and
-// shape.
+// Files and Arrow arrays for Python: numbers are passed as bytes without a copy, and isentropic/_numpy/_files.py gives them
+// type and shape.
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
