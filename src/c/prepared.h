@@ -294,7 +294,7 @@ class Arrays {
   CallArray streams_, positions_, seeds_;
 };
 
-// The call of a prepared operation on these arrays, which live as long as it.
+// The call of a prepared operation on these arrays, which must outlive it.
 inline Call call_of(const isentropic_call& prepared, const Arrays& given) {
   const auto unsigned_number = [&](Whole which) { return static_cast<std::uint64_t>(prepared.number(which)); };
   return {.operation = prepared.info,

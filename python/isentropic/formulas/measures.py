@@ -298,7 +298,7 @@ BY_PARAM = {
     ("tsallis_entropy", "alpha"): _tsallis_entropy_alpha,
     **ORDERS_OF_TWO,
 }
-# Those whose base is no factor.
+# The measures that apply the base themselves, or on which it has no effect.
 _WITHOUT_UNIT = ("perplexity", "varentropy", "js_distance")
 
 
