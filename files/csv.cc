@@ -435,7 +435,7 @@ class CsvReader {
     const std::vector<std::size_t> scores = score_columns();
     std::vector<std::string> called;
     for (const std::size_t c : scores) called.push_back(names[c]);
-    if (std::ranges::find(called, "") != called.end()) return;  // which is refused
+    if (std::ranges::find(called, "") != called.end()) return;  // an empty name is refused elsewhere
     std::vector<double> values;
     // A file of targets may be of classes.
     refuse(doubt_by_names(called, written(first_data, values), !options_.advised.columns), names);
@@ -543,8 +543,8 @@ class CsvReader {
       --width;
     }
     if (words.size() == width) {
-      // Of mistyped numbers or in another format, it is a row, and would be lost as a header. The first cell may be above or of
-      // the labels. Some names look like numbers, such as 25% beside mean.
+      // A line of mistyped numbers, or in another format, is a row, and would be lost as a header. Its first cell may be above
+      // or of the labels. Some names look like numbers, such as 25% beside mean.
       const auto mistyped = [&](std::size_t c) { return !is_number(first[c].text()) && resembles_number(first[c].text()); };
       const bool row = std::all_of(words.begin() + (words.size() > 1 ? 1 : 0), words.end(), mistyped);
       for (const std::size_t c : words) {

@@ -120,7 +120,7 @@ class Lines {
     others.label.clear();
     others.na.clear();
     if (layout.form == Form::keyed && std::find(layout.kept.begin(), layout.kept.end(), options_.keep) != layout.kept.end()) {
-      others.keep.clear();  // as all fields beside the array are
+      others.keep.clear();  // all fields beside the array are kept
     }
     if (layout.form != Form::named) refuse_columns(others, name_, "an array");
     next(line, layout);

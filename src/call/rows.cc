@@ -10,7 +10,7 @@
 namespace isentropic::inline ISENTROPIC_ABI::call {
 namespace {
 
-// How the rows of an array come to a function.
+// Whether a function takes an array as rows, and whether as one number for each row.
 bool has_rows(const ArrayInfo& info, const CallArray& array) {
   if (info.kind == ArrayKind::target) return !is_integer(array.type);
   return info.kind == ArrayKind::row;
@@ -321,7 +321,7 @@ class TextsOfCall {
       fail("{}: tokens must have a row for each of {} rows of {}, got {}", call.where(), rows, call.name(0), rows_);
     }
   }
-  // Of rows from `first` on.
+  // The texts of rows from `first` on.
   Texts of(std::size_t first, std::size_t count) const {
     if (tokens_.data == nullptr) return {};
     return {.tokens = {tokens_.data + first * tokens_.cols, count, tokens_.cols}};

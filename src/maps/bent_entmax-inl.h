@@ -28,10 +28,10 @@ namespace HWY_NAMESPACE {
 template <class D, class T = hn::TFromD<D>>
 class BentExp {
  public:
-  // For c/(1 + tau).
+  // The powers at c/(1 + tau) in place of c.
   HWY_INLINE BentExp(D d, double b, double temperature, double c, T max, double tau = 0)
       : exp_(d, std::abs(b)), max_(hn::Set(d, max)), rising_(b > 0) {
-    // With the roundings of T c, of the quotient, and of the sum.
+    // The factor includes the rounding errors of T c, of the quotient, and of the sum.
     const double divisor = temperature * c, quotient = b / divisor;
     const double residue = MulSub(quotient, divisor, b) + quotient * MulSub(temperature, c, divisor);
     const double rest = IsFinite(divisor) ? -residue / divisor : 0;  // a first c may be as large as numbers are

@@ -161,7 +161,7 @@ class EntryMass {
   std::conditional_t<kBend == Bend::square, Itself, std::conditional_t<sizeof(T) == 4, UnitPower, ByLogarithm>> power_;
 };
 
-// What sums of masses that are rounded to T may be off.
+// The error of a sum of masses that are rounded to T.
 template <class T>
 inline constexpr double kSumError = sizeof(T) == 4 ? 0x1p-24 : 0x1p-52;
 

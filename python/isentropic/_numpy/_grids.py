@@ -28,7 +28,7 @@ def _logarithms(scores, costs, epsilon, turned):
 
 def _logsumexp(terms):
     top = terms.max(-1, keepdims=True)
-    with np.errstate(divide="ignore"):  # of nothing it is -inf
+    with np.errstate(divide="ignore"):  # the sum is 0, and its logarithm -inf, if all terms are -inf
         return np.log(np.exp(terms - np.where(np.isfinite(top), top, 0)).sum(-1)) + top[..., 0]
 
 

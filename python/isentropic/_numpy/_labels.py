@@ -108,7 +108,7 @@ def _coded(function, argument, labels):
         if found:
             return found._replace(labels=found.labels.astype(array.dtype))
     if array.dtype.kind in "biu" and len(array):
-        # In narrower types a difference of labels, in uint64 a label, may be beyond the type.
+        # A difference of labels may overflow a narrower type, and a label of uint64 may overflow int64.
         found = _of_integers(array if array.dtype == np.uint64 else array.astype(np.int64))
         if found:
             return found._replace(labels=found.labels.astype(array.dtype))

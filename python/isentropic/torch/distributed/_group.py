@@ -23,7 +23,7 @@ class Traffic(NamedTuple):
     bytes_per_row: float
 
 
-# Of the last call on this process: rounds, bytes, rows.
+# The rounds, bytes and rows of the last call on this process.
 cost = [0, 0, 1]
 # Whether the current call of a function has exchanged anything yet.
 begun = [False]
