@@ -35,7 +35,7 @@ void on_rows(Arguments& call, const Run& run, const Check& check) {
     if (!rows && !has_numbers(info)) continue;
     if (array.given()) {
       if (rows || info.kind == ArrayKind::entry) {
-        if (array.type != call.first().type) fail("{}: {} must be of the type of {}", call.where(), call.name(i), call.name(0));
+        call.check_type_of_first(call.name(i), array);
       } else if (info.kind == ArrayKind::number) {
         call.check_numbers(call.name(i), array);
       } else {
@@ -355,7 +355,9 @@ void run_chain(Arguments& call) {
         Texts own = texts.of(first, b[0].rows);
         const auto p = b[2].matrix<T>();
         if (!call.array(3).given()) return sampler.sample<T>(b[0].matrix<const T>(), indices, noise, own, p);
-        if (call.array(3).type != NumberType::float64) fail("{}: bounds must be float64", call.where());
+        if (const NumberType type = call.array(3).type; type != NumberType::float64) {
+          fail("{}: bounds must be float64, got {}", call.where(), name_of(type));
+        }
         own.bounds = b[1].numbers<double>();
         sampler.sample<T>(b[0].matrix<const T>(), indices, noise, own, p);
       },
