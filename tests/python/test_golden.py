@@ -45,8 +45,8 @@ class Row:
 
 
 # The error of each kept entry of a map, of its gradient and of the gradient in its parameter, as docs/math/maps.md states it.
-# `result` is the line of golden.jsonl, y what the library gave for the whole row. Gradients start from y, so that its error comes in beside
-# the rounding of a few operations.
+# `result` is the line of golden.jsonl, y what the library gave for the whole row. Gradients start from y, so that its error
+# comes in beside the rounding of a few operations.
 
 
 def softmax_bounds(row, result, y):
