@@ -19,7 +19,7 @@ namespace {
 using isentropic::Input;
 using isentropic::Measure;
 
-// A statistic that is no measure of the registry. It is computed from the probabilities, whose sum may be any, or if `given`
+// A statistic that is not a measure of the registry. It is computed from the probabilities, whose sum may be any, or if `given`
 // from those in FILE, which are not divided by their sum.
 struct Statistic {
   std::string_view name, meaning;
@@ -138,7 +138,7 @@ std::vector<double> given_probabilities(const Options& options, const Table& tab
   return p;
 }
 
-// The rows as probabilities. The entropy checks them and refuses a row that is no distribution.
+// The rows as probabilities. The entropy checks them and refuses a row that is not a distribution.
 std::vector<double> probabilities(const Options& options, const Table& table) {
   std::vector<double> p = as_doubles(table);
   const isentropic::MatrixView<double> rows = view(p, table.rows, table.cols);
@@ -269,7 +269,7 @@ void add_describe(CLI::App& app, Program& program) {
   command
       .add_option_function<std::string>(
           "--keep", [&program](const std::string& text) { program.files.reading.keep = text; },
-          "Columns of a .csv or .tsv to keep as they are, which then are no scores, as in a,c-f; labels are kept anyway")
+          "Columns of a .csv or .tsv to keep as they are, which then are not scores, as in a,c-f; labels are kept anyway")
       ->option_text("COLUMNS");
   add_choice(command, "--input", options->input, {"probs", "log_probs", "scores"},
              "What FILE holds (default probs; with --format-in logprobs: log_probs, normalized)");

@@ -137,7 +137,7 @@ void add_input_options(CLI::App& command, Files& files, std::string_view holds) 
       ->option_text("NAME|N");
   add_text(
       "--columns", reading.columns,
-      "Columns of scores, as in a,c-f or 2-5 (default: all but labels; one that may be no scores, such as y_true or id, is an "
+      "Columns of scores, as in a,c-f or 2-5 (default: all but labels; one that may not be scores, such as y_true or id, is an "
       "error)",
       "LIST");
   add_text("--exclude", reading.exclude, "Columns to leave out", "LIST");

@@ -12,7 +12,7 @@ namespace {
 
 bool is_array_format(const files::Format& format) { return format.names == files::Format::Names::none; }
 
-// The numbers in a text such as "3 17 5", [3, 17, 5] or 3,17,5. Negative ones are no tokens. `place` is for messages.
+// The numbers in a text such as "3 17 5", [3, 17, 5] or 3,17,5. Negative ones are not tokens. `place` is for messages.
 std::vector<std::int64_t> tokens_in(std::string_view text, std::string_view place) {
   constexpr std::string_view kBetween = " \t\r,;[]\"";
   std::vector<std::int64_t> tokens;
@@ -22,7 +22,7 @@ std::vector<std::int64_t> tokens_in(std::string_view text, std::string_view plac
     std::int64_t token = 0;
     const auto [read, error] = std::from_chars(word.data(), word.data() + word.size(), token);
     if (error != std::errc() || read != word.data() + word.size()) {
-      bad_input("{}: {} is no number of a token; --tokens takes whole numbers, a line or cell of them for each row", place,
+      bad_input("{}: {} is not a token's number; --tokens takes whole numbers, a line or cell of them for each row", place,
                 files::in_quotes(word));
     }
     if (token >= 0) tokens.push_back(token);
@@ -63,7 +63,7 @@ void TextsSoFar::read(const Files& files) {
       for (std::size_t c = 0; c < table.cols; ++c) {
         const double number = numbers[r * table.cols + c];
         if (number != std::floor(number) || std::abs(number) >= 0x1p53) {
-          Origin(table, path).refuse(fmt::format("{} is no number of a token", number), {.row = r, .entry = c});
+          Origin(table, path).refuse(fmt::format("{} is not a token's number", number), {.row = r, .entry = c});
         }
         if (number >= 0) text.push_back(static_cast<std::int64_t>(number));
       }

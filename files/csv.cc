@@ -138,7 +138,7 @@ class CsvReader {
     return "";
   }
 
-  // What helps where a cell is no number.
+  // What helps where a cell is not a number.
   std::string advice_for(const Cell& cell, std::size_t column) const {
     const std::string_view text = cell.text();
     if (std::string advice = groups_advice(text); !advice.empty()) return advice;
@@ -494,7 +494,7 @@ class CsvReader {
                                [&](const Cell& cell) { return !cell.quoted && !cell.grouped && is_number(cell.text()); });
   }
 
-  // The cells of the first row that are words: those that are no numbers and, if all words or the only one among numbers are
+  // The cells of the first row that are words: those that are not numbers and, if all words or the only one among numbers are
   // found so, those in quotes above or beside numbers without.
   std::vector<std::size_t> words_of(const std::vector<Cell>& first, const std::vector<Cell>& second) const {
     std::vector<std::size_t> words = without_number(first), quoted;

@@ -1,5 +1,5 @@
 // A text of JSON documents, one after the other, with the place of each value: simdjson's values do not know where they stand.
-// A stream of server-sent events is such a text too: what is no JSON in it becomes blanks.
+// A stream of server-sent events is such a text too: what is not JSON in it becomes blanks.
 #pragma once
 
 #include <simdjson.h>
@@ -21,7 +21,7 @@ class JsonText {
   // `name` is the file's name in messages.
   JsonText(std::string name, std::string text);
 
-  // Calls f(document, its position) for each. Throws BadInput if the text is no JSON.
+  // Calls f(document, its position) for each. Throws BadInput if the text is not JSON.
   void each_document(const std::function<void(const simdjson::dom::element&, std::size_t)>& f);
 
   // Whether the text is a stream of events, and how many of the streams in it end before a position ("data: [DONE]").

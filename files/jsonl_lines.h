@@ -604,7 +604,7 @@ class Lines {
         if (!options_.na.empty() && is_missing(token.substr(0, token.find_last_not_of(" \t\r\n") + 1), options_.na)) {
           return without_number(cell, in_quotes(token));
         }
-        // simdjson reads 01 as 1, and refuses a number that is too large and a word that is no number.
+        // simdjson reads 01 as 1, and refuses a number that is too large and a word that is not a number.
         const bool is_sure = !has_many_digits(token) && !has_leading_zero(token);
         if (is_sure && value.get_double().get(number) == simdjson::SUCCESS) return number;
         token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);

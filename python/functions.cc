@@ -1,4 +1,4 @@
-// Functions for Python that are no call by description: their arrays are not rows of one type, or they are no operations of the
+// Functions for Python that are not calls by description: their arrays are not rows of one type, or they are not in the
 // registry. Arrays have no gaps, and float32 or float64; the package converts others.
 
 #include <isentropic/isentropic.h>

@@ -112,7 +112,7 @@ class Buffer {
     array_ = {static_cast<char*>(view_.buf), view_.ndim, view_.shape, view_.strides,
               type_of(where, view_.format[std::strlen(view_.format) - 1], view_.itemsize)};
   }
-  bool given() const { return given_; }  // None is no array
+  bool given() const { return given_; }  // None is not an array
   const Array* operator->() const { return &array_; }
   const Array& operator*() const { return array_; }
 

@@ -26,7 +26,7 @@ struct Compiled {
   static bool TakesSeveral(const Op& op, size_t n);
 };
 
-// log_softmax and logsumexp, whose results are no distributions.
+// log_softmax and logsumexp, whose results are not distributions.
 template <class T>
 struct CompiledLogs {
   using In = MatrixView<const T>;

@@ -79,7 +79,7 @@ inline constexpr bool kHasLanes = requires(V64 v) {
   TermOf(Op{}, v, v);
 };
 
-// p, or NaN if it is no probability.
+// p, or NaN if it is not a probability.
 HWY_INLINE V64 Checked(V64 p) {
   const D64 d;
   const auto valid = hn::And(hn::Ge(p, hn::Zero(d)), hn::Le(p, hn::Set(d, std::numeric_limits<double>::max())));

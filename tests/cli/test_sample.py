@@ -205,11 +205,11 @@ WHOLE = "--tokens takes whole numbers, a line or cell of them for each row"
         ("dry=::::", "no.txt", "no.txt: No such file or directory"),
         ("dry=::::", "t.txt", "t.txt: it has 2 texts, fewer than x.csv has rows"),
         ("dry=::::", "long.txt", "long.txt: it has 4 texts, and x.csv has 3 rows"),
-        ("dry=::::", "word.txt", "word.txt:2: 'b' is no number of a token; " + WHOLE),
+        ("dry=::::", "word.txt", "word.txt:2: 'b' is not a token's number; " + WHOLE),
         ("dry=::::", "large.txt", "large.txt: text 1: there is no token 2: the rows have 2 scores, of the tokens from 0 on"),
-        ("dry=::::", "half.npy", "half.npy: 0.5 is no number of a token at entry 0 in row 1"),
+        ("dry=::::", "half.npy", "half.npy: 0.5 is not a token's number at entry 0 in row 1"),
         ("dry=::::", "nothing", "x.csv: --tokens: there is no column called 'nothing'"),
-        ("dry=::::", "text", "x.csv:3: 'two' is no number of a token; " + WHOLE),
+        ("dry=::::", "text", "x.csv:3: 'two' is not a token's number; " + WHOLE),
     ],
 )
 def test_refused_texts(cli, steps, tokens, message):

@@ -51,7 +51,7 @@ def _difference(one, other):
 
 
 def _digest(arguments):
-    """(a hash of the arguments that are no tensors, a hash of the tensors' bits, on their device)."""
+    """(a hash of the arguments that are not tensors, a hash of the tensors' bits, on their device)."""
     text, of_tensors = hashlib.blake2b(digest_size=8), 0
     for argument in arguments.values():
         text.update(b"rows" if isinstance(argument, torch.Tensor) else str(argument).encode())
