@@ -17,7 +17,7 @@ class LaneRow {
   using D = RowTag<float>;
   using V = hn::Vec<D>;
 
-  // Bytes of shared memory for a block with so many threads, the first warp included.
+  // Bytes of shared memory for a block with this number of threads, the first warp included.
   static constexpr HWY_INLINE size_t Bytes(unsigned threads) { return (threads - 32) * (kOfWarp / 32) * sizeof(float); }
 
   // `warp`: this warp's number among those that have the row. `memory`: the block's. A thread has a column of it, so that no

@@ -87,7 +87,7 @@ HWY_NOINLINE HWY_FLATTEN void BentMoments(D d, double b, const BentExp<D>& exp, 
 }
 
 // The search for c: Newton's steps, each a pass over the scores, until what one pass says of its surroundings is all that is
-// needed. `weight`: each score counts so often.
+// needed. `weight`: how often each score counts.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE BentSeries FindBent(D d, double b, double temperature, double start, const T* x, size_t n, T max, double weight,
                                double enough) {

@@ -134,7 +134,7 @@ def as_array(operation, name, x):
 
 
 def array(operation, name, x, least=1):
-    """An array of floating-point numbers with at least so many axes; integers and bools become such."""
+    """An array of floating-point numbers with at least this many axes; integers and bools are converted."""
     x = as_array(operation, name, x)
     if jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool:
         x = x.astype(jnp.result_type(float))
