@@ -2,7 +2,6 @@
 #include "rows.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <memory>
 #include <numeric>

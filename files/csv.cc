@@ -7,7 +7,6 @@
 // from 1.
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <limits>
 #include <memory>

@@ -7,10 +7,8 @@
 // read, and the last three are written, because JSON has no such numbers. Lines of blanks are skipped.
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 

@@ -6,7 +6,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <memory>

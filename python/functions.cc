@@ -6,7 +6,6 @@
 #include <nanobind/stl/pair.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -20,7 +20,6 @@ HWY_AFTER_NAMESPACE();
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "src/check.h"
 #include "src/maps/cost.h"
