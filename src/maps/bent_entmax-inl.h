@@ -31,7 +31,7 @@ class BentExp {
   // The powers at c/(1 + tau) in place of c.
   HWY_INLINE BentExp(D d, double b, double temperature, double c, T max, double tau = 0)
       : exp_(d, std::abs(b)), max_(hn::Set(d, max)), rising_(b > 0) {
-    // The factor includes the rounding errors of T c, of the quotient, and of the sum.
+    // The low part makes up for the rounding of T c, of the quotient, and of the sum.
     const double divisor = temperature * c, quotient = b / divisor;
     const double residue = MulSub(quotient, divisor, b) + quotient * MulSub(temperature, c, divisor);
     const double rest = IsFinite(divisor) ? -residue / divisor : 0;  // a first c may be as large as numbers are
