@@ -1,4 +1,4 @@
-"""What each variant of entmax' kernels is worth: python bench/variants.py BUILD [NAME...]
+"""What each variant of entmax's kernels is worth: python bench/variants.py BUILD [NAME...]
 
 Each variant is switched off in the source, src/maps/entmax.cc is compiled again in BUILD (a static build with Python's module),
 and calls are timed with and without it, in turn. The gain is the time without over the time with. A variant that gains less

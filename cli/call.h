@@ -30,7 +30,7 @@ ArrayOf column_of(isentropic::MatrixView<T> y) {
   return {y.data, isentropic::kTypeOf<T>, y.rows, 1, true};
 }
 
-// Calls the operation on arrays in the order of its description; those behind the last are left out. Throws as the library
+// Calls the operation on arrays in the order of its description; those after the last are left out. Throws as the library
 // does.
 void call(const isentropic::OperationInfo& info, std::span<const isentropic::ParamValue> values,
           std::span<const ArrayOf> arrays, std::optional<std::int64_t> ignored = {});

@@ -367,7 +367,7 @@ std::string format_of(const std::string& out) {
   bad_input("compare: -o must end in .txt, .json or .html, got '{}'; --format names the format", out);
 }
 
-// The row with this number or, if `text` is no number, with this label.
+// The row with this number or, if `text` is not a number, with this label.
 std::size_t row_of(const Table& table, std::string_view file, const std::string& text) {
   const bool number = text.find_first_not_of("+-.0123456789") == text.npos;
   const auto found = std::find(table.labels.begin(), table.labels.end(), text);

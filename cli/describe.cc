@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -19,7 +18,7 @@ namespace {
 using isentropic::Input;
 using isentropic::Measure;
 
-// A statistic that is no measure of the registry. It is computed from the probabilities, whose sum may be any, or if `given`
+// A statistic that is not a measure of the registry. It is computed from the probabilities, whose sum may be any, or if `given`
 // from those in FILE, which are not divided by their sum.
 struct Statistic {
   std::string_view name, meaning;
@@ -138,7 +137,7 @@ std::vector<double> given_probabilities(const Options& options, const Table& tab
   return p;
 }
 
-// The rows as probabilities. The entropy checks them and refuses a row that is no distribution.
+// The rows as probabilities. The entropy checks them and refuses a row that is not a distribution.
 std::vector<double> probabilities(const Options& options, const Table& table) {
   std::vector<double> p = as_doubles(table);
   const isentropic::MatrixView<double> rows = view(p, table.rows, table.cols);

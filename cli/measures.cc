@@ -1,7 +1,6 @@
 // Measures as commands: one number for each row, for each pair of rows, for each table, or for each entry.
 
 #include <memory>
-#include <span>
 
 #include "commands.h"
 #include "operation.h"

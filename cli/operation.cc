@@ -49,7 +49,7 @@ CLI::Option* add_param(CLI::App& command, const ParamInfo& param, ParamValue& va
           ->disable_flag_override();
     case ParamKind::integer:
       return add_number<std::int64_t>(command, name, meaning, [&value](std::int64_t number) { value = number; });
-    case ParamKind::integers:  // of steps, which are no commands
+    case ParamKind::integers:  // of steps, which are not commands
       throw std::logic_error(std::string(param.name) + ": there is no option of a list of integers");
     case ParamKind::number:
     case ParamKind::optional_number:

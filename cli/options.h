@@ -102,7 +102,7 @@ void add_more_files(CLI::App& command, Files& files);
 // The options for the form of results: --format-out and --precision.
 void add_form_options(CLI::App& command, Files& files);
 
-// The options --header and --no-header. `what` describes a first line that is no header.
+// The options --header and --no-header. `what` describes a first line that is not a header.
 void add_header_options(CLI::App& command, Files& files, std::string_view what);
 
 // The option -o: the first with the options for the form of a table, the second for other results.

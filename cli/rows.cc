@@ -2,7 +2,6 @@
 #include "rows.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -210,7 +209,7 @@ void SecondFile::check_rows(const Files& files, const Table& rows) const {
 }
 
 void SecondFile::check_end(const Files& files, std::size_t rows) const {
-  // Behind a part of FILE there may be more rows.
+  // After a part of FILE there may be more rows.
   if (path.empty() || beside_all() || files.reading.end_row != files::kAllRows) return;
   rows += files.reading.first_row;
   if (table_.rows == rows) return;

@@ -39,7 +39,7 @@ class Origin {
 // The library's advice as options.
 std::string as_options(std::string_view advice);
 
-// Says something on standard error that is no error, unless --quiet asks for silence.
+// Says something on standard error that is not an error, unless --quiet asks for silence.
 void note(const Files& files, std::string_view what);
 
 // All of the input.

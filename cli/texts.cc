@@ -12,7 +12,7 @@ namespace {
 
 bool is_array_format(const files::Format& format) { return format.names == files::Format::Names::none; }
 
-// The numbers in a text such as "3 17 5", [3, 17, 5] or 3,17,5. Negative ones are no tokens. `place` is for messages.
+// The numbers in a text such as "3 17 5", [3, 17, 5] or 3,17,5. Negative ones are not tokens. `place` is for messages.
 std::vector<std::int64_t> tokens_in(std::string_view text, std::string_view place) {
   constexpr std::string_view kBetween = " \t\r,;[]\"";
   std::vector<std::int64_t> tokens;

@@ -283,7 +283,7 @@ def cpp(folder):
         intro = [fence("cpp", part) if "isentropic::" in part else paragraphs(part) for part in re.split(r"\n\s*\n", intro)]
         result.append("\n\n".join([f"\n## {header}\n\n`#include <isentropic/{header}>`", *intro]))
         space, last = "", None
-        # What stands behind the declarations describes operations, and is not for callers.
+        # What follows the declarations describes operations, and is not for callers.
         declarations, _, descriptions = text.partition("// Descriptions of the operations above")
         said = summaries(descriptions)
         for comment, code in pieces(declarations):

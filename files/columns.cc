@@ -64,7 +64,7 @@ constexpr auto kIndices = std::to_array<std::string_view>({"fileno", "indices", 
 constexpr auto kLabels =
     std::to_array<std::string_view>({"class", "classes", "label", "labels", "target", "targets", "token", "tokens"});
 
-// Words that make a label of the words behind them, and words that end such a name.
+// Words that make a label of the words after them, and words that end such a name.
 constexpr auto kBeforeLabels =
     std::to_array<std::string_view>({"actual", "class", "correct", "expected", "gold", "golden", "ground", "gt", "label",
                                      "observed", "pred", "predicted", "real", "reference", "target", "token", "true", "y"});
@@ -142,7 +142,7 @@ bool perhaps_names_labels(const Words& words) {
          std::all_of(words.begin(), words.end() - 1, [](const std::string& word) { return is_among(word, kBeforeLabels); });
 }
 
-// The kind of scores that a name says: the word before or behind that of the class, as in logit_0, cat_logit and "log prob 3".
+// The kind of scores that a name says: the word before or after that of the class, as in logit_0, cat_logit and "log prob 3".
 std::string_view kind_of(Words words) {
   while (!words.empty() && is_number_word(words.back())) words.pop_back();
   if (words.empty()) return "";

@@ -1,4 +1,4 @@
-// Columns of numbers that may be no scores: labels, identifiers, indices. No reader silently takes them for scores.
+// Columns of numbers that may not be scores: labels, identifiers, indices. No reader silently takes them for scores.
 #pragma once
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ bool names_no_scores(const std::string& name);
 // Looks at the first rows for columns of whole numbers beside columns with fractions.
 class WholeColumns {
  public:
-  static constexpr std::size_t kRows = 8;  // so many are looked at
+  static constexpr std::size_t kRows = 8;  // the rows that are looked at
 
   bool done() const { return rows_ >= kRows; }
   void add(const std::vector<Written>& written, const std::vector<double>& numbers);
@@ -65,8 +65,8 @@ class WholeColumns {
   std::vector<double> last_;
 };
 
-// In how many first rows of a table whole numbers are to be written with a point, so that a reader does not take their columns
-// for no scores: 0 unless Table::pointed asks for it.
+// The number of first rows of a table in which whole numbers are written with a point, so that a reader does not take their
+// columns for labels or identifiers: 0 unless Table::pointed asks for it.
 std::size_t rows_to_point(const Table& table);
 
 // Adds a point to the number from `begin` on, if it has none.

@@ -7,7 +7,6 @@
 // from 1.
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <limits>
 #include <memory>
@@ -138,7 +137,7 @@ class CsvReader {
     return "";
   }
 
-  // What helps where a cell is no number.
+  // What helps where a cell is not a number.
   std::string advice_for(const Cell& cell, std::size_t column) const {
     const std::string_view text = cell.text();
     if (std::string advice = groups_advice(text); !advice.empty()) return advice;
@@ -435,7 +434,7 @@ class CsvReader {
     const std::vector<std::size_t> scores = score_columns();
     std::vector<std::string> called;
     for (const std::size_t c : scores) called.push_back(names[c]);
-    if (std::ranges::find(called, "") != called.end()) return;  // which is refused
+    if (std::ranges::find(called, "") != called.end()) return;  // an empty name is refused elsewhere
     std::vector<double> values;
     // A file of targets may be of classes.
     refuse(doubt_by_names(called, written(first_data, values), !options_.advised.columns), names);
@@ -494,7 +493,7 @@ class CsvReader {
                                [&](const Cell& cell) { return !cell.quoted && !cell.grouped && is_number(cell.text()); });
   }
 
-  // The cells of the first row that are words: those that are no numbers and, if all words or the only one among numbers are
+  // The cells of the first row that are words: those that are not numbers and, if all words or the only one among numbers are
   // found so, those in quotes above or beside numbers without.
   std::vector<std::size_t> words_of(const std::vector<Cell>& first, const std::vector<Cell>& second) const {
     std::vector<std::size_t> words = without_number(first), quoted;
@@ -543,8 +542,8 @@ class CsvReader {
       --width;
     }
     if (words.size() == width) {
-      // Of mistyped numbers or in another format, it is a row, and would be lost as a header. The first cell may be above or of
-      // the labels. Some names look like numbers, such as 25% beside mean.
+      // A line of mistyped numbers, or in another format, is a row, and would be lost as a header. Its first cell may be above
+      // or of the labels. Some names look like numbers, such as 25% beside mean.
       const auto mistyped = [&](std::size_t c) { return !is_number(first[c].text()) && resembles_number(first[c].text()); };
       const bool row = std::all_of(words.begin() + (words.size() > 1 ? 1 : 0), words.end(), mistyped);
       for (const std::size_t c : words) {

@@ -63,7 +63,7 @@ class Lines {
     skip_line_end();
   }
 
-  // Goes on to the line behind the next.
+  // Skips the next line.
   void skip();
 
   // Reads the next line if it has `width` numbers and, if there is a column for it, a label, all without blanks, signs or

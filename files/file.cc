@@ -12,7 +12,7 @@ namespace {
 
 [[noreturn]] void system_failure(std::string_view name) { throw SystemFailure(std::string(name), errno); }
 
-// The file behind a link, so that the rename replaces the file and not the link.
+// The file that a link leads to, so that the rename replaces the file and not the link.
 std::string resolved(const std::string& path) {
   std::optional<std::string> real = sys::resolved(path);
   if (!real) system_failure(path);
@@ -22,7 +22,7 @@ std::string resolved(const std::string& path) {
 // The name of the unfinished output, or nothing: a signal handler can read it at any time.
 std::atomic<const char*> unfinished{nullptr};
 
-// The end of a temporary name, and its characters behind the letters.
+// The end of a temporary name, and the number of its characters after the letters.
 constexpr std::string_view kTemporary = ".isentropic-XXXXXX.tmp";
 constexpr int kBehindLetters = 4;
 

@@ -214,7 +214,7 @@ Reader slice(Reader all, const ReadOptions& options, const std::string& name) {
       piece.end = std::min(piece.table.rows, options.end_row - next);
       next += piece.table.rows;
     } while (piece.begin == piece.table.rows);
-    if (next >= options.end_row) piece.mistake.clear();  // the mistake is behind the wanted rows
+    if (next >= options.end_row) piece.mistake.clear();  // the mistake is after the wanted rows
     return true;
   };
   some.parse = [parse = all.parse](Piece& piece) {

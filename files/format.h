@@ -60,7 +60,7 @@ struct Piece {
   Table table;
   std::string text;                         // text of the rows, if the format has any; the table lacks it until it is parsed
   std::size_t line = 0;                     // line of the first row
-  std::string mistake;                      // what is wrong in the file behind these rows, or nothing
+  std::string mistake;                      // what is wrong in the file after these rows, or nothing
   std::size_t begin = 0, end = kAllRows;    // the wanted rows of the piece
   std::function<void(Piece& piece)> parse;  // parser of the file that they are from, if several are joined
 };
@@ -75,7 +75,7 @@ struct Reader {
   std::function<bool(Piece& piece, std::size_t numbers)> take;
 
   // Completes the table; of rows that are not wanted, only their number counts. A mistake in its rows is thrown before a
-  // mistake behind them. Several threads may parse pieces at once, and while others are taken.
+  // mistake after them. Several threads may parse pieces at once, and while others are taken.
   std::function<void(Piece& piece)> parse = [](Piece&) {};
 
   // Takes and parses.

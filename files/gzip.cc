@@ -39,7 +39,7 @@ class GzipUnpacker : public Unpacker {
         break;
       }
       if (!in_member_ && begun_) {
-        // Tapes and archives have zeros behind the end.
+        // Tapes and archives have zeros after the end.
         while (state_->avail_in > 0 && *state_->next_in == 0) ++state_->next_in, --state_->avail_in;
         if (state_->avail_in == 0) continue;
         inflateReset(state_.get());

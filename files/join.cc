@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
-#include <numeric>
 #include <utility>
 
 #include "system.h"

@@ -73,7 +73,7 @@ void JsonText::each_document(const std::function<void(const dom::element&, std::
   if (documents.truncated_bytes() > 0) bad_input("{}: the JSON is cut short", name_);
 }
 
-// Refuses the text from the document at or behind `at` on. simdjson does not say where the mistake is: it is the first word
+// Refuses the text from the document at or after `at` on. simdjson does not say where the mistake is: it is the first word
 // that JSON does not have. If there is none, the mistake is between words, and the place is that of the document.
 void JsonText::not_json(simdjson::error_code error, std::size_t at) {
   if (error == simdjson::MEMALLOC) throw std::bad_alloc();

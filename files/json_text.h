@@ -1,5 +1,5 @@
 // A text of JSON documents, one after the other, with the place of each value: simdjson's values do not know where they stand.
-// A stream of server-sent events is such a text too: what is no JSON in it becomes blanks.
+// A stream of server-sent events is such a text too: what is not JSON in it becomes blanks.
 #pragma once
 
 #include <simdjson.h>
@@ -21,7 +21,7 @@ class JsonText {
   // `name` is the file's name in messages.
   JsonText(std::string name, std::string text);
 
-  // Calls f(document, its position) for each. Throws BadInput if the text is no JSON.
+  // Calls f(document, its position) for each. Throws BadInput if the text is not JSON.
   void each_document(const std::function<void(const simdjson::dom::element&, std::size_t)>& f);
 
   // Whether the text is a stream of events, and how many of the streams in it end before a position ("data: [DONE]").
@@ -53,7 +53,7 @@ class JsonText {
   // The positions of the values of an array that begins at `at`.
   std::vector<std::size_t> positions(const simdjson::dom::array& array, std::size_t at) const;
 
-  // The line and the column of a position. One behind the last asked for is found faster.
+  // The line and the column of a position. A position after the last one asked for is found faster.
   Place place_of(std::size_t at);
 
   const std::string& name() const { return name_; }
@@ -62,7 +62,7 @@ class JsonText {
   [[noreturn]] void not_json(simdjson::error_code error, std::size_t at);
   void blank_events();
 
-  // The first position at or behind `at` where a value or a key begins, and the position behind the one that begins at `at`.
+  // The first position at or after `at` where a value or a key begins, and the position after the one that begins at `at`.
   std::size_t start(std::size_t at) const { return std::min(text_.find_first_not_of(" \t\r\n,:", at), text_.size()); }
   std::size_t behind(std::size_t at) const;
 

@@ -7,10 +7,8 @@
 // read, and the last three are written, because JSON has no such numbers. Lines of blanks are skipped.
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -126,7 +124,7 @@ class JsonlReader {
     Lines(text_.name(), first_line_, options_).refuse(doubt, layout_->header);
   }
 
-  // The line that begins at `at`. simdjson may read bytes behind it.
+  // The line that begins at `at`. simdjson may read bytes beyond its end.
   static std::string_view line_at(std::string& text, std::size_t at) {
     text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
     return std::string_view(text).substr(at, text.find('\n', at) - at);

@@ -120,7 +120,7 @@ class Lines {
     others.label.clear();
     others.na.clear();
     if (layout.form == Form::keyed && std::find(layout.kept.begin(), layout.kept.end(), options_.keep) != layout.kept.end()) {
-      others.keep.clear();  // as all fields beside the array are
+      others.keep.clear();  // all fields beside the array are kept
     }
     if (layout.form != Form::named) refuse_columns(others, name_, "an array");
     next(line, layout);
@@ -161,7 +161,7 @@ class Lines {
           doubt.reason, names[0], one ? "it" : "the first", fmt::join(names, ","), one ? "it" : "them");
   }
 
-  // Reads a line. simdjson may read bytes behind it.
+  // Reads a line. simdjson may read bytes beyond its end.
   void next(std::string_view line, const Layout& layout) {
     const std::size_t numbers_before = values.size(), labels_before = labels.size();
     kept.resize(layout.kept.size());
@@ -244,8 +244,8 @@ class Lines {
 
   [[noreturn]] void not_json(const simdjson::simdjson_error& error) const {
     if (error.error() == simdjson::MEMALLOC) throw std::bad_alloc();
-    if (error.error() == simdjson::TRAILING_CONTENT) wrong("there is text behind the row");
-    if (error.error() == simdjson::INCOMPLETE_ARRAY_OR_OBJECT) wrong("the line is cut short, or there is text behind the row");
+    if (error.error() == simdjson::TRAILING_CONTENT) wrong("there is text after the row");
+    if (error.error() == simdjson::INCOMPLETE_ARRAY_OR_OBJECT) wrong("the line is cut short, or there is text after the row");
     wrong("this is not a line of JSON: {}", error.what());
   }
 
@@ -283,7 +283,7 @@ class Lines {
         read_named(line.get_object(), layout);
     }
     const char* rest = nullptr;
-    if (line.current_location().get(rest) == simdjson::SUCCESS) wrong("there is text behind the row");
+    if (line.current_location().get(rest) == simdjson::SUCCESS) wrong("there is text after the row");
   }
 
   // What the first line says about all.
@@ -604,7 +604,7 @@ class Lines {
         if (!options_.na.empty() && is_missing(token.substr(0, token.find_last_not_of(" \t\r\n") + 1), options_.na)) {
           return without_number(cell, in_quotes(token));
         }
-        // simdjson reads 01 as 1, and refuses a number that is too large and a word that is no number.
+        // simdjson reads 01 as 1, and refuses a number that is too large and a word that is not a number.
         const bool is_sure = !has_many_digits(token) && !has_leading_zero(token);
         if (is_sure && value.get_double().get(number) == simdjson::SUCCESS) return number;
         token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);

@@ -5,7 +5,6 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 #include <unordered_set>
 #include <utility>

@@ -66,7 +66,7 @@ struct Table {
   bool number_labels = false;  // labels that are numbers are written as numbers where formats distinguish them from words
   bool quoted_words = false;   // names and labels that look like numbers are written to a .csv in quotes, to be read as words
 
-  bool pointed = false;  // whole numbers in the first rows are written as 2.0 if their columns would look like no scores
+  bool pointed = false;  // whole numbers in the first rows are written as 2.0 if their columns would look like labels
 
   // Other columns that are kept beside the rows: the texts, and which of them formats that distinguish words from numbers write
   // as words.

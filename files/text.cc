@@ -33,7 +33,7 @@ bool RowText::next(Piece& piece, std::size_t size) {
   for (; read_lines(text, size); size = std::max(size, 2 * rest_.size())) {
     rows = 0;
     piece.line = line_;
-    std::size_t line = line_, end = 0;  // line_ is the line behind the end
+    std::size_t line = line_, end = 0;  // line_ is the line after the end
     for (std::size_t at = 0; at < text.size();) {
       const std::string_view ahead = std::string_view(text).substr(at);
       const std::size_t word = ahead.find_first_not_of(blanks_);

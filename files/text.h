@@ -30,7 +30,7 @@ class RowText {
     std::size_t bytes, lines;
   };
 
-  // `row` returns the first row of a text, or nothing if that row continues behind the text.
+  // `row` returns the first row of a text, or nothing if that row continues beyond the text.
   using Row = std::function<std::optional<Extent>(std::string_view text)>;
   RowText(std::shared_ptr<Input> input, std::string_view blanks, Row row, const ReadOptions& options,
           bool skip_blank_lines = false);

@@ -44,7 +44,7 @@ struct Stream {
   void* owner;
 };
 
-// In words of 8 bytes, as all members are where pointers have 64 bits.
+// Whether T has this size in words of 8 bytes, if pointers have 64 bits: then each member is a word.
 template <class T>
 constexpr bool takes(std::size_t words) {
   return sizeof(void*) != 8 || sizeof(T) == 8 * words;

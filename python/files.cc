@@ -1,12 +1,11 @@
-// Files and Arrow arrays for Python: numbers are passed as bytes without a copy, and isentropic/_files.py gives them type and
-// shape.
+// Files and Arrow arrays for Python: numbers are passed as bytes without a copy, and isentropic/_numpy/_files.py gives them
+// type and shape.
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -86,7 +85,7 @@ void write_file(const std::string& path, const std::string& format, nb::ndarray<
   output.finish();
 }
 
-// (the places of columns that may be no scores, why) in a table of these columns; `whole` says which have a type of whole
+// (the places of columns that may not be scores, why) in a table of these columns; `whole` says which have a type of whole
 // numbers, and `rows` has the first rows.
 nb::tuple doubtful_columns(const std::vector<std::string>& names, const std::vector<bool>& whole,
                            const std::vector<std::vector<double>>& rows) {

@@ -1,4 +1,4 @@
-// Functions for Python that are no call by description: their arrays are not rows of one type, or they are no operations of the
+// Functions for Python that are not calls by description: their arrays are not rows of one type, or they are not in the
 // registry. Arrays have no gaps, and float32 or float64; the package converts others.
 
 #include <isentropic/isentropic.h>
@@ -6,7 +6,6 @@
 #include <nanobind/stl/pair.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -60,8 +59,9 @@ bool overflows(const char* x, std::ptrdiff_t x_step, const char* y, std::ptrdiff
   return false;
 }
 
-// Whether an entry with mass, where y is above `nothing`, has a score of +inf: of two in a row the result does not tell. Of a
-// logarithm, also whether a row is NaN, whose absent entries it does not tell, or has entries that only seem absent.
+// Whether the first entry with mass of some row, where y is above `nothing`, has a score of +inf, which y does not show where
+// several share the mass. For logarithms also whether a row is NaN, where absent entries do not show, or has entries that only
+// seem absent.
 template <class T>
 bool needs_scores(const Array& x, const Array& y, std::size_t axis, bool logarithm) {
   const T nothing = logarithm ? -std::numeric_limits<T>::infinity() : T(0);

@@ -112,7 +112,7 @@ class Buffer {
     array_ = {static_cast<char*>(view_.buf), view_.ndim, view_.shape, view_.strides,
               type_of(where, view_.format[std::strlen(view_.format) - 1], view_.itemsize)};
   }
-  bool given() const { return given_; }  // None is no array
+  bool given() const { return given_; }  // None is not an array
   const Array* operator->() const { return &array_; }
   const Array& operator*() const { return array_; }
 
@@ -133,7 +133,7 @@ class Buffer {
     PyObject* const shape = NB_TUPLE_GET_ITEM(tuple, 1);
     PyObject* const strides = NB_TUPLE_GET_ITEM(tuple, 2);
     const int ndim = static_cast<int>(NB_TUPLE_GET_SIZE(shape));
-    if (ndim > kMaxDims) throw nb::value_error("an array must have at most 64 axes");
+    if (ndim > kMaxDims) throw nb::value_error(("an array must have at most 64 axes, got " + std::to_string(ndim)).c_str());
     array_ = {static_cast<char*>(PyLong_AsVoidPtr(NB_TUPLE_GET_ITEM(tuple, 0))), ndim, shape_, strides_,
               static_cast<Type>(PyLong_AsLong(NB_TUPLE_GET_ITEM(tuple, 3)))};
     for (int d = 0; d < ndim; ++d) {

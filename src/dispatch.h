@@ -1,8 +1,8 @@
 // Kernels for every SIMD target, and the choice of one at run time. A family's target part makes a table of its kernels,
 // Make<T>(); Highway's own tables hold functions, not templates, so that each T has one:
 //
-//   ISENTROPIC_KERNELS(Make);               in HWY_NAMESPACE, behind Make
-//   ISENTROPIC_KERNELS_BY(choose, Make);    once, behind the declaration of the template choose<T>()
+//   ISENTROPIC_KERNELS(Make);               in HWY_NAMESPACE, after Make
+//   ISENTROPIC_KERNELS_BY(choose, Make);    once, after the declaration of the template choose<T>()
 #pragma once
 
 #include "hwy/highway.h"

@@ -31,8 +31,8 @@ std::size_t rows_at_once(std::size_t rows, std::size_t numbers_per_row) {
   return kIsHalf<T> ? rows_in_cache(rows, numbers_per_row) : rows;
 }
 
-// Rows [first, first + count) of x for a kernel: the rows themselves or, for halves, copies in `memory`, which then begins
-// behind them.
+// Rows [first, first + count) of x for a kernel: the rows themselves or, for halves, copies in `memory`, which is moved past
+// them.
 template <class T>
 MatrixView<const Working<T>> working_rows(const MatrixView<const T>& x, std::size_t first, std::size_t count, float*& memory) {
   if constexpr (kIsHalf<T>) {

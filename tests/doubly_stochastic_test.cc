@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Tables below each other, with gaps behind their rows.
+// Tables below each other, with gaps after their rows.
 struct Tables {
   std::size_t n, m, count, stride;
   std::vector<double> numbers;

@@ -211,7 +211,7 @@ TEST(Entmax, LargeAlpha) {
 }
 
 // One or two scores lead many equal ones, which together have most of the mass. The threshold's rounding then moves much mass,
-// and no entry may pay for the others: 4 eps each (SPEC 2.2).
+// and no entry may pay for the others: the error of each is at most 4 eps.
 TEST(Entmax, FewLeadManyTies) {
   support::for_each_target([](const std::string&) {
     const auto check = []<class T>(T) {

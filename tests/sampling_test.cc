@@ -704,7 +704,7 @@ void check_different_far() {
 TEST(Sample, WithoutPuttingBackFarFloat) { check_different_far<float>(); }
 TEST(Sample, WithoutPuttingBackFarDouble) { check_different_far<double>(); }
 
-// A cut below the type's range keeps all scores, and nothing that vectors hold behind a row.
+// A cut below the type's range keeps all scores, and nothing that vectors hold beyond a row.
 template <class T>
 void check_cuts_below_the_range() {
   const T most = std::numeric_limits<T>::max();

@@ -127,7 +127,7 @@ BASES = {
     "TransformerMixin": "_Transformer",
     "OneToOneFeatureMixin": "_OneToOneFeature",
 }
-# Of classes that are called with other arguments than their base.
+# The bases, in stubs, of classes that are called with other arguments than their base.
 OTHER_BASES = {"SparseDistillationLoss": ["_SparseTeacherLoss"]}
 
 

@@ -38,9 +38,9 @@ def flag(operation, argument, value):
 
 def number(operation, argument, value, expected="a number"):
     """A float. Other values that Python would convert are refused, such as "1". A number beyond floats becomes inf."""
-    if type(value) is float:  # torch.compile's symbols too, which float() would make one number
+    if type(value) is float:  # torch.compile's symbols too: float() would turn them into one number
         return value
-    if type(value) is not int:  # nor has a symbol for an int a gradient, nor an attribute that a compiler knows
+    if type(value) is not int:  # a compiler's symbol for an int has no gradient, nor the attribute that no_gradient reads
         no_gradient(operation, argument, value)
     try:
         if not isinstance(value, (str, bytes)):
@@ -62,7 +62,7 @@ def positive(operation, argument, values, what=""):
 
 
 def integer(operation, argument, value, expected="an integer"):
-    if type(value) is int:  # torch.compile's symbols too, which operator.index would make one number
+    if type(value) is int:  # torch.compile's symbols too: operator.index would turn them into one number
         return value
     try:
         return operator.index(value)

@@ -179,7 +179,7 @@ class _Column:
     def _row(self, number, entry):
         try:
             row = np.asarray(entry)
-        except (TypeError, ValueError):  # lists of unequal length, tensors of a type that NumPy has not
+        except (TypeError, ValueError):  # lists of unequal length, tensors of a type that NumPy lacks
             row = None
         if row is None or row.dtype.kind not in "fiub" or row.ndim > 1:
             raise TypeError(

@@ -441,7 +441,7 @@ def sampling(steps, *, seed=None, stream=None, attention_mask=None, pad_token_id
     return {"logits_processor": LogitsProcessorList([processor]), **_OWN_STEPS_OFF}
 
 
-# Of generate: the defaults of GenerationConfig for greedy decoding, which it does not warn of.
+# generate's own steps, off: the defaults of GenerationConfig for greedy decoding, of which generate does not warn.
 _OWN_STEPS_OFF = {
     "do_sample": False,
     "num_beams": 1,

@@ -31,7 +31,8 @@ def _chain(sampling_params):
     if given is None:
         return None
     if not isinstance(given, dict) or not set(given) <= {"steps", "seed", "stream"} or "steps" not in given:
-        raise ValueError(f"isentropic: must be a dict of steps and, if wanted, seed and stream, got {given!r}")
+        must = "must be a dict of steps and, if wanted, seed and stream"
+        raise ValueError(f"isentropic: extra_args['isentropic'] {must}, got {given!r}")
     steps = given["steps"]
     stream = given.get("stream")
     try:

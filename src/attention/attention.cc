@@ -20,7 +20,6 @@ HWY_AFTER_NAMESPACE();
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "src/check.h"
 #include "src/maps/cost.h"
@@ -117,7 +116,7 @@ void check_gradients(std::string_view name, const HeadsView<const T>& q, const H
   check_apart(name, "dv", dv, "dk", dk);
 }
 
-// Of parameters with a value for each query, or of gradients in them: attention's own, and those of its map.
+// Splits parameters with a value for each query, or gradients in them, into attention's own and those of its map.
 template <class Numbers>
 class Split {
  public:

@@ -1,7 +1,6 @@
 #include "src/c/json.h"
 
 #include <charconv>
-#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>

@@ -168,7 +168,9 @@ class Arrays {
     const char* at = reinterpret_cast<const char*>(arrays);
     for (std::size_t i = 0; i < count_; ++i, at += size) {
       const auto& one = *reinterpret_cast<const isentropic_array*>(at);
-      if (one.struct_size != size) fail("{}: struct_size must be the same of all arrays", where_);
+      if (one.struct_size != size) {
+        fail("{}: struct_size must be the same for all arrays, got {} and {}", where_, size, one.struct_size);
+      }
       if (one.name == nullptr) fail("{}: array {} has no name", where_, i);
       const auto type = static_cast<NumberType>(one.type);
       const std::size_t item = type == NumberType::boolean ? 0 : size_of(type);
@@ -179,7 +181,9 @@ class Arrays {
         if (given_[k].name == one.name) fail("{}: the array '{}' is given twice", where_, one.name);
       }
       constexpr auto kLargest = static_cast<std::size_t>(PTRDIFF_MAX);
-      if (one.rows > kLargest || one.cols > kLargest) fail("{}: {} has too many rows or cols", where_, one.name);
+      if (one.rows > kLargest || one.cols > kLargest) {
+        fail("{}: {} must have at most {} rows and cols, got {} x {}", where_, one.name, kLargest, one.rows, one.cols);
+      }
       const auto cols = static_cast<std::ptrdiff_t>(one.cols), bytes = static_cast<std::ptrdiff_t>(item);
       const std::ptrdiff_t step = one.col_stride == 0 ? 1 : one.col_stride;
       const std::ptrdiff_t row_step = one.row_stride == 0 ? cols * step : one.row_stride;
@@ -205,7 +209,8 @@ class Arrays {
       fail("{}: {} must have shape ({}, 1), one for each row, got {}", where_, name, rows, shape_text(a.shape));
     }
     if (whole ? !is_integer(a.type) : a.type != NumberType::float32 && a.type != NumberType::float64) {
-      fail("{}: {} must be {}", where_, name, whole ? "integers of 32 or 64 bits" : "float32 or float64");
+      fail("{}: {} must be {}, got {}", where_, name, whole ? "integers of 32 or 64 bits" : "float32 or float64",
+           name_of(a.type));
     }
     return a;
   }
@@ -294,7 +299,7 @@ class Arrays {
   CallArray streams_, positions_, seeds_;
 };
 
-// The call of a prepared operation on these arrays, which live as long as it.
+// The call of a prepared operation on these arrays, which must outlive it.
 inline Call call_of(const isentropic_call& prepared, const Arrays& given) {
   const auto unsigned_number = [&](Whole which) { return static_cast<std::uint64_t>(prepared.number(which)); };
   return {.operation = prepared.info,

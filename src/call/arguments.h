@@ -145,10 +145,16 @@ class Arguments {
   const CallArray& operator[](std::string_view name) const { return *find(name); }
 
   void check_numbers(std::string_view name, const CallArray& a) const {
-    if (a.type != NumberType::float32 && a.type != NumberType::float64) fail("{}: {} must be float32 or float64", where_, name);
+    if (a.type != NumberType::float32 && a.type != NumberType::float64) {
+      fail("{}: {} must be float32 or float64, got {}", where_, name, name_of(a.type));
+    }
   }
   void check_integers(std::string_view name, const CallArray& a) const {
-    if (!is_integer(a.type)) fail("{}: {} must be integers of 32 or 64 bits", where_, name);
+    if (!is_integer(a.type)) fail("{}: {} must be integers of 32 or 64 bits, got {}", where_, name, name_of(a.type));
+  }
+  void check_type_of_first(std::string_view name, const CallArray& a) const {
+    if (a.type == first().type) return;
+    fail("{}: {} must be of the type of {}, {}, got {}", where_, name, this->name(0), name_of(first().type), name_of(a.type));
   }
   template <class Number>
   void check_type(std::string_view name, const CallArray& a) const {
@@ -280,11 +286,11 @@ void on_type(const Arguments& call, std::string_view name, const CallArray& arra
     default:
       break;
   }
-  fail("{}: {} must be {}{}float64", call.where(), name, kHalves ? "float16, bfloat16, " : "", kFloat32 ? "float32 or " : "");
+  fail("{}: {} must be {}{}float64, got {}", call.where(), name, kHalves ? "float16, bfloat16, " : "",
+       kFloat32 ? "float32 or " : "", name_of(array.type));
 }
 
-// The families, each in the file of that name.
-void run_rows(Arguments& call);
+// The calls of families in other files than rows.cc: attention.cc, transport.cc and tables.cc.
 void run_attention(Arguments& call);
 void run_transport(Arguments& call);
 void run_table_measure(Arguments& call);

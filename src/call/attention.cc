@@ -33,9 +33,11 @@ template <class T>
 HeadsView<T> heads(const Arguments& call, std::string_view name) {
   const CallArray* const a = call.find(name);
   if (a == nullptr) return {};
-  if (a->type != call.first().type) fail("{}: {} must be of the type of {}", call.where(), name, call.name(0));
+  call.check_type_of_first(name, *a);
   const Axes axes(call, name, *a);
-  if (axes.size[3] > 1 && axes.stride[3] != 1) fail("{}: {} must have a col_stride of 1", call.where(), name);
+  if (axes.size[3] > 1 && axes.stride[3] != 1) {
+    fail("{}: {} must have a col_stride of 1, got {}", call.where(), name, axes.stride[3]);
+  }
   HeadsView<T> view(reinterpret_cast<T*>(a->data), axes.size[0], axes.size[1], axes.size[2], axes.size[3]);
   view.batch_stride = axes.stride[0], view.head_stride = axes.stride[1], view.row_stride = axes.stride[2];
   return view;
@@ -61,7 +63,7 @@ AttentionMask<T> mask(const Arguments& call, const HeadsView<const T>& q, std::s
     return MaskView<Number>{reinterpret_cast<const Number*>(a->data), stride[0], stride[1], stride[2], stride[3]};
   };
   if (a->type == NumberType::boolean) return {view(std::type_identity<bool>()), {}};
-  if (a->type != call.first().type) fail("{}: mask must be of the type of {}", call.where(), call.name(0));
+  call.check_type_of_first("mask", *a);
   return {{}, view(std::type_identity<T>())};
 }
 

@@ -10,7 +10,7 @@
 namespace isentropic::inline ISENTROPIC_ABI::call {
 namespace {
 
-// How the rows of an array come to a function.
+// Whether a function takes an array as rows, and whether as one number for each row.
 bool has_rows(const ArrayInfo& info, const CallArray& array) {
   if (info.kind == ArrayKind::target) return !is_integer(array.type);
   return info.kind == ArrayKind::row;
@@ -35,7 +35,7 @@ void on_rows(Arguments& call, const Run& run, const Check& check) {
     if (!rows && !has_numbers(info)) continue;
     if (array.given()) {
       if (rows || info.kind == ArrayKind::entry) {
-        if (array.type != call.first().type) fail("{}: {} must be of the type of {}", call.where(), call.name(i), call.name(0));
+        call.check_type_of_first(call.name(i), array);
       } else if (info.kind == ArrayKind::number) {
         call.check_numbers(call.name(i), array);
       } else {
@@ -321,7 +321,7 @@ class TextsOfCall {
       fail("{}: tokens must have a row for each of {} rows of {}, got {}", call.where(), rows, call.name(0), rows_);
     }
   }
-  // Of rows from `first` on.
+  // The texts of rows from `first` on.
   Texts of(std::size_t first, std::size_t count) const {
     if (tokens_.data == nullptr) return {};
     return {.tokens = {tokens_.data + first * tokens_.cols, count, tokens_.cols}};
@@ -355,7 +355,9 @@ void run_chain(Arguments& call) {
         Texts own = texts.of(first, b[0].rows);
         const auto p = b[2].matrix<T>();
         if (!call.array(3).given()) return sampler.sample<T>(b[0].matrix<const T>(), indices, noise, own, p);
-        if (call.array(3).type != NumberType::float64) fail("{}: bounds must be float64", call.where());
+        if (const NumberType type = call.array(3).type; type != NumberType::float64) {
+          fail("{}: bounds must be float64, got {}", call.where(), name_of(type));
+        }
         own.bounds = b[1].numbers<double>();
         sampler.sample<T>(b[0].matrix<const T>(), indices, noise, own, p);
       },

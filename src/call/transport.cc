@@ -20,11 +20,12 @@ template <class T>
 MatrixView<T> matrix_of(const Arguments& call, std::string_view name) {
   const CallArray* const a = call.find(name);
   if (a == nullptr) return {};
-  if (a->type != call.first().type) fail("{}: {} must be of the type of {}", call.where(), name, call.name(0));
+  call.check_type_of_first(name, *a);
   if (a->shape.size() != 2) fail("{}: {} must have two axes, got shape {}", call.where(), name, shape_text(a->shape));
   constexpr auto kItem = static_cast<std::ptrdiff_t>(sizeof(T));
   if ((a->shape[1] > 1 && a->strides[1] * a->unit != kItem) || (a->shape[0] > 1 && a->strides[0] < 0)) {
-    fail("{}: {} must have a col_stride of 1 and a row_stride that is not negative", call.where(), name);
+    fail("{}: {} must have a col_stride of 1 and a row_stride of at least 0, got {} and {}", call.where(), name,
+         a->strides[1] * a->unit / kItem, a->strides[0] * a->unit / kItem);
   }
   const auto cols = static_cast<std::size_t>(a->shape[1]);
   const std::size_t stride = a->shape[0] > 1 ? static_cast<std::size_t>(a->strides[0] * a->unit / kItem) : cols;

@@ -47,7 +47,7 @@ class DeviceArguments {
     if (const auto* const number = std::get_if<double>(&value)) return *number;
     if (const auto* const whole = std::get_if<std::int64_t>(&value)) return static_cast<double>(*whole);
     if (std::holds_alternative<std::monostate>(value)) return {};
-    fail("{}: {} must be a number", where(), call_.operation.params[i].name);
+    fail("{}: {} must be a number, got {}", where(), call_.operation.params[i].name, to_text(value));
   }
   bool given(std::size_t i) const { return call_.arrays[i].given(); }
   std::span<std::byte> memory() const { return memory_; }
@@ -63,7 +63,8 @@ class DeviceArguments {
     check_type<T>(infos_[i].name, a);
     constexpr auto kItem = static_cast<std::ptrdiff_t>(sizeof(T));
     if ((a.strides[1] != kItem && a.shape[1] > 1) || a.strides[0] < 0) {
-      fail("{}: col_stride of {} must be 1 and row_stride at least 0 on a device", where(), infos_[i].name);
+      fail("{}: col_stride of {} must be 1 and row_stride at least 0 on a device, got {} and {}", where(), infos_[i].name,
+           a.strides[1] / kItem, a.strides[0] / kItem);
     }
     const bool repeated = infos_[i].one_for_all && a.strides[0] == 0;
     return {reinterpret_cast<T*>(a.data), repeated ? 1 : static_cast<std::size_t>(a.shape[0]),
@@ -74,7 +75,7 @@ class DeviceArguments {
     if (!a.given()) return {};
     check_type<Number>(name, a);
     if (a.shape[1] != 1 || (a.shape[0] > 1 && a.strides[0] != static_cast<std::ptrdiff_t>(sizeof(Number)))) {
-      fail("{}: {} must be one number for each row", where(), name);
+      fail("{}: {} must be one number for each row without gaps, got {} columns", where(), name, a.shape[1]);
     }
     return {reinterpret_cast<Number*>(a.data), static_cast<std::size_t>(a.shape[0])};
   }
@@ -173,7 +174,7 @@ void run(const Divergence& op, const DeviceArguments& a) {
 template <class T>
 void run(const EntropyControl& op, const DeviceArguments& a) {
   if constexpr (kIsHalf<T>) {
-    fail("{}: type must be float32 or float64", a.where());
+    fail("{}: type must be float32 or float64, got {}", a.where(), name_of(kTypeOf<T>));
   } else {
     gamma_for_entropy<T>(std::get<GammaForEntropy>(op), a.matrix<const T>(0), a.numbers<double>(1), a.numbers<double>(2),
                          a.numbers<std::int32_t>(3), a.memory(), a.stream(), a.per_row());
@@ -230,7 +231,7 @@ void run_token_statistics(const DeviceArguments& a) {
 template <class T>
 void run_noise(const DeviceArguments& a) {
   if constexpr (kIsHalf<T>) {
-    fail("{}: type must be float32 or float64", a.where());
+    fail("{}: type must be float32 or float64, got {}", a.where(), name_of(kTypeOf<T>));
   } else {
     gumbel_noise<T>(a.matrix<T>(0), a.noise(), a.memory(), a.stream());
   }
@@ -357,7 +358,7 @@ std::size_t memory_of(const isentropic_call& prepared, std::size_t rows, std::si
         const ParamValue& value = prepared.values[1];
         const auto* const top = std::get_if<std::int64_t>(&value);
         if (top == nullptr && !std::holds_alternative<std::monostate>(value))
-          fail("{}: top must be an integer", operation.name);
+          fail("{}: top must be an integer, got {}", operation.name, to_text(value));
         return memory_for<T>(TokenStatistics{}, rows, cols, top == nullptr ? 0 : static_cast<std::size_t>(*top));
       }
       case Own::gumbel_noise:

@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(512, 2)
 }
 
 // Puts the parts of a row together: its survey, and its top, which becomes relative to the maximum. All threads get the same
-// in `search`. If a part has too many scores of the top and all parts together have not, the row is left to MapKernel.
+// in `search`. If a part has too many scores of the top but all parts together do not, the row is left to MapKernel.
 template <class S>
 HWY_INLINE void GatherParts(const cuda::PartOfRow* of_row, unsigned n, float* tops, EntropySearch<S>& search) {
   const PartsOfRows parts(n);

@@ -39,7 +39,7 @@ class Exchanges {
     return numbers;
   }
 
-  // By the first warp alone.
+  // Called by the first warp alone.
   template <size_t K>
   HWY_INLINE const double* ExchangeInWarp(const double (&own)[K]) {
     static_assert(K * 8 <= kMost);

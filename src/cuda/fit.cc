@@ -47,7 +47,7 @@ std::vector<double> weights_of(std::string_view name, std::span<const std::int64
   return weights;
 }
 
-// The memory of the kernels, and behind it that of some numbers for each row.
+// The memory of the kernels, followed by that of some numbers for each row.
 struct Memory {
   std::span<std::byte> of_kernels;
   double* of_rows;

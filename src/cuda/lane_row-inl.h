@@ -17,7 +17,7 @@ class LaneRow {
   using D = RowTag<float>;
   using V = hn::Vec<D>;
 
-  // Bytes of shared memory for a block with so many threads, the first warp included.
+  // Bytes of shared memory for a block with this number of threads, the first warp included.
   static constexpr HWY_INLINE size_t Bytes(unsigned threads) { return (threads - 32) * (kOfWarp / 32) * sizeof(float); }
 
   // `warp`: this warp's number among those that have the row. `memory`: the block's. A thread has a column of it, so that no
@@ -167,8 +167,8 @@ class LaneRow {
   float* mine_;
 };
 
-// By the first warp, after a barrier behind LaneRow's sums: the sums of all, of terms of type T. `least` becomes the least of
-// the blocks' leasts.
+// By the first warp, after a barrier that follows LaneRow's sums: the sums of all, of terms of type T. `least` becomes the
+// least of the blocks' leasts.
 template <class T = float, size_t K>
 HWY_INLINE void CollectSums(unsigned n, double (&sums)[K], float* least, Exchanges& exchanges) {
   const unsigned half = Team::Lane() / 16, lane = Team::Lane() % 16, group = static_cast<unsigned>(cuda::kGroup);

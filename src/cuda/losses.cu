@@ -146,7 +146,7 @@ class LossOfRow {
     if (call.out.data != nullptr) {
       row.Write(call.out, r_, [=, this](float v, unsigned i) { return i == t_ ? of_own : v * inverse; });
     }
-    // By the last warp, because the first one has added the sums.
+    // The last warp tells it, because the first one has added the sums.
     if (Team::BlockRank() == 0 && Team::Thread() + 32 >= Team::BlockThreads()) tell(Parts{others, total, max, own_, r_});
   }
 

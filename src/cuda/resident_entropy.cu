@@ -210,7 +210,7 @@ std::size_t memory_of_entropy(std::size_t rows, std::size_t n) {
   return room(rows) + (is_long(n) ? bytes_of_searches(rows) + bytes_of_parts(rows, n) + bytes_of_tops(rows, n) : 0);
 }
 
-// The shared memory of a block of ResidentEntropyKernel. Behind the row there is room for the scores that matter.
+// The shared memory of a block of ResidentEntropyKernel. After the row there is room for the scores that matter.
 static std::size_t bytes_near(std::size_t n) {
   using namespace HWY_NAMESPACE;
   const Shape shape = resident_shape(n);

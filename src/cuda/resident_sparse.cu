@@ -77,7 +77,7 @@ template <class S, class Way, class Op>
 __global__ void __launch_bounds__(512, 1)
     ResidentSparseKernel(const __grid_constant__ cuda::Call<Op> call, unsigned near, cuda::SparseWork work) {
   using O = Ordered<float>;
-  constexpr unsigned kFew = cuda::kMostApart;  // for so many survivors a warp alone is faster than a block
+  constexpr unsigned kFew = cuda::kMostApart;  // up to this number of survivors a warp alone is faster than a block
   const RowTag<float> d;
   const unsigned n = static_cast<unsigned>(call.cols), thread = Team::Thread(), threads = Team::BlockThreads();
   const SparseMemory places(threads, near);
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(512, 1)
   }
 }
 
-// Shared memory of a warp that searches: survivors, and behind them 64 times -inf; and room for as many numbers.
+// Shared memory of a warp that searches: survivors, followed by 64 times -inf; and room for as many numbers.
 inline constexpr unsigned kApartRoom = cuda::kMostApart + 64;
 
 // The masses of the survivors of rows that ResidentSparseKernel has left. A warp has a row.

@@ -96,7 +96,7 @@ HWY_INLINE void FindStatistics(const Row& row, size_t n, double temperature, siz
   }
 }
 
-// For a temperature whose inverse is no normal number of type T.
+// For a temperature whose inverse is not a normal number of type T.
 template <class T>
 HWY_NOINLINE void FindExtremeStatistics(const cuda::TokenCall& call, size_t r, double temperature, size_t target,
                                         double (&found)[3], Arena memory) {

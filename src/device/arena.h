@@ -26,7 +26,7 @@ class Arena {
   HWY_INLINE Arena(void* begin, size_t bytes, void* near = nullptr, size_t near_bytes = 0)
       : begin_(static_cast<uint8_t*>(begin)), near_(static_cast<uint8_t*>(near)), left_(bytes), near_left_(near_bytes) {}
 
-  // In shared memory; null if it has no room.
+  // Takes n numbers from shared memory; null if it has no room for them.
   template <class T>
   HWY_INLINE T* take_near(size_t n) {
     const size_t bytes = room<T>(n);

@@ -108,8 +108,8 @@ struct Cluster {
   std::vector<std::unique_ptr<char[]>> shared;  // a buffer for each block
   std::vector<char> narrow;                     // for each block, whether its team is only its first warp
   bool all_begun = false;                       // all blocks have met at a barrier
-  // For each fiber, and each kind of barrier that it may be the first fiber of, two orders, which take turns: a thread that has
-  // met the others may be at the next barrier before all of them have gone on.
+  // Two orders for each fiber and each kind of barrier whose first fiber it may be. They take turns: a thread that has met the
+  // others may be at the next barrier before all of them have gone on.
   std::unique_ptr<char[]> orders;
 };
 

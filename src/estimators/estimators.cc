@@ -124,7 +124,7 @@ class Counter {
     }
   }
 
-  // What was added, until the next call of add; forgets it.
+  // Returns what was added, valid until the next call of add, and forgets it.
   Counted take() {
     distinct_.clear();
     for (std::size_t n = 1; n <= largest_; ++n) {
@@ -235,7 +235,7 @@ double mutual_information_of_counts(const MutualInformationOfCounts& op, MatrixV
     for (double& n : all) n = share / static_cast<double>(all.size()) + (1 - share) * n / joint.total;
     return measure(TableMeasure(MutualInformation{.normalize = true}), MatrixView<const double>(all.data(), rows, cols)) / unit;
   }
-  // The counter's memory is taken again: each entropy before the next.
+  // The counter reuses its memory, so each entropy is computed before the next is counted.
   const auto entropy = [&](std::span<const double> counts) {
     for (const double n : counts) counter.add(n);
     return estimate(op.estimator, counter.take(), static_cast<double>(counts.size())).value;

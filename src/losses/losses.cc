@@ -128,7 +128,7 @@ void check_batch(const Loss& loss, const LossBatch<T>& batch, std::span<const Pe
   }
 }
 
-// In units of softmax's time for an entry.
+// The cost of an entry, in units of softmax's.
 std::size_t cost_of(const Loss& loss) {
   return std::visit(
       [](const auto& op) -> std::size_t {

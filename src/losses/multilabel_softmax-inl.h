@@ -37,7 +37,7 @@ HWY_INLINE double MultilabelRow(D d, const T* x, size_t n, const T* labels, T* d
   }
   const bool masked_label = oddest == T(1);
   const T max[2] = {MaxLane(d, highest), MaxLane(d, label_highest)};
-  // A score of +inf that is no label: the value is +inf, and the gradient is 0 for all classes without a label.
+  // A score of +inf that is not a label: the value is +inf, and the gradient is 0 for all classes without a label.
   const bool infinite = max[0] == kInfinity<T>;
   const ExpScaled<D> exp(d, 1);
   const auto shift = hn::Set(d, infinite ? T(0) : max[0]), label_shift = hn::Set(d, max[1]);

@@ -36,7 +36,7 @@ struct TailOfRow {
     const ExpScaled<RowTag<T>> exp(d, 1);
     const auto shift = hn::Set(d, max);
     sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-      // With what the difference rounds off, e^(a + b) = e^a (1 + b): a teacher may be near.
+      // A teacher may be near, so what the difference a rounds off, b, counts: e^(a + b) = e^a (1 + b).
       const auto xi = LoadUpTo(d, terms + i, count, -kInfinity<T>), below = hn::Sub(xi, shift);
       const auto rest = hn::Sub(xi, hn::Add(below, shift)), e = exp(d, below);
       const auto term = hn::MulAdd(e, hn::IfThenElseZero(hn::IsFinite(rest), rest), e);

@@ -28,10 +28,10 @@ namespace HWY_NAMESPACE {
 template <class D, class T = hn::TFromD<D>>
 class BentExp {
  public:
-  // For c/(1 + tau).
+  // The powers at c/(1 + tau) in place of c.
   HWY_INLINE BentExp(D d, double b, double temperature, double c, T max, double tau = 0)
       : exp_(d, std::abs(b)), max_(hn::Set(d, max)), rising_(b > 0) {
-    // With the roundings of T c, of the quotient, and of the sum.
+    // The low part makes up for the rounding of T c, of the quotient, and of the sum.
     const double divisor = temperature * c, quotient = b / divisor;
     const double residue = MulSub(quotient, divisor, b) + quotient * MulSub(temperature, c, divisor);
     const double rest = IsFinite(divisor) ? -residue / divisor : 0;  // a first c may be as large as numbers are
@@ -87,7 +87,7 @@ HWY_NOINLINE HWY_FLATTEN void BentMoments(D d, double b, const BentExp<D>& exp, 
 }
 
 // The search for c: Newton's steps, each a pass over the scores, until what one pass says of its surroundings is all that is
-// needed. `weight`: each score counts so often.
+// needed. `weight`: how often each score counts.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE BentSeries FindBent(D d, double b, double temperature, double start, const T* x, size_t n, T max, double weight,
                                double enough) {

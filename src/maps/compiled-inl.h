@@ -26,7 +26,7 @@ struct Compiled {
   static bool TakesSeveral(const Op& op, size_t n);
 };
 
-// log_softmax and logsumexp, whose results are no distributions.
+// log_softmax and logsumexp, whose results are not distributions.
 template <class T>
 struct CompiledLogs {
   using In = MatrixView<const T>;
@@ -48,7 +48,7 @@ struct CompiledSelection {
   static size_t Memory(size_t n);
 };
 
-// In the file that compiles it, behind the map's kernels and rows-inl.h.
+// In the file that compiles it, after the map's kernels and rows-inl.h.
 #undef ISENTROPIC_COMPILE_MAP
 #define ISENTROPIC_COMPILE_MAP(Op)     \
   template struct Compiled<Op, float>; \

@@ -275,7 +275,8 @@ template <class T>
 HWY_INLINE void SoftmaxOfSorted(const TopKSoftmax& op, ShortRows<T>& group, hn::Vec<RowTag<T>> max, hn::Vec<RowTag<T>> least,
                                 hn::Vec<RowTag<T>> next, T* const* p, size_t count) {
   const RowTag<T> d;
-  // Of ties at the cut some are dropped, by their places. Those of -inf have no mass either way; a NaN is in no order.
+  // Some of the scores that tie at the cut are dropped, by their places: such rows are not done. Ties of -inf have no mass
+  // either way, and a row with NaN has no order.
   const auto done = hn::Or(hn::Or(hn::Lt(next, least), hn::Eq(least, hn::Set(d, -kInfinity<T>))), hn::Ne(max, max));
   SoftmaxOfGroup(
       op, group, max, done, [&](hn::Vec<RowTag<T>> x) HWY_ATTR { return hn::Lt(x, least); }, p, count);

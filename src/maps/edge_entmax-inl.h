@@ -30,7 +30,7 @@ struct Bracket {
   double low, high;
 };
 
-// A narrow one, by sums in T. c/sum^b never falls, since as c rises more terms join: from any c it leads below the root.
+// A narrow bracket, by sums in T. c/sum^b never falls, since as c rises more terms join: from any c it leads below the root.
 // Between the two, lines through sum^b, which is nearly straight, as in regula falsi; an end that stays twice counts half
 // (Illinois).
 template <class T>

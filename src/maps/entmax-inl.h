@@ -365,7 +365,7 @@ HWY_NOINLINE HWY_FLATTEN void VjpRowByPowers(double b, double temperature, const
   ForEachVector(d64, n,
                 [&](size_t i, size_t count) HWY_ATTR { StoreNarrow(LoadUpTo(d64, dx64 + i, count, 0.0), d64, count, dx + i); });
   if (!dominates) return;
-  // Infinite numbers of both signs among the others: less than what the largest s makes of the mean.
+  // NaN is the sum of others that are infinite with both signs; it is less than the part that the largest s has in the mean.
   const double own = sums[1] == 0 ? 0 : -sums[1] * kInfinity<double>;
   SetEntry(dx, pivot, static_cast<T>(others == others ? -others : own));
 }

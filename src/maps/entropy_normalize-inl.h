@@ -29,14 +29,14 @@ struct ShortEntropyRows {
 template <class Op>
 struct SeveralEntropyRows {
   static constexpr size_t kMost = kRowsAtOnce;
-  // For long rows several at once are not faster.
+  // Several long rows at once are not faster.
   static size_t Count(const Op& /*op*/, size_t n) { return n < kLongRow ? kMost : 1; }
   static void Map(const Op& op, const float* const* x, size_t n, const float* max, float* const* p, size_t count,
                   Workspace workspace);
 };
 
-// In float32: the distribution, if it may not be in its place yet, and the row's replacement. Otherwise a row in float64, and
-// for gradients also the scores.
+// The workspace. In float32: the distribution, if it may not be in its place yet, and the row's replacement. Otherwise a row in
+// float64, and for gradients also the scores.
 template <class T>
 size_t EntropyMemory(size_t n) {
   const size_t wide = Arena::room<double>(n) + Arena::room<T>(n);

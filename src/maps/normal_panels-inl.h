@@ -45,7 +45,7 @@ struct NormalPanels {
   static constexpr size_t kPanels = 48;  // no mass in float64 beyond
   static constexpr size_t kMost = (kPanels * kNodes + 15) / 16 * 16;
   static constexpr size_t kAtOnce = 4;
-  // The sums of T_k in each panel, and later the coefficients of log P. The panel behind the last has no mass.
+  // The sums of T_k in each panel, and later the coefficients of log P. The panel after the last has no mass.
   double* series;
   // For each Chebyshev point: its place t, its weight in G, its mass, and h at the current u.
   double *points, *weights, *mass, *hazards;

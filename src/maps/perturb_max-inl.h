@@ -195,7 +195,7 @@ struct Integral {
   }
 };
 
-// z to the nearest multiple of 2^-40, from -1024 on: adding 6144 leaves 40 bits behind the point. Below -1024 none of the
+// z to the nearest multiple of 2^-40, from -1024 on: adding 6144 leaves 40 bits after the binary point. Below -1024 none of the
 // noises that use this rounding has mass in float64.
 HWY_INLINE V64 OnGrid(V64 z) {
   const D64 d;
@@ -418,7 +418,7 @@ struct UniformNoise {
     const bool merges = Look(keys, n, 1.0, 1.0).up_to >= accuracy.merged_from;
     for (begin_ = 0; begin_ < 1; begin_ = end_) {
       const Near near = Look(keys, n, begin_, begin_);
-      // e^G falls at least like exp(-active (s - begin)), so nothing is left behind `reach`.
+      // e^G falls at least like exp(-active (s - begin)), so nothing is left beyond `reach`.
       const double active = near.up_to, reach = HWY_MIN(1.0, begin_ + accuracy.log_cut / active);
       const double slope = active;
       end_ = HWY_MIN(near.next, reach);
@@ -500,7 +500,7 @@ class CustomNoise {
   // Finds the relevant part of the line.
   void Fit(const double* keys, size_t n, const Accuracy& accuracy) { FindEnds(keys, n, accuracy); }
 
-  // Intervals end at kinks: there is one in u at each z + kink. If there are many, those close behind the last end do not
+  // Intervals end at kinks: there is one in u at each z + kink. If there are many, those just after the last end do not
   // count. The integrals of all entries together are the change of e^G, which is known at the ends. So an interval is halved
   // until its points give that change, which finds peaks and tails of any width. The tolerance grows slowly with the number of
   // intervals, because the rounding errors of the caller's functions are not known.

@@ -161,7 +161,7 @@ class EntryMass {
   std::conditional_t<kBend == Bend::square, Itself, std::conditional_t<sizeof(T) == 4, UnitPower, ByLogarithm>> power_;
 };
 
-// What sums of masses that are rounded to T may be off.
+// The error of a sum of masses that are rounded to T.
 template <class T>
 inline constexpr double kSumError = sizeof(T) == 4 ? 0x1p-24 : 0x1p-52;
 
@@ -251,7 +251,7 @@ HWY_NOINLINE HWY_FLATTEN void FewMasses(double b, const Filtered<T>* filtered, s
 }
 
 // The u of n scores become their masses, from a c that is not below the root for b > 0; returns the masses' sum, 1 but for
-// rounding. u has 64 numbers without mass behind it, `powers` room for n. The steps are taken in T, sums in float64.
+// rounding. u is followed by 64 numbers without mass; `powers` has room for n. The steps are taken in T, sums in float64.
 template <Bend kBend, class T>
 HWY_NOINLINE HWY_FLATTEN double ManyMasses(double b, T start, T* u, size_t n, T* powers) {
   const RowTag<T> d;

@@ -42,7 +42,7 @@ class TaylorPolynomial {
     int e = 0;
     if (largest > 256) std::frexp(largest, &e);
     scale_ = std::ldexp(1.0, -e);
-    // 1/m! as the sum of two numbers, each quotient with its remainder: m! itself is no float64 from m = 23 on.
+    // 1/m! as the sum of two numbers, each quotient with its remainder: m! itself is not a float64 from m = 23 on.
     double inverse = 1, rest = 0;
     for (int m = 0; m <= order; ++m) {
       if (m > 1) {

@@ -162,8 +162,8 @@ HWY_INLINE void Scatter(D d, const T* masses, const hwy::MakeSigned<T>* places, 
   });
 }
 
-// For masses that cost some 20 operations, which those of alpha = 1.5 do not: the few survivors' are taken once each and put in
-// their places.
+// Puts the masses of the few survivors, computed once each, in their places. This is for masses that cost some 20 operations,
+// which those of alpha = 1.5 do not.
 template <class T>
 HWY_INLINE void WriteFew(const Filtered<T>& row, T sum, size_t n, T* p, bool stream) {
   const RowTag<T> d;

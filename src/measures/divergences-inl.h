@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// For scores and logarithms log q - log p is known; the quotient of exponentials would round it.
+// log q - log p is known for scores and logarithms; the quotient of exponentials would round it.
 
 struct Pair {
   const Distribution &p, &q;
@@ -230,7 +230,7 @@ struct Amari {
 HWY_INLINE Amari AmariOf(double alpha) { return {alpha, 1 - alpha}; }
 
 inline HWY_NOINLINE double ValueOf(const Amari& op, const Pair& rows) {
-  // Of p and q in the order for which b is at most 1/2, so that 1 - b does not cancel: there phi_2(z) is above b phi_2(bz).
+  // p and q are in the order for which b is at most 1/2, so that 1 - b does not cancel: there phi_2(z) is above b phi_2(bz).
   if (op.alpha < 0.5) return ValueOf(op.Swapped(), rows.Swapped());
   const D64 d;
   const double b = op.b;
@@ -301,7 +301,7 @@ struct Affinity {
 // log of p^alpha q^(1 - alpha), -inf where p is 0.
 HWY_INLINE V64 LogTermOf(D64 d, double b, const Pair& rows, size_t i, size_t count) {
   const V64 log_p = rows.p.LogP(d, i, count), log_q = rows.q.LogP(d, i, count), absent = hn::Set(d, -kInfinity<double>);
-  // Of large orders by the quotient, which may be near 1; of others both logarithms, of which one may be far from 0.
+  // Large orders use the quotient, which may be near 1; others use both logarithms, one of which may be far from 0.
   const V64 by_quotient = hn::NegMulAdd(hn::Set(d, b), LogQuotientOf(d, rows, i, count), log_p);
   const V64 by_logs = hn::MulAdd(hn::Set(d, b), log_q, hn::Mul(hn::Set(d, 1 - b), log_p));
   // Where q is 0 and p is not, however far log p is below 0.
@@ -461,7 +461,7 @@ inline HWY_NOINLINE double OrderSlope(const RenyiKernel& kernel, const Pair& row
   return sum - p_excess * rest + (p_excess - q_excess) * value * e;
 }
 
-// The derivative in q of a divergence that is its own, or another's, with p and q exchanged.
+// The derivative in q: that in p of the same divergence, or of another one, with p and q exchanged.
 HWY_INLINE Partial SecondPartialOf(const TotalVariation& op, const Pair& rows, size_t i, size_t count) {
   return FirstPartialOf(op, rows.Swapped(), i, count);
 }

@@ -23,7 +23,7 @@ class RowsInLanes {
   static constexpr size_t kRows = hn::MaxLanes(D64());
   static constexpr size_t kLongest = 32;
 
-  // Rows from `first` on; behind the last one, the last one again.
+  // Rows from `first` on; after the last one, the last one again.
   template <class T>
   HWY_INLINE void Load(MatrixView<const T> x, size_t first) {
     for (size_t r = 0; r < kRows; ++r) {
@@ -79,7 +79,7 @@ inline constexpr bool kHasLanes = requires(V64 v) {
   TermOf(Op{}, v, v);
 };
 
-// p, or NaN if it is no probability.
+// p, or NaN if it is not a probability.
 HWY_INLINE V64 Checked(V64 p) {
   const D64 d;
   const auto valid = hn::And(hn::Ge(p, hn::Zero(d)), hn::Le(p, hn::Set(d, std::numeric_limits<double>::max())));

@@ -59,7 +59,7 @@ void keep_bound(const Divergence& op, std::span<double> value) {
   }
 }
 
-// Refuses the first entry of a row that is no probability, or no logarithm of one, with refuse(entry, what is wrong).
+// Refuses the first entry of a row that is not a probability, or not a logarithm of one, with refuse(entry, what is wrong).
 template <class T, class Refuse>
 void find_wrong_entry(Input input, const T* row, std::size_t n, const Refuse& refuse) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -82,7 +82,7 @@ std::string wrong_sum(Input input, std::string_view name, bool normalize, double
 }
 constexpr std::string_view advice_on_sum(bool normalize) { return normalize ? "" : " (normalize divides by the sum)"; }
 
-// Refuses the first row that is no distribution.
+// Refuses the first row that is not a distribution.
 template <class T>
 void check_sums(std::string_view operation, std::string_view name, Input input, bool normalize, MatrixView<const T> p,
                 const double* sums) {

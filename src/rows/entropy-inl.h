@@ -218,7 +218,7 @@ HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_
                                       double* e, double* sum) {
   const D64 d;
   const WideScores<T> relative(row.max, row.least);
-  const V64 lowest = hn::Set(d, -2.0);  // below it nothing is that the survey counts
+  const V64 lowest = hn::Set(d, -2.0);  // the survey counts nothing below it
   double moments[3];
   Sums(d, n, moments, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
     const V64 z = relative(LoadWide(D64(), x + i, count, row.max));

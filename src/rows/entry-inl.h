@@ -35,7 +35,7 @@ HWY_INLINE size_t FindEntry(const T* x, size_t n, T value) {
   return i;
 }
 
-// Whether any entry satisfies a condition: which(i, count) is its mask for the entries from i on, false behind them.
+// Whether any entry satisfies a condition: which(i, count) is its mask for the entries from i on, false beyond them.
 template <class D, class Which>
 HWY_INLINE bool AnyEntry(D d, size_t n, Which&& which) {
   auto any = hn::MaskFromVec(hn::Zero(d));

@@ -37,7 +37,7 @@ struct Survivors {
 };
 
 // Writes the scores z = relative(x) that are above `bound` to `survivors`, in order, with their places in the row if wanted,
-// and 64 times -inf behind them. Returns their number. NaN survives, so that whatever is computed from the survivors is NaN.
+// and 64 times -inf after them. Returns their number. NaN survives, so that whatever is computed from the survivors is NaN.
 //
 // One sweep without a branch notes a bit for each score. Survivors are usually few, and each set bit is processed by itself.
 // This costs less than packing vectors, as long as fewer than about 10 of 64 survive.

@@ -140,7 +140,7 @@ HWY_INLINE void StoreNarrow(V64 v, D64 d, size_t count, T* p) {
   }
 }
 
-// The lanes of v that are in `mask`, moved to the front in order; the lanes behind them are undefined.
+// The lanes of v that are in `mask`, moved to the front in order; the lanes after them are undefined.
 template <class D>
 HWY_INLINE hn::Vec<D> CompressLanes(D d, hn::Vec<D> v, hn::Mask<D> mask) {
 #if HWY_TARGET == HWY_AVX2
@@ -169,8 +169,8 @@ HWY_INLINE void ForEachVector(D d, size_t n, Visit&& visit) {
   if (i < n) visit(i, n - i);
 }
 
-// The same for a visitor of a few operations, beside which the loop's overhead would be large: four vectors in a turn, and the
-// visitor's code three times as often.
+// The same for a visitor of a few operations, beside which the loop's overhead would be large: four vectors per iteration, with
+// three times as many copies of the visitor's code.
 template <class D, class Visit>
 HWY_INLINE void QuickForEachVector(D d, size_t n, Visit&& visit) {
   const size_t N = hn::Lanes(d);

@@ -111,7 +111,7 @@ class NarrowRows {
  public:
   // The rows must have memory, survey and few, and what Row needs to answer.
   HWY_INLINE NarrowRows(Row* rows, size_t count, size_t n) : rows_(rows), count_(count), n_(n) {}
-  // Goes on with another's search, for copies of its rows.
+  // Continues the search of `other`, on copies of its rows.
   HWY_INLINE NarrowRows(Row* rows, const NarrowRows& other) : NarrowRows(other) { rows_ = rows; }
 
   HWY_NOINLINE void Map(EntropyTarget target) {
@@ -123,7 +123,7 @@ class NarrowRows {
     for (size_t r = 0; r < count_; ++r) rows_[r].done = IsMet(r);
   }
 
-  // The steps of Map, for code that answers in its own way.
+  // The steps of Map, for callers that answer the questions themselves.
   HWY_INLINE void Begin(EntropyTarget target) {
     HWY_ALIGN double finite[kRows], ties[kRows], variance[kRows], third[kRows], first[kRows];
     for (size_t r = 0; r < kRows; ++r) {
@@ -181,14 +181,14 @@ class NarrowRows {
   HWY_INLINE double log_s(size_t r) const { return log_s_[r]; }
   HWY_INLINE double inverse_s(size_t r) const { return inverse_s_[r]; }
 
-  // Answers; the moments' gamma is rounded.
+  // Take the answers to Ask(); `gamma` is the rounded gamma of the moments.
   HWY_INLINE void TellMoments(size_t r, double gamma, const double (&sums)[4]) {
     gamma_[r] = gamma;
     for (size_t k = 0; k < 4; ++k) sums_[k][r] = sums[k];
   }
   HWY_INLINE void TellMasses(size_t r, const double (&sums)[2]) { sums_[0][r] = sums[0], sums_[1][r] = sums[1]; }
 
-  // Goes on after all answers.
+  // Continues once all rows are answered.
   HWY_INLINE void Continue() {
     bool moments = false, masses = false, restarts = false;
     for (size_t r = 0; r < count_; ++r) {

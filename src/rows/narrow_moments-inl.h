@@ -96,8 +96,8 @@ HWY_INLINE void AddMoments(const ExpOfGamma& exp, V z, V lowest, V* acc) {
   acc[3] = hn::MulAdd(ez, z2, acc[3]);
 }
 
-// The sums of e z^k for scores z = x - shift, one score at a time; Finish makes of them those of e a^k, where a = gamma z, and
-// gamma becomes the rounded gamma of these sums.
+// The sums of e z^k for scores z = x - shift, one score at a time; Finish turns them into those of e a^k, where a = gamma z,
+// and gamma becomes the rounded gamma of these sums.
 template <bool kFar>
 class NarrowMoments {
  public:

@@ -195,8 +195,8 @@ HWY_NOINLINE void AddTerms(D d, const hn::TFromD<D>* terms, size_t count, Totals
   }
 }
 
-// Adds the terms of the `count` elements from `base` on, at most 256, to the totals. They are stored first: so the visitor's
-// code is there twice.
+// Adds the terms of the `count` elements from `base` on, at most 256, to the totals. They are stored first, so that
+// there are only two copies of the visitor's code.
 template <size_t K, class D, class Visit>
 HWY_INLINE void AddBlock(D d, size_t base, size_t count, Totals (&totals)[K], const Visit& visit) {
   constexpr size_t N = hn::MaxLanes(D());
@@ -222,8 +222,8 @@ HWY_INLINE void AddBlock(D d, size_t base, size_t count, Totals (&totals)[K], co
 // sums[k] = sum over the row of term k, in the fixed order. visit(i, count, terms) computes the K terms of the elements
 // i .. i + count - 1; it sees each element once. Lanes beyond count are ignored.
 //
-// Terms of few operations would wait for being stored and loaded: with kQuick those of whole blocks stay in registers, and the
-// visitor's code is there up to 18 times.
+// Terms of few operations would wait for being stored and loaded: with kQuick those of whole blocks stay in registers, with
+// up to 18 copies of the visitor's code.
 template <bool kQuick, size_t K, class D, class Visit>
 HWY_INLINE void SumsBy(D d, size_t n, double (&sums)[K], const Visit& visit) {
   using V = hn::Vec<D>;

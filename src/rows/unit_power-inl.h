@@ -73,7 +73,7 @@ class UnitPower {
   // From here on the error is relative.
   static constexpr float kLeastExact = 0x1p-48f;
 
-  // Of q in [kLeast, 1]. NaN gives some number.
+  // The powers of q in [kLeast, 1]; NaN gives some number.
   HWY_INLINE V operator()(V q) const {
     const D d;
     const hn::RebindToSigned<D> di;

@@ -30,7 +30,7 @@ HWY_BEFORE_NAMESPACE();
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Draws look at all of so few scores, and at blocks of more.
+// Draws look at all scores up to this number, and at blocks of more.
 inline constexpr size_t kFewScores = 256;
 
 // What a chain leaves to draws.

@@ -16,7 +16,7 @@ inline double above(double x) { return x == 0 ? x : std::nextafter(x, std::numer
 inline double below(double x) { return x == 0 ? x : std::nextafter(x, -std::numeric_limits<double>::infinity()); }
 
 // A sum and the sum of the sizes of its terms. If each of their factors has a relative error of some kRounding, the sum has an
-// error of so many kRounding times the size.
+// error of as many kRounding times the size.
 class SizedSum {
  public:
   void add_product(double x, double y) {

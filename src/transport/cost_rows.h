@@ -22,7 +22,7 @@ class CostRows {
 
   std::size_t rows() const { return matrix_.rows; }
   std::size_t cols() const { return matrix_.cols; }
-  // Until the next call for another row.
+  // Valid until the next call for another row.
   const T* row(std::size_t i) const {
     if (!make_) return matrix_.row(i);
     if (i != kept_) make_(i, made_.data());

@@ -56,7 +56,7 @@ struct TransportKernels {
   double (*exponentials)(const T* c, const double* p, std::size_t m, double epsilon, double* exponentials, double* sum);
   // to_j += factor from_j.
   void (*accumulate)(const double* from, double factor, std::size_t m, double* to);
-  // Of four rows of m numbers, one after the other: their products with v, and to_j += sum_r factors_r row_r[j].
+  // For four rows of m numbers, one after the other: products_r = <row_r, v>, and to_j += sum_r factors_r row_r[j].
   void (*four_products)(const double* rows, const double* v, std::size_t m, double* products);
   void (*accumulate_four)(const double* rows, const double* factors, std::size_t m, double* to);
   // The first c_j that is NaN or -inf, or m.

@@ -163,7 +163,7 @@ def test_signals_leave_nothing(cli, number, environment):
 
 
 def test_a_kill_leaves_nothing(cli):
-    """No program can clean up behind SIGKILL: its file must have no name. Where it has one, that says what it is."""
+    """No program can clean up after SIGKILL: its file must have no name. Where it has one, that says what it is."""
     if not hasattr(os, "O_TMPFILE"):
         pytest.skip("this system has no files without names")
     for old in False, True:

@@ -213,7 +213,7 @@ def transformers_processor(**options):
 
 
 def test_a_mask_is_for_its_prompts(tiny):
-    """Case 13: the second generate with the mask of the first would draw other tokens without a word."""
+    """The second generate with the mask of the first would draw other tokens without a word."""
     import torch
 
     from isentropic.transformers import sampling
@@ -249,7 +249,7 @@ def test_padding_by_its_number(tiny):
 
 
 def test_beams_are_refused_with_a_seed(tiny):
-    """Case 14: beams would go on with scores of -1e8."""
+    """Beams would go on with scores of -1e8."""
     import torch
 
     prompts = torch.tensor([[5, 6, 7]])

@@ -350,14 +350,6 @@ def texts_of_models(seed, k, n):
     }
 
 
-def law_of_texts(scores, length):
-    n = len(scores[()])
-    law = np.zeros((n,) * length)
-    for text in itertools.product(range(n), repeat=length):
-        law[text] = np.prod([softmax(scores[text[:j]])[text[j]] for j in range(length)])
-    return law
-
-
 @pytest.mark.parametrize("shared", [False, True])
 def test_speculative_draws_have_the_law_of_the_target(shared):
     k, n, count = 2, 3, 40000

@@ -28,10 +28,6 @@ def softmax(x):
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def nonnegative(x):
-    return np.where(np.isfinite(x), np.abs(x), 1)
-
-
 # What all of them share: any array in, the same kind out.
 
 CALLS = {

@@ -44,9 +44,9 @@ class Row:
         self.relative = 8 + 3 * (self.d + self.mean_d)  # softmax's error in units of eps p
 
 
-# The error of each kept entry of a map, of its gradient and of the gradient in its parameter, for SPEC 2.2. `result` is the
-# line of golden.jsonl, y what the library gave for the whole row. Gradients start from y, so that its error comes in beside
-# the rounding of a few operations.
+# The error of each kept entry of a map, of its gradient and of the gradient in its parameter, as docs/math/maps.md states it.
+# `result` is the line of golden.jsonl, y what the library gave for the whole row. Gradients start from y, so that its error
+# comes in beside the rounding of a few operations.
 
 
 def softmax_bounds(row, result, y):

@@ -1071,7 +1071,7 @@ def test_classes_of_rows_in_parts():
 
 
 def test_sums_of_parts_are_exact():
-    """To the last of 44 bits behind the point, or 62, in any order."""
+    """To the last of 44 bits after the binary point, or 62, in any order."""
     for dtype, bits in ((np.float32, 44), (np.float64, 62)):
         terms = np.random.default_rng(5).random((3, 2, 64)).astype(dtype) ** 3
         want = [sum(round(float(one) * 2**bits) for one in row) / 2**bits for row in terms.transpose(1, 0, 2).reshape(2, -1)]

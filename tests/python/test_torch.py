@@ -83,7 +83,7 @@ def test_the_numbers_are_those_of_isentropic(name, params, dtype):
 
 
 def values_of(name, params):
-    """The arguments of an operator behind its tensors: numbers."""
+    """The arguments of an operator after its tensors: numbers."""
     return [params.get(p["name"], p["default"]) for p in DESCRIPTIONS[name]["params"]]
 
 

@@ -809,7 +809,7 @@ def test_sinkhorn_converges_at_small_epsilon():
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint32", "complex64"])
 def test_numbers_of_unknown_types_are_never_written(dtype):
-    """A status was once written as 4 bytes into an array of single bytes, and so behind its end."""
+    """A status was once written as 4 bytes into an array of single bytes, and so beyond its end."""
     a, cost = np.full((5, 3), 1 / 3), np.ones((15, 3))
     value, gap, status = np.empty(5), np.empty(5), np.empty(5, dtype)
     with pytest.raises(TypeError, match="there is no array of numbers of format"):

@@ -104,7 +104,7 @@ def test_the_version_is_asked_for(handler):
     assert answer(handler, extension=asked, stage=0) is None
     assert (given.version.size, given.version.extensions) == (ctypes.sizeof(Version), None)
     assert (given.version.major, given.version.minor, given.traits, given.later) == (0, 1, 0, later)
-    # Behind an extension that is not known.
+    # After an extension that is not known.
     given.version.minor = 9
     first = Extension(ctypes.sizeof(Extension), 500, ctypes.addressof(asked))
     assert answer(handler, extension=first) is None and given.version.minor == 1

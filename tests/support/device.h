@@ -76,7 +76,7 @@ struct Memory {
   std::size_t size;
 };
 
-// rows x cols numbers with a gap behind each row.
+// rows x cols numbers with a gap after each row.
 template <class T>
 struct Grid {
   Grid(std::size_t row_count, std::size_t col_count, std::size_t gap = 3)

@@ -179,7 +179,7 @@ def _classes(name, argument, labels, shape, names=None, count=None, columns=None
     """The class of each row. `names`: of `count` classes, in their order, if labels are names; otherwise what labels or
     `columns` say, or their sorted order."""
     categories = getattr(getattr(labels, "cat", labels), "categories", None)
-    # Arrow's and pandas' names, which are no numbers.
+    # Arrow's and pandas' names, which are not numbers.
     of_text = str(getattr(labels, "type", "")).startswith(("string", "large_string", "dictionary"))
     given = np.asarray(labels) if of_text or type(labels).__module__.startswith("pandas") else labels
     classes = _array(name, "labels", given)

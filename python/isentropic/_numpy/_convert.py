@@ -211,7 +211,7 @@ def _of_arrow(operation, argument, x):
         raise TypeError(
             f"{operation}: {argument} must be of numbers or lists, got Arrow's {kind}; pass its numbers as an array"
         )
-    if hasattr(kind, "value_field"):
+    if hasattr(kind, "value_field") and not (hasattr(kind, "list_size") and x.null_count == 0):  # else of one length by type
         return _of_lists(operation, argument, x)
     try:
         return from_arrow(x)
@@ -222,8 +222,6 @@ def _of_arrow(operation, argument, x):
 def _of_lists(operation, argument, x):
     """pyarrow's array of lists, as rows of a matrix."""
     whole = x.combine_chunks() if hasattr(x, "combine_chunks") else x
-    if hasattr(whole.type, "list_size") and whole.null_count == 0:
-        return from_arrow(x)  # lists of one length by their type
     lengths = np.asarray(whole.value_lengths().fill_null(-1))
     wrong = np.flatnonzero(lengths < 0)
     wrong = wrong if len(wrong) else np.flatnonzero(lengths != lengths[:1].max(initial=0))

@@ -77,7 +77,7 @@ class _Arrays:
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is not None:
             return interface["data"][0]
-        # The capsule owns what says where the numbers are; the array, which stays alive, owns these.
+        # The capsule owns the description with the address; the array, which stays alive, owns the numbers.
         capsule = array.__dlpack__(stream=1)
         tensor = ctypes.cast(_pointer_of_capsule(capsule, b"dltensor"), ctypes.POINTER(_DLTensor)).contents
         return (tensor.data or 0) + tensor.byte_offset

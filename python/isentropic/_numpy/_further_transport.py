@@ -71,8 +71,10 @@ def directions(name, dimension, projections, seed):
     if found.ndim != 2 or found.shape[1] != dimension or len(found) == 0:
         raise ValueError(f"{name}: projections must be directions of shape (count, {dimension}), got {found.shape}")
     most = np.abs(found).max(axis=1, keepdims=True, initial=0)
-    if not (np.isfinite(most) & (most > 0)).all():
-        raise ValueError(f"{name}: projections must be finite and not 0")
+    good = (np.isfinite(most) & (most > 0))[:, 0]
+    if not good.all():
+        row = int(np.argmin(good))
+        raise ValueError(f"{name}: projections must be finite and not 0, got {found[row].tolist()} in row {row}")
     # The squares of these would overflow or underflow. A power of two keeps their digits.
     exponents = np.where((most < 2.0**-400) | (most > 2.0**400), np.frexp(most)[1], 0)
     found = np.ldexp(found, -exponents)

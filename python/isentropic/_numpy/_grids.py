@@ -28,7 +28,7 @@ def _logarithms(scores, costs, epsilon, turned):
 
 def _logsumexp(terms):
     top = terms.max(-1, keepdims=True)
-    with np.errstate(divide="ignore"):  # of nothing it is -inf
+    with np.errstate(divide="ignore"):  # the sum is 0, and its logarithm -inf, if all terms are -inf
         return np.log(np.exp(terms - np.where(np.isfinite(top), top, 0)).sum(-1)) + top[..., 0]
 
 
@@ -72,8 +72,9 @@ def barycenter(name, p, costs, epsilon, weights, tolerance, max_iterations):
         raise ValueError(
             f"{name}: images p and the costs of their axes must have shapes (k, h, w), (h, ...) and (w, ...), got {got}"
         )
-    if not all(np.isfinite(cost).all() for cost in costs):
-        raise ValueError(f"{name}: costs must be finite")
+    for cost in costs:
+        if not (finite := np.isfinite(cost)).all():
+            raise ValueError(f"{name}: costs must be finite, got {cost[~finite][0]}")
     sums = p.sum((1, 2), keepdims=True)
     wrong = np.argwhere(~((p >= 0) & np.isfinite(p)))
     if len(wrong):
@@ -85,7 +86,7 @@ def barycenter(name, p, costs, epsilon, weights, tolerance, max_iterations):
     if share.shape != (len(p),):
         raise ValueError(f"{name}: weights must have shape ({len(p)},), one for each distribution, got {share.shape}")
     if not ((share >= 0).all() and 0 < share.sum() < np.inf):
-        raise ValueError(f"{name}: weights must be finite, at least 0 and not all 0")
+        raise ValueError(f"{name}: weights must be finite, at least 0 and not all 0, got {share.tolist()}")
     p, share = p / sums, (share / share.sum())[:, None, None]
     with np.errstate(divide="ignore"):
         log_p = np.log(p)

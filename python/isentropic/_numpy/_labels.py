@@ -108,7 +108,7 @@ def _coded(function, argument, labels):
         if found:
             return found._replace(labels=found.labels.astype(array.dtype))
     if array.dtype.kind in "biu" and len(array):
-        # In narrower types a difference of labels, in uint64 a label, may be beyond the type.
+        # A difference of labels may overflow a narrower type, and a label of uint64 may overflow int64.
         found = _of_integers(array if array.dtype == np.uint64 else array.astype(np.int64))
         if found:
             return found._replace(labels=found.labels.astype(array.dtype))
@@ -201,7 +201,7 @@ def _counts_of(coded):
     return np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
 
 
-def _entropy(function, coded, estimator, base):
+def _entropy(coded, estimator, base):
     """The entropy of the labels taken together: each cell is a class, even if most cells were never seen."""
     flat, cells = np.zeros(len(coded[0].codes), np.int64), 1
     for one in coded:
@@ -225,7 +225,7 @@ def _information(function, coded, estimator, base):
         raise ValueError(f"{function}: estimator james_stein needs a table of two variables with at most {MOST_CELLS} cells")
     a, b, *given = coded
     parts = [[a, *given], [b, *given], [a, b, *given], given]
-    sums = [_entropy(function, part, estimator, base) if part else 0.0 for part in parts]
+    sums = [_entropy(part, estimator, base) if part else 0.0 for part in parts]
     return np.float64(sums[0] + sums[1] - sums[2] - sums[3])
 
 

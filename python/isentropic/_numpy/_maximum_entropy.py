@@ -72,8 +72,9 @@ def maximum_entropy(features, moments, *, prior=None):
             raise ValueError(
                 f"{name}: {argument} must be {'at least 0 and ' * (argument == 'prior')}finite, got {x[at]} at {at}"
             )
-    if not (weights.max(-1) > 0).all():
-        raise ValueError(f"{name}: prior must have an entry above 0")
+    if len(empty := np.argwhere(~(weights.max(-1) > 0))):
+        where = _checks.place("in problem", empty[0].tolist())
+        raise ValueError(f"{name}: prior must have an entry above 0, got none{where}")
     weights = np.broadcast_to(weights / weights.sum(-1, keepdims=True), (*lead, len(table)))
     problems = wanted.reshape(math.prod(lead), wanted.shape[-1]), weights.reshape(math.prod(lead), len(table))
     found = [_solved(name, table, *one, _checks.place("in problem", at) if lead else "") for at, one in

@@ -251,7 +251,7 @@ def _of_epsilons(a, b, cost, epsilon, given):
 
 
 def with_nan_alone(run, *given, own=(1, 1, 2), total=1.0):
-    """run(*given), arrays with `own` axes behind those of problems, for doors whose batches may have a problem with NaN, which
+    """run(*given), arrays with `own` axes after those of problems, for doors whose batches may have a problem with NaN, which
     gives NaN, no iteration and no convergence, and does not disturb the others. Alone it is refused. `total` is a mass that run
     takes."""
     lead = np.broadcast_shapes(*(x.shape[: x.ndim - count] for x, count in zip(given, own, strict=True)))

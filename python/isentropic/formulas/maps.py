@@ -3,7 +3,7 @@
 A Jacobian in the scores is that of a symmetric matrix C, the same forward and backward, and the slopes d of what the map does
 to each score before: J v = C (d v), J^T g = d C g. C of a `Point` is ``CORES[name]``, d is ``SLOPES[name]``. A parameter moves
 the scores of C (``DIVISORS``) or the result (``BY_PARAM``). `pushed` and `pulled` put them together; logarithms and
-soft_top_k, which are no distributions, have rules of their own there.
+soft_top_k, which are not distributions, have rules of their own there.
 """
 
 import math
@@ -407,7 +407,7 @@ class _SoftTopK:
 
 
 LOGARITHMS = {"log_softmax": _LogSoftmax, "logsumexp": _LogSumExp}
-# What are no maps have rules of their own, for all their parameters.
+# What is not a map has rules of its own, for all its parameters.
 # Where what is not +inf still moves beside scores of +inf.
 UNSETTLED = {"soft_top_k": _SoftTopK}
 RULES = {**LOGARITHMS, **UNSETTLED}

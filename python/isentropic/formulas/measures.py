@@ -21,7 +21,7 @@ from isentropic.formulas.rows import (
 
 def logarithms(rows, x, holds):
     """(log p of what rows hold, which rows have no distribution): in this form distributions of different kinds are compared.
-    Rows of scores without one get the uniform one; the logarithm of a number that is no probability is NaN."""
+    Rows of scores without one get the uniform one; the logarithm of a number that is not a probability is NaN."""
     where = rows.xp.where
     if holds == "scores":
         lost = has_none(rows, x)
@@ -298,7 +298,7 @@ BY_PARAM = {
     ("tsallis_entropy", "alpha"): _tsallis_entropy_alpha,
     **ORDERS_OF_TWO,
 }
-# Those whose base is no factor.
+# The measures that apply the base themselves, or on which it has no effect.
 _WITHOUT_UNIT = ("perplexity", "varentropy", "js_distance")
 
 
@@ -313,7 +313,7 @@ def graded(rows, name, arrays, params):
         for (measure, param), by in BY_PARAM.items()
         if measure == name and hasattr(params[param], "dtype")
     }
-    lost = sum(rows.total(one.p) for one in given)  # NaN where one of them is no distribution
+    lost = sum(rows.total(one.p) for one in given)  # NaN where one of them is not a distribution
     nan = rows.xp.isnan(lost)
     gradients = [rows.xp.where(nan, lost, g / nats) for g in gradients]
     return (

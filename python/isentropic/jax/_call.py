@@ -74,7 +74,7 @@ def _copied(target, outputs, vmap_method, attributes, *inputs):
 
     def run(*inputs):
         given = [np.ascontiguousarray(x) for x in inputs]
-        # In a vectorised call all have more axes.
+        # All arrays of a vectorised call have more axes.
         more = max((x.shape[: x.ndim - len(one)] for x, one in zip(given, shapes, strict=True)), key=len, default=())
         results = [np.empty((*more, *one.shape), one.dtype) for one in outputs]
         if target == "isentropic_python":
@@ -134,7 +134,7 @@ def as_array(operation, name, x):
 
 
 def array(operation, name, x, least=1):
-    """An array of floating-point numbers with at least so many axes; integers and bools become such."""
+    """An array of floating-point numbers with at least this many axes; integers and bools are converted."""
     x = as_array(operation, name, x)
     if jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool:
         x = x.astype(jnp.result_type(float))

@@ -102,7 +102,7 @@ def _powered(static, p, rows):
 def _powered_jvp(static, primals, tangents):
     (p, rows), (v, slopes) = primals, tangents
     q = _powered(static, p, rows)
-    there = p != 0  # of NaN it is NaN
+    there = p != 0  # also where p is NaN, which then stays NaN
     gamma = rows.get("gamma", dict(static).get("gamma"))
     # At gamma = inf a small change of p changes nothing.
     change = jnp.where(gamma < jnp.inf, gamma, 0) * jnp.where(there, v / jnp.where(there, p, 1), 0)

@@ -52,7 +52,7 @@ def _string(operation, argument, value):
     raise TypeError(f"{operation}: {argument} must be a string, got {type(value).__name__}")
 
 
-# Parameters that are no numbers, by their kind.
+# Parameters that are not numbers, by their kind.
 _OF_KIND = {
     "map": lambda operation, argument, value: Frozen(value),
     "bool": _checks.flag,
@@ -62,7 +62,7 @@ _OF_KIND = {
 
 
 def _value_of(operation, param, value):
-    """A parameter that is no array, as its kind says. None stands for a default only if that is None."""
+    """A parameter that is not an array, as its kind says. None stands for a default only if that is None."""
     if value is None and param["kind"].startswith("optional"):
         return None
     expected = "a number or an array of numbers" if param["per_row"] else "a number"

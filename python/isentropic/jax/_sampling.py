@@ -55,7 +55,7 @@ def _traced_streams(function, rows, stream):
 
 def _draw(operation, static, x, streams, output):
     """The call. If the rows are numbered from one stream, a vectorised call makes one call after the other, since the rows of
-    one call are counted through. (An array of their streams would need 64 bits, which JAX by default does not have.)"""
+    one call are numbered consecutively. (An array of their streams would need 64 bits, which JAX by default does not have.)"""
     return call(operation, static, {"x": x, **streams}, output, vmap_method="broadcast_all" if streams else "sequential")[0]
 
 

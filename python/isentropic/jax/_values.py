@@ -193,7 +193,7 @@ def sparse_distillation_loss(
 ):
     """
     student: Scores, of any shape with at least one axis; -inf counts as absent.
-    indices (array of integers): The classes that each row of the teacher has, as last axis; -1 is no class.
+    indices (array of integers): The classes that each row of the teacher has, as last axis; -1 is not a class.
     log_probs (array): Their log-probabilities, of any floating-point type; no gradient is taken in them.
     Returns: One number for each row, in student's shape without axis; float32 of halves.
     """

@@ -96,7 +96,7 @@ def _statistics(x, temperature, axis_name):
     """(the largest score, z relative to it, exp(z), the sum of that)."""
     top = _top(x, axis_name)
     z = _below(x, top, temperature)
-    e = jnp.where(top > -jnp.inf, jnp.exp(z), 0)  # of a row with NaN or without a score, integers
+    e = jnp.where(top > -jnp.inf, jnp.exp(z), 0)  # 0 for rows with NaN or without a score: sums of integers take no NaN
     return top, z, e, _exact(e, axis_name)
 
 

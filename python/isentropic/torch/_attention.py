@@ -411,7 +411,7 @@ def _scaled(function, q, scale, shape):
         raise TypeError(f"{function}: scale must be a tensor of real numbers, got dtype {scale.dtype}")
     compiling = torch.compiler.is_compiling()
     if not isinstance(scale, Tensor):
-        # As a number of the operator each scale would be compiled anew. Products of halves would be rounded.
+        # If it were a number of the operator, each scale would be compiled anew. Products of halves would be rounded.
         if compiling and type(scale) is float and q.dtype not in _HALVES and abs(scale) < math.inf:
             return q * scale, 1.0
         return q, scale

@@ -207,7 +207,7 @@ def sparse_distillation_loss(
 ):
     """
     student: Scores, of any shape with at least one axis; -inf counts as absent.
-    indices (torch.Tensor of integers): The classes that each row of the teacher has, as last axis; -1 is no class.
+    indices (torch.Tensor of integers): The classes that each row of the teacher has, as last axis; -1 is not a class.
     log_probs (torch.Tensor): Their log-probabilities, of any floating-point type.
     dtype (torch.dtype or None): The type of the result: by default that of student, or float32 for float16 and bfloat16.
     Returns: One number for each row, in student's shape without dim. Differentiable, twice, in student, temperature and beta.

@@ -117,8 +117,9 @@ def _of_pair(name, pair, tensors, values, dim, dtype):
     """The value for p and q of different kinds, by their logarithms."""
     logs, lost = [], []
     for argument, x, holds in zip("pq", tensors, pair, strict=True):
-        if holds == "probs" and readable(x) and not bool(((x >= 0) & (x < torch.inf)).all()):
-            raise ValueError(f"{name}: {argument} must be at least 0 and finite where its input is probs")
+        if holds == "probs" and readable(x) and bool((wrong := ~((x >= 0) & (x < torch.inf))).any()):
+            must = "must be at least 0 and finite where its input is probs"
+            raise ValueError(f"{name}: {argument} {must}, got {x[wrong][0].item():g}")
         log, none = logarithms(ROWS, working(x).movedim(dim, -1), holds)
         logs.append(log.movedim(-1, dim))
         lost.append(none.squeeze(-1))

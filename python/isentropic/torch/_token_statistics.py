@@ -166,8 +166,8 @@ def _temperature(name, temperature, argument, x, dim):
     temperature = from_array(name, "temperature", temperature)
     if isinstance(temperature, Tensor):
         rows = spread(name, "temperature", temperature, argument, x, dim)
-        if readable(rows) and not bool(((rows > 0) & (rows < torch.inf)).all()):
-            raise ValueError(f"{name}: temperature must be above 0 and finite in every row")
+        if readable(rows) and bool((wrong := ~((rows > 0) & (rows < torch.inf))).any()):
+            raise ValueError(f"{name}: temperature must be above 0 and finite in every row, got {rows[wrong][0].item():g}")
         return rows, 1.0
     if isinstance(temperature, bool) or not isinstance(temperature, (int, float, np.floating, np.integer)):
         raise TypeError(f"{name}: temperature must be a number or a tensor, got {type(temperature).__name__}")

@@ -27,7 +27,7 @@ template <class T>
 HWY_INLINE Cut<T> Within(T max, double reach) {
   T least = static_cast<T>(static_cast<double>(max) + reach);
   if (static_cast<double>(least) < static_cast<double>(max) + reach) least = std::nextafter(least, max);
-  // Not -inf, which no score below the type's range reaches, but the filling behind a row does.
+  // Not -inf, which no score below the type's range reaches, but the padding after a row does.
   return {HWY_MAX(least, std::numeric_limits<T>::lowest()), ~size_t{0}};
 }
 

@@ -175,7 +175,7 @@ def budget_bisect(X, budget=2, dim=-1, n_iter=50):
     present = (x > -INF).sum(-1, keepdim=True).double()
     wanted = torch.minimum(budget.clamp(min=0.0), present)
     with torch.no_grad():
-        # Of c = ceil(wanted) entries that have mass, the last has x = r: r - 1 <= tau <= r, since at r - 1 all c are full.
+        # The last of the c = ceil(wanted) entries with mass has x = r: r - 1 <= tau <= r, since at r - 1 all c are full.
         # Scores farther than 1 from r are certainly full or empty, and their distance does not matter.
         sorted_x = X.movedim(dim, -1).contiguous().sort(descending=True).values.double()
         last = (wanted.nan_to_num().ceil().long() - 1).clamp(min=0)

@@ -232,7 +232,7 @@ def _statistics_vjp(call, y, values, gy, gvalues):
             constant = constant - (entropy - total.log()) * of_entropy
             slope = torch.where(still | none, 0.0, -of_entropy / total / hot)
         ignored = call.target < 0 if call.name == "softmax_loss" else torch.zeros_like(none)
-        empty = top.isnan() if call.name == "logsumexp" else none  # of nothing it is -inf, a constant
+        empty = top.isnan() if call.name == "logsumexp" else none  # logsumexp of no mass is -inf, a constant
         constant = torch.where(empty, math.nan, torch.where(still | none, 0.0, constant / total / hot))
         dx = weighted(call.x, top, temperature, torch.where(ignored, 0.0, constant), slope)
         if call.target is not None and call.x.shape[1]:

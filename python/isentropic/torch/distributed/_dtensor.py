@@ -53,8 +53,8 @@ def of_dtensor(name, x, values, dim, on_rows):
     else:
         of_parts = _operation_of_parts(name, placements, dim)
         given = {one["name"]: value for one, value in zip(MAPS[name]["params"], values, strict=True)}
-        if given.pop("input", "scores") != "scores":
-            raise ValueError(f"{name}: input must be scores if dim is sharded")
+        if (kind := given.pop("input", "scores")) != "scores":
+            raise ValueError(f"{name}: input must be scores if dim is sharded, got {kind}")
         keep = {"keepdim": True} if reduces else {}
         y = of_parts(x.to_local(), dim=dim, group=x.device_mesh.get_group(sharded), **given, **keep)
         if reduces:
@@ -78,9 +78,11 @@ def attention_of_dtensors(name, q, k, v, mask, on_local):
     from torch.distributed.tensor import DTensor
 
     if not all(isinstance(one, DTensor) for one in (q, k, v)) or isinstance(mask, DTensor):
-        raise TypeError(f"{name}: q, k and v must all be DTensors, and mask none")
+        got = ", ".join(type(one).__name__ for one in (q, k, v, mask))
+        raise TypeError(f"{name}: q, k and v must all be DTensors, and mask must not be one, got {got}")
     if len({one.dim() for one in (q, k, v)}) > 1 or (mask is not None and mask.dim() > 2):
-        raise ValueError(f"{name}: DTensors q, k and v must have equally many axes, and mask at most two")
+        got = ", ".join(str(one.dim()) for one in (q, k, v, mask) if one is not None)
+        raise ValueError(f"{name}: DTensors q, k and v must have equally many axes, and mask at most two, got {got}")
     rows = q.dim() - 2
     (q, placements, _), *others = (_laid_out(name, one, rows) for one in (q, k, v))
     if any(one.is_shard() and one.dim >= rows for one in placements):

@@ -57,7 +57,7 @@ def scratch(x, dtype=torch.float64):
 
 
 class Fixed:
-    """Exact sums of terms below 2 in size, for rows of n entries: integers with so many bits behind the point that n of them do
+    """Exact sums of terms below 2 in size, for rows of n entries: integers with so many fractional bits that n of them do
     not overflow. A second word has the rest of each term."""
 
     def __init__(self, n, words):

@@ -235,7 +235,8 @@ def min_p_softmax(x, *, p, temperature=1.0, where):
 
 def _target_entropy(name, entropy, perplexity, rows=False):
     if (entropy is None) == (perplexity is None):
-        raise ValueError(f"{name}: give exactly one of entropy and perplexity")
+        got = "neither" if entropy is None else f"entropy {entropy}, perplexity {perplexity}"
+        raise ValueError(f"{name}: exactly one of entropy and perplexity must be given, got {got}")
     if entropy is not None:
         return number(name, "entropy", entropy, least=True, rows=rows)
     perplexity = number(name, "perplexity", perplexity, 1, least=True, rows=rows)

@@ -23,7 +23,7 @@ class Traffic(NamedTuple):
     bytes_per_row: float
 
 
-# Of the last call on this process: rounds, bytes, rows.
+# The rounds, bytes and rows of the last call on this process.
 cost = [0, 0, 1]
 # Whether the current call of a function has exchanged anything yet.
 begun = [False]
@@ -51,7 +51,7 @@ def _difference(one, other):
 
 
 def _digest(arguments):
-    """(a hash of the arguments that are no tensors, a hash of the tensors' bits, on their device)."""
+    """(a hash of the arguments that are not tensors, a hash of the tensors' bits, on their device)."""
     text, of_tensors = hashlib.blake2b(digest_size=8), 0
     for argument in arguments.values():
         text.update(b"rows" if isinstance(argument, torch.Tensor) else str(argument).encode())

@@ -36,7 +36,7 @@ def top_k(call, x, k):
     """(the k largest scores of the whole row, their columns as this part counts them, the largest)."""
     k = max(min(k, call.n), 1)
     values, at = leading(x, k)
-    lacks = (0, k - values.shape[1])  # no score is behind all others, also those of -inf
+    lacks = (0, k - values.shape[1])  # a missing score comes after all others, even those of -inf
     key = key_of(torch.nn.functional.pad(values, lacks, value=-INF))
     at = torch.nn.functional.pad(at + call.first, lacks, value=0xFFFFFFFF)
     # Of float32, one word has a score and its index.

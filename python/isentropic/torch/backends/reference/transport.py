@@ -72,7 +72,7 @@ def _conditional(mass, potential, cost, epsilon):
     mass, scores = mass[..., None, :], torch.where(allowed, potential[..., None, :] - cost, -math.inf)
     largest = torch.where(mass > 0, scores, -math.inf).amax(-1, keepdim=True).detach()
     largest = torch.where(largest > -math.inf, largest, 0)
-    # Without mass a score may be above the largest: below e^700 times 0 is 0.
+    # An entry without mass may have a score above the largest: 0 times its exponential is 0 if that is finite.
     going = mass * ((scores - largest) / epsilon).clamp(max=700).exp()
     total = going.sum(-1, keepdim=True)
     return going / torch.where(total > 0, total, 1)
