@@ -130,10 +130,11 @@ std::shared_ptr<Owned<T>> taken_from(nb::handle capsule, const char* name) {
 
 [[noreturn]] void refuse(const std::string& what) { throw nb::value_error(("an Arrow array " + what).c_str()); }
 
-bool has_nulls(const arrow::Array& array) {
+// Whether one of the `length` entries from `offset` on is null: an array of lists or columns may use a part of its child.
+bool has_nulls(const arrow::Array& array, std::int64_t offset, std::int64_t length) {
   if (array.null_count == 0 || array.buffer_count == 0 || array.buffers[0] == nullptr) return false;
   const auto* valid = static_cast<const std::uint8_t*>(array.buffers[0]);
-  for (std::int64_t i = array.offset; i < array.offset + array.length; ++i) {
+  for (std::int64_t i = array.offset + offset; i < array.offset + offset + length; ++i) {
     if ((valid[i / 8] >> (i % 8) & 1) == 0) return true;
   }
   return false;
@@ -144,7 +145,7 @@ void append_arrow(nb::list& result, const arrow::Schema& schema, const arrow::Ar
                   std::int64_t length, const std::shared_ptr<Owned<arrow::Array>>& owner, std::vector<std::size_t> shape) {
   if (schema.dictionary != nullptr)
     refuse("that is dictionary-encoded has no numbers; decode it first (dictionary_decode of pyarrow)");
-  if (has_nulls(array)) refuse("with nulls has no numbers there; fill them first");
+  if (has_nulls(array, offset, length)) refuse("with nulls has no numbers there; fill them first");
   const std::string_view format = schema.format;
   shape.push_back(static_cast<std::size_t>(length));
   if (format.starts_with("+w:")) {

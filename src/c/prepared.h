@@ -180,13 +180,20 @@ class Arrays {
       for (std::size_t k = 0; k < i; ++k) {
         if (given_[k].name == one.name) fail("{}: the array '{}' is given twice", where_, one.name);
       }
-      constexpr auto kLargest = static_cast<std::size_t>(PTRDIFF_MAX);
-      if (one.rows > kLargest || one.cols > kLargest) {
-        fail("{}: {} must have at most {} rows and cols, got {} x {}", where_, one.name, kLargest, one.rows, one.cols);
-      }
-      const auto cols = static_cast<std::ptrdiff_t>(one.cols), bytes = static_cast<std::ptrdiff_t>(item);
+      // No array has more bytes, and strides in bytes must not overflow.
+      const std::size_t most = static_cast<std::size_t>(PTRDIFF_MAX) / item;
+      const auto fits = [&](std::size_t count, std::ptrdiff_t stride) {
+        const std::size_t size = stride < 0 ? 0 - static_cast<std::size_t>(stride) : static_cast<std::size_t>(stride);
+        return count <= most / std::max<std::size_t>(size, 1);
+      };
       const std::ptrdiff_t step = one.col_stride == 0 ? 1 : one.col_stride;
+      const bool cols_fit = fits(one.cols, step);
+      const auto cols = static_cast<std::ptrdiff_t>(cols_fit ? one.cols : 0), bytes = static_cast<std::ptrdiff_t>(item);
       const std::ptrdiff_t row_step = one.row_stride == 0 ? cols * step : one.row_stride;
+      if (!cols_fit || !fits(one.rows, row_step) || !fits(one.rows, cols)) {
+        fail("{}: {} must fit in memory, got {} x {} with the strides {} and {}", where_, one.name, one.rows, one.cols,
+             one.row_stride, one.col_stride);
+      }
       axes_[i] = {{static_cast<std::ptrdiff_t>(one.rows), cols}, {row_step * bytes, step * bytes}, 2};
       given_[i].data = static_cast<char*>(one.data), given_[i].item_size = item;
       given_[i].type = type, given_[i].name = one.name;

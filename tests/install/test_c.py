@@ -576,6 +576,29 @@ def prepared(library, name, parameters=None, vjp=False):
     return library.isentropic_prepare(name.encode(), None if parameters is None else json.dumps(parameters).encode(), vjp)
 
 
+SIZES = [
+    (1, 2**63 - 1, 0, 0),
+    (2**62, 2**62, 0, 0),
+    (2**40, 2**40, 1, 1),
+    (3, 4, 2**61, 1),
+    (3, 4, 4, -(2**62)),
+    (1, 1, -(2**63), 0),
+]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_no_array_is_larger_than_memory(library, size):
+    x = (c.c_double * 4)()
+    rows, cols, *strides = size
+    given = [
+        Array(c.sizeof(Array), name, c.addressof(x), rows, cols, *strides, FLOAT64, 0)
+        for name, strides in ((b"x", strides), (b"out", (0, 0)))
+    ]
+    assert library.isentropic_apply(b"softmax", None, (Array * 2)(*given), c.c_size_t(2)) != 0
+    said = f"softmax: x must fit in memory, got {rows} x {cols} with the strides {strides[0]} and {strides[1]}"
+    assert library.isentropic_last_error().decode() == said
+
+
 def run_prepared(library, handle, arrays):
     given = [
         Array(c.sizeof(Array), key.encode(), c.addressof(data), *rest[:2], 0, 0, rest[2])

@@ -286,6 +286,18 @@ def test_arrow_tables_and_streams():
     assert np.array_equal(from_arrow(Producer(chunked, stream=True)), X)
 
 
+def test_arrow_nulls_outside_a_slice():
+    """A slice of lists or columns uses a part of its child."""
+    pa = pytest.importorskip("pyarrow")
+    lists = pa.FixedSizeListArray.from_arrays(pa.array([1.0, None, 3.0, 4.0]), 2)
+    columns = pa.StructArray.from_arrays([pa.array([1.0, None, 3.0]), pa.array([1.0, 2.0, 3.0])], ["a", "b"])
+    for array, part in ((lists.slice(1), [[3.0, 4.0]]), (columns.slice(2), [[3.0, 3.0]]), (columns.slice(0, 1), [[1.0, 1.0]])):
+        assert np.array_equal(isentropic.softmax(array), isentropic.softmax(part))
+    for array in (lists, lists.slice(0, 1), columns.slice(1), columns.slice(0, 2)):
+        with pytest.raises(ValueError, match="null"):
+            isentropic.softmax(array)
+
+
 def test_arrow_refusals():
     pa = pytest.importorskip("pyarrow")
     with pytest.raises(ValueError, match="nulls"):
