@@ -63,7 +63,6 @@ class EntriesOf {
     return rest;
   }
   HWY_INLINE T operator()(size_t i) const { return Widened(entries_[i]); }
-  HWY_INLINE S AsStored(size_t i) const { return entries_[i]; }
   HWY_INLINE const S* AddressOf(size_t i) const { return entries_ + i; }
   static HWY_INLINE T Widened(S entry) {
 #ifdef __CUDA_ARCH__
