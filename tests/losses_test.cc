@@ -562,7 +562,7 @@ TEST(GradientsInParameters, OfRowsThatHaveNone) {
 
   const std::vector<ParamGradient> asked = {{"alpha", slopes}}, of_p = {{"p", slopes}}, of_margin = {{"margin", slopes}};
   const MatrixView<const double> view(scores.data(), 2, 3);
-  expect_error("surrogate_loss: there is no gradient in alpha, because the value means nothing",
+  expect_error("surrogate_loss: there is no gradient in alpha, because the value only stands for a gradient",
                [&] { loss<double>(SurrogateLoss{.map = Entmax{}}, view, two, values, {}, {}, asked); });
   expect_error("top_p_softmax_loss: there is no parameter 'p' with a value for each row",
                [&] { loss<double>(TopPSoftmaxLoss{.p = 0.5}, view, two, values, {}, {}, of_p); });

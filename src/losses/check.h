@@ -32,7 +32,7 @@ void check_gradients(const Op& op, std::span<const ParamGradient> gradients, std
   constexpr std::string_view kName = Described<Op>::kDescription.name;
   for (const ParamGradient& asked : gradients) {
     if constexpr (std::is_same_v<Op, SurrogateLoss>) {
-      fail("{}: there is no gradient in {}, because the value means nothing", kName, asked.parameter);
+      fail("{}: there is no gradient in {}, because the value only stands for a gradient", kName, asked.parameter);
     } else if constexpr (requires { op.map; }) {
       std::visit([&]<class M>(const M&) { check_per_row<M>(asked.parameter, asked.values.size(), rows); }, op.map);
     } else {

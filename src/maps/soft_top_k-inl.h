@@ -69,8 +69,10 @@ struct SoftTopKRow {
   }
 
  private:
-  // Of the share of k that the score of rank ceil(k) has, those of lower rank have less together, beyond log n of it; and if k
-  // is a whole number, that of rank k + 1 is where those above lack less than it has. t is between these bounds.
+  // The bounds of t, with u of rank K = ceil(k) as origin (the pivot) and part = k - floor(k). The K - 1 first scores have
+  // shares below 1, so those from rank K on add up to more than part, or to more than 1 if k is whole. Each of these is at most
+  // e^-t: t < log n - log part. The K first scores (K + 1 if k is whole) together lack more than 1 - part of K (of K + 1). Each
+  // lacks at most e^(t - u), u the least of them: t > u - log n + log(1 - part).
   HWY_INLINE void Solve(double temperature, double* scratch) {
     const D64 d;
     const double whole = std::floor(left), part = left - whole, log_n = LogNumber(static_cast<double>(n) + 1);

@@ -323,7 +323,9 @@ def test_losses_of_maps_have_gradients_in_the_parameters_of_the_map():
     ends = [isentropic.smooth_accuracy_loss(x, target, map=("entmax", {"alpha": alpha + step})) for step in (1e-6, -1e-6)]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, atol=1e-8)
     np.testing.assert_array_equal(value, isentropic.smooth_accuracy_loss(x, target, map="entmax", alpha=alpha))
-    with pytest.raises(ValueError, match="surrogate_loss: there is no gradient in alpha, because the value means nothing"):
+    with pytest.raises(
+        ValueError, match="surrogate_loss: there is no gradient in alpha, because the value only stands for a gradient"
+    ):
         isentropic.surrogate_loss(x, target, map="entmax", param_grad=True)
 
 
