@@ -931,6 +931,20 @@ def test_second_derivatives_of_numbers_are_those_of_their_gradients(name, params
         np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-8)
 
 
+EQUAL = {"kl": 1, "js": 0.25, "alpha": 1, "jeffreys": 2, "renyi": 2, "chi_squared": 2}
+
+
+@pytest.mark.parametrize("name", [*(f"{one}_divergence" for one in EQUAL), "total_variation"])
+def test_second_derivatives_where_p_is_q(name):
+    """The slope is 0 there, and its derivative factor / p in entries not tied by their sum; |p - q| has none, as sign."""
+    p, params = np.array([0.2, 0.3, 0.5]), {"alpha": 2.0} if name in ("alpha_divergence", "renyi_divergence") else {}
+    want = np.diag(EQUAL.get(name.removesuffix("_divergence"), 0) / p)
+    v = np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]])  # distributions stay some
+    for which in (0, 1):
+        found = jax.hessian(functools.partial(getattr(ej, name), **params), argnums=which)(p, p)
+        np.testing.assert_allclose(v @ found @ v.T, v @ want @ v.T, rtol=1e-10, atol=1e-12)
+
+
 def split(function, x, over, parts, result=None, mapped=None):
     """The function under shard_map, the axes of x over parts devices."""
     mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:parts]), ("parts",))
