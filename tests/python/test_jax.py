@@ -931,6 +931,18 @@ def test_second_derivatives_of_numbers_are_those_of_their_gradients(name, params
         np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["softmax_loss", "entmax_loss", "margin_softmax_loss"])
+def test_ignored_rows_have_no_second_derivative(name):
+    x, target = scores(3, 4) / 10, np.array([1, 2, 0])
+    loss = lambda x: getattr(ej, name)(x, target, ignore_index=2).sum()  # noqa: E731
+    second = jax.hessian(loss)(x)
+    assert (second[1] == 0).all() and (second[:, :, 1] == 0).all()
+    assert (abs(second[0, :, 0]).max(-1) > 0).all()
+    # Whatever an ignored row is multiplied by.
+    moved = np.where(np.arange(3)[:, None] == 1, np.nan, x)
+    np.testing.assert_array_equal(jax.jvp(loss, (x,), (moved,))[1], jax.jvp(loss, (x,), (np.nan_to_num(moved),))[1])
+
+
 EQUAL = {"kl": 1, "js": 0.25, "alpha": 1, "jeffreys": 2, "renyi": 2, "chi_squared": 2}
 
 
