@@ -139,6 +139,13 @@ def test_gradcheck_and_gradgradcheck(name, params):
 
 
 @every_variant
+def test_second_derivatives_at_a_score_of_0(name, params):
+    """Where torch takes 0 for the derivative of a size, and |x| in a formula would lose that of the whole."""
+    x = torch.tensor([[0.0, 0.7, -0.4, 1.1, -1.3]], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda x: getattr(et, name)(x, **params), (x,), rtol=1e-3, atol=1e-5)
+
+
+@every_variant
 def test_transforms(name, params):
     x, function = scores(4, 3, 5, seed=4), getattr(et, name)
 

@@ -10,6 +10,7 @@ from isentropic.formulas.rows import (
     entropy,
     has_none,
     log_sigmoid,
+    minus_size,
 )
 
 
@@ -184,7 +185,7 @@ def soft_top_k(rows, x, params):
     low = xp.clip((below - pivot) / temperature, -1e300, 0.0) - n + rows.log(after + 1 - part)
 
     def shares(t):
-        small = rows.exp(-xp.abs(u - t))
+        small = rows.exp(minus_size(rows, u - t))
         return xp.where(there, xp.where(u >= t, 1.0, small) / (1 + small), 0.0)
 
     t = low / 2 + high / 2

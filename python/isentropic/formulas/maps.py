@@ -10,7 +10,7 @@ import math
 from typing import Any, NamedTuple
 
 from isentropic.formulas.compositions import ENDS, scores_of, softmax
-from isentropic.formulas.rows import INF, carried, divided, entropy, from_most, log_or_0, log_sigmoid, second_rest
+from isentropic.formulas.rows import INF, carried, divided, entropy, from_most, log_or_0, log_sigmoid, minus_size, second_rest
 
 
 class Point(NamedTuple):
@@ -349,7 +349,7 @@ class _SoftTopK:
         one = xp.where(inner, one, 0.5)
         apart = divided(rows, xp.where(there, x, x_one) - x_one, at.params["temperature"])
         v = rows.log(one / (1 - one)) + xp.clip(apart, -_FAR, _FAR)
-        small = rows.exp(-xp.abs(v))
+        small = rows.exp(minus_size(rows, v))
         w = xp.where(there & inner, small / (1 + small) ** 2, 0.0)
 
         above, below = there & (p == 1), there & (p == 0)

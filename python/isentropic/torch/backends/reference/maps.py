@@ -24,7 +24,7 @@ def _normal_log_density(t):
 
 
 def _laplace_log_cdf(t):
-    return torch.where(t < 0, t - math.log(2), torch.log1p(-torch.exp(-t.abs()) / 2))
+    return torch.where(t < 0, t - math.log(2), torch.log1p(-torch.exp(-t.clamp(min=0)) / 2))
 
 
 NOISES = {
