@@ -140,6 +140,20 @@ def test_second_derivatives_in_weights(order):
     )
 
 
+@pytest.mark.parametrize("order", [2, 3])
+def test_second_derivatives_where_points_coincide(order):
+    """|u - v|^2 is smooth at 0, though |u - v| is not."""
+    u, v = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in ([0.0, 1.0, 2.0, 3.5], [0.0, 1.5, 2.7, 3.5]))
+    weights = [torch.tensor(x, dtype=torch.float64) for x in ([0.1, 0.2, 0.3, 0.4], [0.1, 0.3, 0.2, 0.4])]
+    lines = torch.eye(2, dtype=torch.float64)
+    for distance in (
+        lambda u, v: et.wasserstein_1d(u, v, order=order),
+        lambda u, v: et.wasserstein_1d(u, v, u_weights=weights[0], v_weights=weights[1], order=order),
+        lambda u, v: et.sliced_wasserstein(u.view(2, 2), v.view(2, 2), projections=lines, order=order).distance,
+    ):
+        assert torch.autograd.gradgradcheck(distance, (u, v), rtol=1e-3, atol=1e-5)
+
+
 def test_samples_without_weight_may_be_infinitely_far():
     u, a = torch.tensor([1.0, torch.inf, 3.0], requires_grad=True), torch.tensor([1.0, 0.0, 1.0], requires_grad=True)
     for order in (1, 2, 20):

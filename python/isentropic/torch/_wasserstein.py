@@ -178,7 +178,7 @@ def _line_distance(u, v, u_weights, v_weights, order):
     u, u_order = u.sort(dim=-1)
     v, v_order = v.sort(dim=-1)
     if u_weights is None and v_weights is None and u.shape == v.shape:
-        return _norm((u - v).abs(), u.new_tensor(1 / u.shape[-1]), order)
+        return _norm(_size(u - v, order), u.new_tensor(1 / u.shape[-1]), order)
     levels = [
         _levels(torch.ones_like(x) if weights is None else weights.gather(-1, index))
         for x, index, weights in ((u, u_order, u_weights), (v, v_order, v_weights))
@@ -191,7 +191,7 @@ def _line_distance(u, v, u_weights, v_weights, order):
     for x, y, level, own, others in ((u, v, levels[0], *fixed), (v, u, levels[1], *reversed(fixed))):
         if is_differentiated(level):
             moves += _moves(x, y, level, own, others)
-    return _norm((u.gather(-1, at[0]) - v.gather(-1, at[1])).abs(), mass.to(u.dtype), order, moves)
+    return _norm(_size(u.gather(-1, at[0]) - v.gather(-1, at[1]), order), mass.to(u.dtype), order, moves)
 
 
 def _moves(x, y, level, own, others):
@@ -208,6 +208,11 @@ def _moves(x, y, level, own, others):
     for j in (first, first + 1):
         opposite = y.gather(-1, torch.minimum(j, last).clamp(max=y.shape[-1] - 1)[..., :-1])
         yield rise, (x[..., 1:] - opposite).abs(), (x[..., :-1] - opposite).abs()
+
+
+def _size(apart, order):
+    """|apart|. Its powers above 1 have second derivatives at 0, which torch's derivative of abs, 0 there, would lose."""
+    return apart.abs() if order == 1 else torch.where(apart < 0, -apart, apart)
 
 
 def _norm(distance, mass, order, moves=()):
