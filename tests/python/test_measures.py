@@ -815,3 +815,13 @@ def test_a_class_that_q_lacks_however_far_its_score_is_below_the_others(name, al
                 )
                 == np.inf
             )
+
+
+def test_smoothed_gradients_near_the_largest_number():
+    """q g is finite where the slope g in a smoothed q is not. The right values are differences at 60 digits."""
+    q = np.array([65.85631262718749, 0, 0, 0, 0, 0, 0])
+    params = {"alpha": 12.128570250038571, "input": "scores", "smoothing": 2.7712959437752643e-30}
+    value, dp, dq = isentropic.alpha_divergence(np.zeros(7), q, **params, return_grad=True)
+    np.testing.assert_allclose(value, 1.51261972691494e306, rtol=1e-12)
+    np.testing.assert_allclose(dp[:2], [-2.6208449456403e306, 4.36807490940049e305], rtol=1e-12)
+    np.testing.assert_allclose(dq[:2], [1.51570733046372e307, -2.5261788841062e306], rtol=1e-12)
