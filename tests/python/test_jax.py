@@ -10,12 +10,16 @@ import pytest
 
 jax = pytest.importorskip("jax", reason="jax is not installed")
 import jax.numpy as jnp  # noqa: E402
-from jax.extend.core import jaxprs_in_params  # noqa: E402
 
 import isentropic  # noqa: E402
 import isentropic.jax as ej  # noqa: E402
 import isentropic.jax.distributed as ejd  # noqa: E402
 from isentropic import _descriptions as descriptions  # noqa: E402
+
+try:
+    from jax.extend.core import jaxprs_in_params
+except ImportError:  # older releases
+    from jax.core import jaxprs_in_params
 
 # What takes the time here is XLA's compiler. It reads its flags at its first use, and aborts at one that it does not know.
 if (0, 10) <= jax.__version_info__ < (0, 11):
