@@ -100,20 +100,18 @@ def doc(description):
         if several(description)
         else ""
     )
-    division = ". With normalize it includes the division" if "normalize" in [p["name"] for p in description["params"]] else ""
-    precision = "float64" + ("; of float32 the terms are in float32, 2e-6 relative" if name == "entropy" else "")
-    given = "to p, to log p or to the scores"
-    if name == "self_information":
-        given = "to p or to log p"
-        division = ". With scores or normalize there is no gradient, because a value depends on the whole row"
+    divides = "normalize" in [p["name"] for p in description["params"]]
+    given = "to p, to log p or to the scores" + (". With normalize it includes the division" if divides else "")
+    if divides and family == "entry":
+        given = "to p or to log p. With scores or normalize there is none, because a value depends on the whole row"
     return f"""
 {ARRAY_DOC[family]}
 {axis if has_axis(description) else ""}{asking if learned else ""}return_grad (bool): {GRADIENT_DOC[family]}
 Returns: {RETURNS[family]}
 Raises: {OF_ENTRIES if family == "entry" else REFUSED} A parameter is out of its range, shapes do not fit.
 Notes: input says what the numbers are{held}: "probs" are probabilities, "log_probs" their logarithms, "scores" the
-    {scores}.{pairs} In scores, NaN gives NaN and -inf is an absent entry. 0 log 0 counts as 0. It is computed in
-    {precision}. The gradient is with respect to the numbers given: {given}{division}.{listed}
+    {scores}.{pairs} In scores, NaN gives NaN and -inf is an absent entry. 0 log 0 counts as 0. Sums are in
+    float64. The gradient is with respect to the numbers given: {given}.{listed}
 
     Gradient: {description["gradient"]}.
 >>> value = isentropic.{name}({EXAMPLE[family]}{required})

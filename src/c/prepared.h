@@ -187,10 +187,11 @@ class Arrays {
         return count <= most / std::max<std::size_t>(size, 1);
       };
       const std::ptrdiff_t step = one.col_stride == 0 ? 1 : one.col_stride;
-      const bool cols_fit = fits(one.cols, step);
-      const auto cols = static_cast<std::ptrdiff_t>(cols_fit ? one.cols : 0), bytes = static_cast<std::ptrdiff_t>(item);
-      const std::ptrdiff_t row_step = one.row_stride == 0 ? cols * step : one.row_stride;
-      if (!cols_fit || !fits(one.rows, row_step) || !fits(one.rows, cols)) {
+      const auto cols = static_cast<std::ptrdiff_t>(one.cols), bytes = static_cast<std::ptrdiff_t>(item);
+      // Without a sign, a product that is too large is not undefined: it is refused.
+      const auto whole = static_cast<std::ptrdiff_t>(one.cols * static_cast<std::size_t>(step));
+      const std::ptrdiff_t row_step = one.row_stride == 0 ? whole : one.row_stride;
+      if (!fits(one.cols, step) || !fits(one.rows, row_step) || !fits(one.rows, cols)) {
         fail("{}: {} must fit in memory, got {} x {} with the strides {} and {}", where_, one.name, one.rows, one.cols,
              one.row_stride, one.col_stride);
       }

@@ -75,7 +75,8 @@ class DeviceArguments {
     if (!a.given()) return {};
     check_type<Number>(name, a);
     if (a.shape[1] != 1 || (a.shape[0] > 1 && a.strides[0] != static_cast<std::ptrdiff_t>(sizeof(Number)))) {
-      fail("{}: {} must be one number for each row without gaps, got {} columns", where(), name, a.shape[1]);
+      fail("{}: {} must be one number for each row without gaps, got {} columns with {} bytes between rows", where(), name,
+           a.shape[1], a.strides[0]);
     }
     return {reinterpret_cast<Number*>(a.data), static_cast<std::size_t>(a.shape[0])};
   }

@@ -137,8 +137,8 @@ HWY_INLINE PowerReach ReachOfPower(const LogRow& row) {
 template <class Moments>
 HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&& moments, double unit = 0) {
   const double least = reach.least, most = reach.most;
-  // The promised error is relative to the caller's entropy, and sums round to eps of the entropy here. A rounding error of
-  // gamma changes the entropy by eps times the variance of a, which the square of the entropy bounds but for a small factor.
+  // The promised error is relative to the caller's entropy. A rounding error of gamma changes the entropy by eps times the
+  // variance of a, which may be about the square of the entropy here.
   const double scale = HWY_MAX(1.0, std::abs(target)), promised = HWY_MAX(1.0, std::abs(target + unit));
   const double rounding = 1e-15 * scale * scale;
   // A target within the promised error of an end counts as met there.

@@ -365,7 +365,8 @@ HWY_NOINLINE HWY_FLATTEN void VjpRowByPowers(double b, double temperature, const
   ForEachVector(d64, n,
                 [&](size_t i, size_t count) HWY_ATTR { StoreNarrow(LoadUpTo(d64, dx64 + i, count, 0.0), d64, count, dx + i); });
   if (!dominates) return;
-  // NaN is the sum of others that are infinite with both signs; it is less than the part that the largest s has in the mean.
+  // `others` is NaN if its terms are infinite with both signs. They count less than the part that the largest s has in the
+  // mean.
   const double own = sums[1] == 0 ? 0 : -sums[1] * kInfinity<double>;
   SetEntry(dx, pivot, static_cast<T>(others == others ? -others : own));
 }

@@ -61,13 +61,16 @@ HWY_INLINE V64 WhereScored(D64 d, const Distribution& row, size_t i, size_t coun
   return ZeroWhere(hn::Eq(row.Z(d, i, count), hn::Set(d, -kInfinity<double>)), v);
 }
 
-// The gradient of factor f. partial(i, count) is the derivative of f in p without the constant `lacking`, which is added if the
-// sum of p is free and drops out if it is not.
+// The gradient of factor f; returns the mean of the partial derivatives where the sum of p is fixed. partial(i, count) is the
+// derivative of f in p without the constant `lacking`, which is added if the sum of p is free and drops out if it is not.
 template <class PartialAt>
-HWY_NOINLINE void WriteGradient(Through through, const Distribution& row, double factor, double lacking, PartialAt&& partial,
-                                GradientOut out) {
+HWY_NOINLINE double WriteGradient(Through through, const Distribution& row, double factor, double lacking, PartialAt&& partial,
+                                  GradientOut out) {
   const D64 d;
-  if (!row.exists || row.constant) return out.Fill(row.exists ? 0 : kNaN<double>, row.n);
+  if (!row.exists || row.constant) {
+    out.Fill(row.exists ? 0 : kNaN<double>, row.n);
+    return 0;
+  }
   const bool fixed = through == Through::softmax || through == Through::division;
   const double mean = fixed ? Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR { return partial(i, count).weight; }) : 0;
   const V64 level = hn::Set(d, fixed ? mean : -lacking);
@@ -83,6 +86,7 @@ HWY_NOINLINE void WriteGradient(Through through, const Distribution& row, double
     const V64 centred = weighted ? WhereScored(d, row, i, count, hn::NegMulAdd(p, own, at.weight)) : hn::Sub(at.g, level);
     out.Store(tiny ? hn::Div(hn::Mul(hn::Set(d, factor), centred), hn::Set(d, divisor)) : hn::Mul(scale, centred), i, count);
   });
+  return mean;
 }
 
 }  // namespace HWY_NAMESPACE

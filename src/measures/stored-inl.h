@@ -93,9 +93,8 @@ HWY_NOINLINE inline void WriteStored(Input input, bool normalize, const Compared
     Distribution smoothed = of.row;
     smoothed.exists = exists;
     const auto at = [&](size_t i, size_t count) HWY_ATTR { return partials.At(i, count); };
-    const double mean = Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR { return at(i, count).weight; });
-    const V64 level = hn::Set(d, mean), scale = hn::Set(d, factor * smoothed.unit / smoothed.divisor);
-    WriteGradient(Through::division, smoothed, factor, 0, at, partials.g);
+    const V64 level = hn::Set(d, WriteGradient(Through::division, smoothed, factor, 0, at, partials.g));
+    const V64 scale = hn::Set(d, factor * smoothed.unit / smoothed.divisor);
     ForEachVector(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
       const V64 p = row.P(d, i, count), g = LoadUpTo(d, partials.g + i, count, 0.0), s = smoothed.P(d, i, count);
       // Where g overflows, p g may not: then it is taken from the weight s g of the smoothed row, as p is not far above s.

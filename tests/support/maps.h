@@ -160,7 +160,7 @@ inline oracle::Row wide(const auto& x) { return oracle::Row(x.begin(), x.end());
 // The stated error of each entry, see Description.
 template <class T>
 oracle::Row tolerances(const Map& op, const oracle::Row& p) {
-  const auto* const entmax = std::get_if<Entmax>(&op);
+  const auto* const entmax = std::get_if<Entmax>(&op);  // the bound in its description is that of alpha below 1
   const bool moderate = entmax != nullptr && entmax->alpha >= 1 && entmax->alpha <= 2;
   const double absolute = moderate ? 4 : laws_of(op).absolute_error;
   const long double log_max = std::log(*std::max_element(p.begin(), p.end()));

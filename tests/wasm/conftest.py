@@ -1,5 +1,6 @@
 """Pages in headless Chromium. Needs build/wasm (scripts/wasm), playwright and Chromium."""
 
+import itertools
 import os
 import pathlib
 import shutil
@@ -22,7 +23,7 @@ def pytest_collection_modifyitems(config, items):
         return given.get("operation", {}).get("name") in left or given.get("result", {}).get("map") in left
 
     config.hook.pytest_deselected(items=[item for item in items if is_left_out(item)])
-    items[:] = [item for item in items if not is_left_out(item)]
+    items[:] = itertools.filterfalse(is_left_out, items)
 
 
 @pytest.fixture(scope="session")

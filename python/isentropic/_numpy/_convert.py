@@ -211,7 +211,8 @@ def _of_arrow(operation, argument, x):
         raise TypeError(
             f"{operation}: {argument} must be of numbers or lists, got Arrow's {kind}; pass its numbers as an array"
         )
-    if hasattr(kind, "value_field") and not (hasattr(kind, "list_size") and x.null_count == 0):  # else of one length by type
+    # Lists of one length by their type are read as they are.
+    if hasattr(kind, "value_field") and not (hasattr(kind, "list_size") and x.null_count == 0):
         return _of_lists(operation, argument, x)
     try:
         return from_arrow(x)
