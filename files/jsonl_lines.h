@@ -516,8 +516,17 @@ class Lines {
 
   void take_array(json::value value, const Layout& layout, bool& found) {
     if (std::exchange(found, true)) wrong("{} appears twice", in_quotes(layout.key));
-    if (value.type() == json::json_type::null)
-      wrong("{} is null, not an array of numbers; leave out the line", in_quotes(layout.key));
+    if (value.type() == json::json_type::null) {
+      if (!value.is_null()) wrong("{} is not an array of numbers", in_quotes(layout.key));
+      const bool helps = layout.width && options_.advised.missing;  // the first line shows how many numbers a row has
+      if (!layout.width || options_.missing == Missing::error) {
+        wrong("{} is null, not an array of numbers{}", in_quotes(layout.key), helps ? kOnMissing : "; leave out the line");
+      }
+      const std::size_t rows = rows_of_line(layout.nested);
+      for (std::size_t r = 0; r < rows; ++r) nulls_.push_back(r * *layout.width);
+      values.resize(values.size() + rows * *layout.width, std::numeric_limits<double>::quiet_NaN());
+      return;
+    }
     if (value.type() != json::json_type::array) wrong("{} is not an array of numbers", in_quotes(layout.key));
     read_array(value.get_array(), layout);
   }

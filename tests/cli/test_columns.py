@@ -327,6 +327,23 @@ def test_arrays_inside_objects(cli):
     assert cli.output("softmax", "x.jsonl", "--key", "out.all.scores", "--missing", "skip").count(",") == 3
 
 
+def test_missing_arrays(cli):
+    """null instead of an array is a row without numbers, and as many rows where a line has several."""
+    cli.write("x.jsonl", '{"id": 1, "x": [1, 1]}\n{"id": 2, "x": null}\n{"id": 3, "x": [0, 0]}\n')
+    written = ("--format-out", "jsonl")
+    lines = cli.output("softmax", "x.jsonl", "--missing", "skip", *written).splitlines()
+    assert [json.loads(line) for line in lines] == [{"id": i, "softmax": [0.5, 0.5]} for i in (1, 3)]
+    lines = cli.output("entropy", "x.jsonl", "--input", "scores", "--missing", "nan", *written).splitlines()
+    assert [json.loads(line)["entropy"] for line in lines] == [np.log(2), "nan", np.log(2)]
+    cli.write("first.jsonl", '{"x": null}\n{"x": [0, 0]}\n')
+    for missing in ("nan", "skip"):  # how many numbers a row has, the first line must show
+        message = cli.error("softmax", "first.jsonl", "--key", "x", "--missing", missing)
+        assert message == "first.jsonl:1: 'x' is null, not an array of numbers; leave out the line"
+    cli.write("y.jsonl", '{"x": [[0, 0], [0, 0]]}\n{"x": null}\n{"x": [[1, 1], [null, 1]]}\n')
+    assert cli.output("softmax", "y.jsonl", "--missing", "skip", *written).count("[0.5, 0.5]") == 3
+    assert cli.output("softmax", "y.jsonl", "--missing", "nan", *written).count('["nan", "nan"]') == 3
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "npy", "npz", "safetensors"])
 def test_rows(cli, ending):
     """Parts of a file give the same results as these rows of the whole file, also for draws."""

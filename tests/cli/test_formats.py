@@ -394,7 +394,12 @@ def test_broken_safetensors(cli, content, message):
         ('{"x": [1], "s": "a"}\n{"x": [1]}\n', "x.jsonl:2: 's' is missing"),
         ('{"x": [1]}\n{"y": [1]}\n', "x.jsonl:2: 'x' is missing"),
         ('{"x": [1]}\n{"x": 1}\n', "x.jsonl:2: 'x' is not an array of numbers"),
-        ('{"x": [1]}\n{"x": null}\n', "x.jsonl:2: 'x' is null, not an array of numbers; leave out the line"),
+        (
+            '{"x": [1]}\n{"x": null}\n',
+            "x.jsonl:2: 'x' is null, not an array of numbers"
+            " (--missing nan reads it as NaN, --missing skip leaves out the row)",
+        ),
+        ('{"x": [1]}\n{"x": nul}\n', "x.jsonl:2: this is not a line of JSON*"),
         ('{"x": 1}\n{"x": [1]}\n', "x.jsonl:2:1: this is an array, but in the first line it was a number or null"),
         ("[1]\0\n", "x.jsonl: this is not text"),
     ],
