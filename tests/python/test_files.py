@@ -219,6 +219,93 @@ def test_names_that_look_like_numbers(tmp_path, ending):
             assert (found, rows) == (columns or [], labels)
     with pytest.raises(ValueError, match="write: columns must not have an empty name"):
         isentropic.write(path, np.eye(2), columns=["", "a"])
+    isentropic.write(path, np.eye(2), columns=["a", "b"], labels=["", "x"])
+    assert isentropic.read(path, names=True).labels == ["", "x"]
+    path.unlink()
+    with pytest.raises(ValueError, match="write: labels must not begin with an empty one"):  # the line is one of names
+        isentropic.write(path, np.eye(2), labels=["", "x"])
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("ending", [*ARROW, "jsonl"])
+def test_names_that_are_keys_appear_once(tmp_path, ending):
+    path = tmp_path / f"x.{ending}"
+    for options, said in (
+        ({"columns": ["x", "y", "x"]}, "columns must not have a name twice in a .*, got 'x'"),
+        ({"columns": ["x", "label", "y"], "labels": "abc"}, "columns .* got 'label'; labels are called label"),
+        ({"key": "label", "labels": "abc"}, "key .* got 'label'; labels are called label"),
+        ({"key": "k", "columns": "abc"}, "key must be None if columns have names, got 'k'"),
+    ):
+        options |= {name: list(options[name]) for name in ("columns", "labels") if name in options}
+        with pytest.raises(ValueError, match=f"^write: {said}"):
+            isentropic.write(path, np.eye(3), **options)
+        assert not path.exists()
+    if ending in ARROW:
+        pytest.importorskip("pyarrow")
+    isentropic.write(path, np.eye(3), columns=["x", "label", "y"])
+    assert isentropic.read(path, names=True, columns=["x", "label", "y"]).columns == ["x", "label", "y"]
+
+
+@pytest.mark.parametrize("ending", ARROW)
+def test_missing_numbers_of_arrow(tmp_path, ending):
+    """A null is an error, NaN, or leaves its row out, in columns and in lists, as an empty cell of a .csv."""
+    pa = pytest.importorskip("pyarrow")
+    write = pytest.importorskip("pyarrow.parquet").write_table
+    if ending != "parquet":
+        write = pytest.importorskip("pyarrow.feather").write_feather
+    path = tmp_path / f"x.{ending}"
+    names, nan = ["u", "v", "w"], np.nan
+    lists = pa.array([[1.5, 2.0], None, [None, 4.0]])
+    for columns, where, whole in (
+        ({"a": [1.5, None, 3.0], "b": [2.0, 2.5, 1.0]}, "'a' has a missing value in row 1", [[1.5, 2], [nan, 2.5], [3, 1]]),
+        ({"a": [1, None, 3]}, "'a' has a missing value in row 1", [[1], [nan], [3]]),
+        ({"a": [True, False, None]}, "'a' has a missing value in row 2", [[1], [0], [nan]]),
+        ({"x": lists}, "'x' has a missing value in row 1", [[1.5, 2], [nan, nan], [nan, 4]]),
+        ({"x": lists.cast(pa.list_(pa.float64(), 2))}, "'x' has a missing", [[1.5, 2], [nan, nan], [nan, 4]]),
+        ({"x": pa.array([[1, 2], [3, None], [5, 6]])}, "'x' has a missing value in row 1", [[1, 2], [3, nan], [5, 6]]),
+    ):
+        write(pa.table({"name": names} | columns), path)
+        with pytest.raises(ValueError, match=f"the column {where}.*missing='nan' reads it as NaN"):
+            isentropic.read(path)
+        found, rows = isentropic.read(path, missing="nan", names=True)[::2]
+        np.testing.assert_array_equal(found, whole)
+        assert found.dtype == np.float64 and rows == names
+        there = ~np.isnan(whole).any(-1)
+        found, rows = isentropic.read(path, missing="skip", names=True)[::2]
+        np.testing.assert_array_equal(found, np.array(whole)[there])
+        assert rows == np.array(names)[there].tolist()
+    write(pa.table({"a": [1.5, nan], "b": [2.0, 2.5]}), path)  # NaN is a number
+    assert np.isnan(isentropic.read(path)).tolist() == [[False, False], [True, False]]
+    write(pa.table({"x": [[1, 2], [3, 4]]}), path)
+    assert isentropic.read(path).dtype == np.float64
+    for broken, said in (
+        (pa.table([[1.0], [2.0]], names=["a", "a"]), "two columns are called 'a'"),
+        (pa.table({"x": [["a"]]}), "'x' is of list.*; lists of numbers are needed"),
+        (pa.table({"x": [[1.0], [1.0, 2.0]]}), "the lists of 'x' differ in length: 1 to 2"),
+    ):
+        write(broken, path)
+        with pytest.raises(ValueError, match=said):
+            isentropic.read(path)
+
+
+@pytest.mark.parametrize("ending", ARROW)
+def test_words_of_arrow(tmp_path, ending):
+    """Categories, which pandas writes, are words; bfloat16, which Arrow lacks, becomes float32; no columns are an error."""
+    pa = pytest.importorskip("pyarrow")
+    write = pytest.importorskip("pyarrow.parquet").write_table
+    if ending != "parquet":
+        write = pytest.importorskip("pyarrow.feather").write_feather
+    path = tmp_path / f"x.{ending}"
+    for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())):
+        write(pa.table({"name": pa.array(["u", "v"]).cast(kind), "a": [1.5, 2.5]}), path)
+        assert isentropic.read(path, names=True).labels == ["u", "v"]
+    with pytest.raises(ValueError, match="write: array must have at least one column"):
+        isentropic.write(path, np.zeros((3, 0)))
+    numbers = np.array([[1.5, 2.5]]).astype(pytest.importorskip("ml_dtypes").bfloat16)
+    for columns in (None, ["a", "b"]):
+        isentropic.write(path, numbers, columns=columns)
+        found = isentropic.read(path)
+        assert found.tolist() == [[1.5, 2.5]] and found.dtype == np.float32
 
 
 @pytest.mark.parametrize("ending", [*BINARY, *TEXT])

@@ -63,7 +63,8 @@ def read(
     columns, exclude (str, or sequence of str or int, or None): The columns of scores, or those to leave out, by name or counted
         from 1: "a,c-f", ["a", "c"], [1, 2]. All but the labels are scores otherwise.
     delimiter (str or None): The character between cells, such as "\t" or " ". With ";" numbers may have decimal commas.
-    missing ("error", "nan" or "skip"): What an empty cell, NA or null is: an error, NaN, or a reason to leave out its row.
+    missing ("error", "nan" or "skip"): What an empty cell, NA or null is: an error, NaN, or a reason to leave out its row. NaN
+        is a number.
     na (str, or sequence of str): Words or numbers that also mean a missing value, such as "-" or "-999".
     thousands (str or None): The character between groups of three digits, as in 1,234.5: one of , . ' _ and a blank. Without it
         such numbers are errors.
@@ -94,14 +95,14 @@ def read(
         for argument, value in given.items():
             if value is not None:
                 raise ValueError(f"read: {argument} must be None for .{form}, whose columns have names and types")
-        table = _read_arrow(path, form, key, options[0], options[2], options[3])
+        table = _read_arrow(path, form, key, options[0], options[2], options[3], missing)
         return table if names else table.array
     try:
         data, kind, shape, columns, row_labels = _core.read_file(path, format or "", key or "", *options)
     except ValueError as error:
         raise ValueError(_in_python(error)) from None
     if kind == "bfloat16":
-        array = (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
+        array = _of_bfloat16(data.view(np.uint16)).reshape(shape)
     else:
         array = data.view(kind).reshape(shape)
     return Table(array, columns, row_labels) if names else array
@@ -114,13 +115,14 @@ def write(path, array, *, columns=None, labels=None, key=None, format=None):
 
     path (str or os.PathLike): As of `read`.
     array: Rows along the last axis; an array of one axis has a number for each row. float64, float32, float16 and bfloat16 (of
-        torch or ml_dtypes) keep their type, and anything else becomes float64.
+        torch or ml_dtypes) keep their type, and anything else becomes float64. Parquet and Arrow have no bfloat16: it becomes
+        float32.
     columns, labels (sequence of str or None): A name for each column and for each row; .npy, .npz and .safetensors cannot store
         them.
-    key (str or None): The name of the array in an .npz, .jsonl, .safetensors, .parquet or .arrow.
+    key (str or None): The name of the array in an .npz, .jsonl, .safetensors, .parquet or .arrow, if columns have no names.
     format (str or None): The format of the file, if its name does not say it.
-    Raises: The format cannot store the names, or the number of names is not that of columns or rows. OSError: the file cannot
-        be written.
+    Raises: The format cannot store the names, the number of names is not that of columns or rows, or in a .jsonl, .parquet or
+        .arrow, where labels are called label, a name appears twice. OSError: the file cannot be written.
     TypeError: A parameter is of the wrong type.
     """
     path = _path("write", path)
@@ -144,7 +146,21 @@ def write(path, array, *, columns=None, labels=None, key=None, format=None):
         raise ValueError(
             f"write: columns must not have an empty name in a .{form}, which is the place above labels, got {columns}"
         )
+    if labels and labels[0] == "" and not columns and form in ("csv", "tsv"):
+        raise ValueError(f"write: labels must not begin with an empty one in a .{form} without columns: it would be a header")
+    if columns and key is not None:
+        raise ValueError(f"write: key must be None if columns have names, got {key!r}")
+    if form in (*ARROW, "jsonl"):
+        names = columns or ([] if key is None else [key])
+        taken = [*names, *([] if labels is None else ["label"])]
+        twice = next((name for at, name in enumerate(names) if name in taken[at + 1 :]), None)
+        if twice is not None:
+            what = "columns" if columns else "key"
+            beside = "; labels are called label" if twice == "label" and labels is not None else ""
+            raise ValueError(f"write: {what} must not have a name twice in a .{form}, got {twice!r}{beside}")
     if form in ARROW:
+        if kind == "bfloat16":
+            values = _of_bfloat16(values)
         return _write_arrow(path, form, values.reshape(rows, cols), columns, labels, key)
     data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
     _core.write_file(path, form, data, kind, list(values.shape), rows, cols, columns, labels, key or "")
@@ -272,6 +288,11 @@ def _numbers(array):
     return values.astype(values.dtype.newbyteorder("="), copy=False), values.dtype.name
 
 
+def _of_bfloat16(bits):
+    """float32, which holds all numbers of bfloat16."""
+    return (bits.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
 def _pyarrow():
     try:
         import pyarrow  # type: ignore[import-untyped]
@@ -280,50 +301,101 @@ def _pyarrow():
     return pyarrow
 
 
-def _read_arrow(path, form, key, label, chosen, excluded):
-    pa = _pyarrow()
+def _read_arrow(path, form, key, label, chosen, excluded, missing):
+    _pyarrow()
     if form == "parquet":
         import pyarrow.parquet  # type: ignore[import-untyped]
 
-        table = pyarrow.parquet.read_table(path)
+        with pyarrow.parquet.ParquetFile(path) as file:
+            table = file.read()
     else:
         import pyarrow.feather  # type: ignore[import-untyped]
 
         table = pyarrow.feather.read_table(path)
-    lists = [f.name for f in table.schema if pa.types.is_fixed_size_list(f.type) or pa.types.is_list(f.type)]
-    words = [f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
     known = table.column_names
+    twice = next((name for at, name in enumerate(known) if name in known[at + 1 :]), None)
+    if twice is not None:
+        raise ValueError(f"{path}: two columns are called {twice!r}; names must differ")
+    lists = [field.name for field in table.schema if _is_list(field.type)]
+    words = [field.name for field in table.schema if _is_text(field.type)]
     taken = [known[c] for c in _chosen(path, "columns", known, chosen)]
     left_out = {known[c] for c in _chosen(path, "exclude", known, excluded)}
     if label:
         words = [known[c] for c in _chosen(path, "labels", known, label, one=True)]
     else:
         words = [name for name in words if name not in left_out and name not in taken]
-    labels = table[words[0]].to_pylist() if words else None
-    if label:
-        labels = [one if one is None else str(one) for one in labels]
     if key is not None or lists:
         for argument, given in (("columns", chosen), ("exclude", excluded)):
             if given:
                 raise ValueError(f"{path}: {argument} is for columns of numbers, and the file has an array")
         if key is None and len(lists) > 1:
             raise ValueError(f"{path}: there are several arrays: {', '.join(map(repr, lists))}; choose one with key=")
-        name = lists[0] if key is None else key
-        if name not in known:
-            raise ValueError(f"{path}: there is no array {name!r}; the file has {', '.join(map(repr, known))}")
-        return Table(_list_column(path, name, table[name].combine_chunks()), [], labels)
-    columns = [name for name in (taken or known) if name not in words[:1] and name not in left_out]
-    for name in columns:
-        kind = table.schema.field(name).type
-        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-            raise ValueError(f"{path}: the column {name!r} is of {kind}; numbers are needed")
-    if not taken and len(known) > 1:
-        _refuse_doubtful(path, table.select(columns).slice(0, _core.rows_looked_at))
-    arrays = [table[name].to_numpy() for name in columns]
-    dtype = np.result_type(*arrays) if arrays else np.float64
-    if dtype not in (np.float16, np.float32):
-        dtype = np.float64
-    return Table(np.stack(arrays, axis=-1).astype(dtype) if arrays else np.empty((len(table), 0)), columns, labels)
+        names = [lists[0] if key is None else key]
+        if names[0] not in known:
+            raise ValueError(f"{path}: there is no array {names[0]!r}; the file has {', '.join(map(repr, known))}")
+        kind = table.schema.field(names[0]).type
+        if not _is_list(kind) or not _is_number(_innermost(kind)):
+            raise ValueError(f"{path}: {names[0]!r} is of {kind}; lists of numbers are needed")
+    else:
+        names = [name for name in (taken or known) if name not in words[:1] and name not in left_out]
+        for name in names:
+            kind = table.schema.field(name).type
+            if not _is_number(kind):
+                raise ValueError(f"{path}: the column {name!r} is of {kind}; numbers are needed")
+        if not taken and len(known) > 1:
+            _refuse_doubtful(path, table.select(names).slice(0, _core.rows_looked_at))
+    table = _without_missing(path, table, names, missing)
+    labels = table[words[0]].to_pylist() if words else None
+    if label:
+        labels = [one if one is None else str(one) for one in labels]
+    if key is not None or lists:
+        return Table(_as_floats(_list_column(path, names[0], table[names[0]])), [], labels)
+    arrays = [table[name].to_numpy() for name in names]
+    return Table(_as_floats(np.stack(arrays, axis=-1)) if arrays else np.empty((len(table), 0)), names, labels)
+
+
+def _as_floats(array):
+    return array if array.dtype in (np.float16, np.float32, np.float64) else array.astype(np.float64)
+
+
+def _is_list(kind):
+    types = _pyarrow().types
+    return types.is_fixed_size_list(kind) or types.is_list(kind) or types.is_large_list(kind)
+
+
+def _innermost(kind):
+    return _innermost(kind.value_type) if _is_list(kind) else kind
+
+
+def _is_number(kind):
+    types = _pyarrow().types
+    return types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)
+
+
+def _is_text(kind):
+    """Whether a column is of words: strings of any kind, or categories of them as pandas writes."""
+    types = _pyarrow().types
+    return _is_text(kind.value_type) if types.is_dictionary(kind) else "string" in str(kind) and not types.is_nested(kind)
+
+
+def _without_missing(path, table, names, missing):
+    """The table without the rows that lack a number, if `missing` says so; an error if there must be none."""
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    lacking = np.zeros(len(table), bool)
+    for name in names:
+        own = np.array(table[name].is_null())
+        if _is_list(table.schema.field(name).type):
+            lists = table[name].combine_chunks()
+            rows = np.repeat(np.flatnonzero(~own), np.asarray(pc.list_value_length(lists.filter(lists.is_valid()))))
+            own[rows[np.asarray(pc.list_flatten(lists).is_null())]] = True
+        if missing == "error" and own.any():
+            raise ValueError(
+                f"{path}: the column {name!r} has a missing value in row {int(np.argmax(own))} (missing='nan' reads it as NaN, "
+                "missing='skip' leaves out the row)"
+            )
+        lacking |= own
+    return table.filter(_pyarrow().array(~lacking)) if missing == "skip" and lacking.any() else table
 
 
 def _chosen(path, argument, known, text, one=False):
@@ -369,22 +441,27 @@ def _refuse_doubtful(path, table):
 
 
 def _list_column(path, name, column):
-    pa = _pyarrow()
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if not isinstance(column, pa.FixedSizeListArray):
-        if not isinstance(column, (pa.ListArray, pa.LargeListArray)):
-            raise ValueError(f"{path}: {name!r} is of {column.type}; lists of numbers are needed")
-        lengths = set(np.diff(column.offsets.to_numpy()).tolist())
-        if len(lengths) > 1:
-            raise ValueError(f"{path}: the lists of {name!r} differ in length: {min(lengths)} to {max(lengths)}")
-        width = lengths.pop() if lengths else 0
-        return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(column), width)
-    return _convert.from_arrow(column)
+    """The rows of a column of lists of one length; missing lists and numbers are NaN."""
+    import pyarrow.compute as pc
+
+    lists = column.combine_chunks()
+    if isinstance(lists, _pyarrow().FixedSizeListArray) and not lists.null_count and not lists.flatten().null_count:
+        return _convert.from_arrow(lists)
+    some = lists.filter(lists.is_valid())
+    lengths = set(np.asarray(pc.list_value_length(some)).tolist())
+    if len(lengths) > 1:
+        raise ValueError(f"{path}: the lists of {name!r} differ in length: {min(lengths)} to {max(lengths)}")
+    width = lengths.pop() if lengths else 0
+    numbers = _as_floats(some.flatten().to_numpy(zero_copy_only=False)).reshape(len(some), width)
+    rows = np.full((len(lists), width), np.nan, numbers.dtype)
+    rows[np.asarray(lists.is_valid())] = numbers
+    return rows
 
 
 def _write_arrow(path, form, values, columns, labels, key):
     pa = _pyarrow()
+    if values.shape[1] == 0:
+        raise ValueError(f"write: array must have at least one column in a .{form}, got none")
     arrays = {} if labels is None else {"label": pa.array(labels)}
     if columns:
         arrays |= {name: pa.array(np.ascontiguousarray(values[:, c])) for c, name in enumerate(columns)}
