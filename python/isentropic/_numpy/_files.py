@@ -101,10 +101,7 @@ def read(
         data, kind, shape, columns, row_labels = _core.read_file(path, format or "", key or "", *options)
     except ValueError as error:
         raise ValueError(_in_python(error)) from None
-    if kind == "bfloat16":
-        array = _of_bfloat16(data.view(np.uint16)).reshape(shape)
-    else:
-        array = data.view(kind).reshape(shape)
+    array = _of_bfloat16(data.view(np.uint16)).reshape(shape) if kind == "bfloat16" else data.view(kind).reshape(shape)
     return Table(array, columns, row_labels) if names else array
 
 
