@@ -1264,6 +1264,9 @@ HEADS = {
     "softmax_loss bias": {"bias": True, "reduction": "none"},
     "softmax_loss soft": {},
     "sparsemax_loss weighted": {"sample_weight": torch.arange(12.0).reshape(3, 4)},
+    "softmax_loss nan": {"sample_weight": torch.arange(12.0).reshape(3, 4), "ignore_index": 8, "z_loss": 0.1},
+    "entmax_loss nan": {"alpha": 1.3, "sample_weight": torch.arange(12.0).reshape(3, 4), "ignore_index": 8},
+    "softmax_loss none": {"ignore_index": None},
     "entmax_loss": {"alpha": 1.3, "bias": True},
 }
 
@@ -1285,8 +1288,11 @@ def split_heads(rank, size):
         for name, given in HEADS.items():
             given, target = dict(given), soft if "soft" in name.split() else classes
             with_bias, none = given.pop("bias", False), given.get("reduction") == "none"
-            whole = [one.clone().requires_grad_() for one in (hidden, weight, *([bias] if with_bias else []))]
-            split = [hidden.clone(), *(distribute_tensor(one, mesh, [Shard(0)]) for one in (weight, bias)[: len(whole) - 1])]
+            of_rows = hidden.clone()
+            if "nan" in name.split():  # of weight 0 and ignored
+                of_rows[0, 0], of_rows[0, 2] = torch.nan, torch.inf
+            whole = [one.clone().requires_grad_() for one in (of_rows, weight, *([bias] if with_bias else []))]
+            split = [of_rows, *(distribute_tensor(one, mesh, [Shard(0)]) for one in (weight, bias)[: len(whole) - 1])]
             split = [one.requires_grad_() for one in split]
             values, slopes = [], []
             for one in (whole, split):
@@ -1300,6 +1306,8 @@ def split_heads(rank, size):
                 for a, b in zip((*found, values[1]), (*slopes[0], values[0]), strict=True)
             ]
             results.append((name, part, *close, all(tuple(one.placements) == (Shard(0),) for one in slopes[1][1:])))
+    with pytest.raises(ValueError, match="linear_loss: sample_weight must have one factor for each row"):
+        et.linear_loss(hidden, distribute_tensor(weight, mesh, [Shard(0)]), classes, sample_weight=torch.ones(3))
     d = distribute_tensor(weight, mesh, [Shard(1)])
     with pytest.raises(ValueError, match="linear_loss: weight must be sharded by classes in one dimension of the mesh"):
         et.linear_loss(hidden, d, classes)
@@ -1327,20 +1335,27 @@ def split_statistics(rank, size):
     hidden, weight, bias = (torch.randn(*shape, generator=random).double() for shape in ((3, 4, 6), (50, 6), (50,)))
     target, g = torch.arange(12).reshape(3, 4) * 4, torch.randn(2, 3, 4, generator=random).double()
     target[1, 2] = -100
+    masked = torch.ones(3, 4, dtype=torch.float64)
+    masked[2, 1] = 0
     for part in (1 << 23, 90):  # also some rows at a time
         _dtensor._PART = part
-        for given in ({}, {"temperature": 0.7, "top": 3}, {"ignore_index": None, "top": 1}):
-            used = target.clamp(min=0) if "ignore_index" in given else target
-            split = [hidden.clone(), *(distribute_tensor(one, mesh, [Shard(0)]) for one in (weight, bias))]
+        for given in ({}, {"temperature": 0.7, "top": 3}, {"ignore_index": None, "top": 1}, {"nan": True}):
+            used, given, of_rows = target.clamp(min=0) if "ignore_index" in given else target, dict(given), hidden.clone()
+            nan = given.pop("nan", False)
+            if nan:  # in rows that a mask leaves out
+                of_rows[2, 1] = torch.nan
+            split = [of_rows, *(distribute_tensor(one, mesh, [Shard(0)]) for one in (weight, bias))]
             values, slopes = [], []
-            for one in ([hidden.clone(), weight.clone(), bias.clone()], split):
+            for one in ([of_rows.clone(), weight.clone(), bias.clone()], split):
                 one = [x.requires_grad_() for x in one]
                 found = et.linear_token_statistics(*one[:2], used, bias=one[2], **given)
                 values.append(found)
-                slopes.append(torch.autograd.grad((found.logprob * g[0] + found.entropy * g[1]).sum(), one))
+                parts = (found.logprob * g[0] + found.entropy * g[1])[masked > 0]
+                slopes.append(torch.autograd.grad(parts.sum(), one))
             found = [getattr(one, "full_tensor", lambda one=one: one)() for one in slopes[1]]
+            assert all(one.isfinite().all() for one in found)
             pairs = zip((*found, *values[1][:3]), (*slopes[0], *values[0][:3]), strict=True)
-            close = [torch.allclose(a, b, rtol=1e-9, atol=1e-11) for a, b in pairs]
+            close = [torch.allclose(a, b, rtol=1e-9, atol=1e-11, equal_nan=True) for a, b in pairs]
             same = not given.get("top") or torch.equal(values[0].top_indices, values[1].top_indices)
             kept = all(tuple(one.placements) == (Shard(0),) for one in slopes[1][1:])
             results.append((str(given), part, *close, same, kept, values[1].top_logprobs is None))
@@ -1357,7 +1372,7 @@ def split_statistics(rank, size):
 @pytest.mark.parametrize("size", [2, 3])
 def test_token_statistics_with_a_split_head(ranks, size):
     for answer in all_of(ranks("split_statistics", size)):
-        assert len(answer) == 6
+        assert len(answer) == 8
         assert not [one for one in answer if not all(one[2:])]
 
 

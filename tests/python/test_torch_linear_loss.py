@@ -233,6 +233,113 @@ def test_learned_parameters_do_not_read_rows_of_weight_0():
     assert temperature.grad.isfinite().all() and hidden.grad.isfinite().all() and weight.grad.isfinite().all()
 
 
+@each
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_what_autograd_gets_is_its_own(loss, params, reduction, small_parts):
+    """Saved tensors are read once, for checkpoints, and are not the gradients that leaves accumulate into."""
+    hidden, weight, _, target = problem(loss)
+
+    def run(hidden, weight):
+        return et.linear_loss(hidden, weight, target, loss=loss, reduction=reduction, **params)
+
+    want = torch.autograd.grad(run(hidden, weight), (hidden, weight))
+    if "map" not in params:  # whose gradient torch.func calculates, which refuses checkpoints
+        torch.utils.checkpoint.checkpoint(run, hidden, weight, use_reentrant=False).backward()
+        torch.testing.assert_close((hidden.grad, weight.grad), want)
+    hidden.grad = weight.grad = None
+    value = run(hidden, weight)
+    value.backward(retain_graph=True)
+    for x in (hidden, weight):
+        x.grad.mul_(2)
+    value.backward()
+    torch.testing.assert_close((hidden.grad, weight.grad), tuple(3 * x for x in want))
+
+
+@pytest.mark.parametrize(("of_hidden", "of_weight"), [(1, 0.05), (0.1, 3), (30, 0.05)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_loss_scales(of_hidden, of_weight, dtype, reduction):
+    """Gradients of halves are rounded once, after torch.amp's loss scale, which may be beyond float16's range."""
+    generator = torch.Generator().manual_seed(2)
+    hidden = (of_hidden * torch.randn(4096, 16, generator=generator)).to(dtype).requires_grad_()
+    weight = (of_weight * torch.randn(300, 16, generator=generator)).to(dtype).requires_grad_()
+    target = torch.randint(0, 300, (4096,), generator=generator)
+    scale = (1 if of_hidden < 2 else 0.125) * {"mean": 65536.0, "sum": 16.0, "none": 65536.0}[reduction]
+
+    def loss(hidden, weight):
+        value = et.linear_loss(hidden, weight, target, reduction=reduction)
+        return scale * (value.mean() if reduction == "none" else value)
+
+    got = torch.autograd.grad(loss(hidden, weight), (hidden, weight))
+    want = torch.autograd.grad(loss(hidden.double(), weight.double()), (hidden, weight))
+    torch_loss = torch.nn.functional.cross_entropy(
+        torch.nn.functional.linear(hidden, weight).float(), target, reduction="sum" if reduction == "sum" else "mean"
+    )
+    torchs = torch.autograd.grad(scale * torch_loss, (hidden, weight))
+    for one, exact, other in zip(got, want, torchs, strict=True):
+        assert one.dtype == dtype and one.isfinite().all()
+        error, allowed = ((x.double() - exact.double()).norm() for x in (one, other))
+        assert error <= 1.2 * allowed + 1e-3 * exact.double().norm() * (dtype == torch.bfloat16)
+
+
+def test_the_product_of_float16_does_not_overflow(small_parts):
+    """The weight's gradient is the sum of hidden states of a class, of which each is multiplied by the loss scale."""
+    hidden = torch.full((7, 4), 200.0, dtype=torch.float16).requires_grad_()
+    weight = torch.zeros(7, 4, dtype=torch.float16).requires_grad_()
+    value = et.linear_loss(hidden, weight, torch.zeros(7, dtype=torch.int64), reduction="none")
+    (slope,) = torch.autograd.grad(value.mean() * 350, weight)
+    torch.testing.assert_close(
+        slope[0].double(), torch.full((4,), -200.0 * 350 * 6 / 7, dtype=torch.float64), rtol=1e-3, atol=0
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_halves_beside_softcap_and_other_types(dtype):
+    """A distribution of halves has a half's tolerance, whatever the scores' type; another type keeps its digits."""
+    generator = torch.Generator().manual_seed(5)
+    hidden, weight = (torch.randn(n, 8, generator=generator).to(dtype).requires_grad_() for n in (3, 1000))
+    q = torch.randn(3, 1000, generator=generator).softmax(-1)
+    best = q.log().topk(1000)
+    for softcap in (None, 30.0):
+        more = {"softcap": softcap}
+        for given in (q, q.double()):
+            wide = et.linear_loss(hidden.float(), weight.float(), q, **more)
+            torch.testing.assert_close(et.linear_loss(hidden, weight, given, **more), wide, rtol=1e-2, atol=0)
+        torch.testing.assert_close(et.linear_loss(hidden, weight, q.to(dtype), **more), wide, rtol=1e-2, atol=0)
+        more["loss"] = "sparse_distillation_loss"
+        assert et.linear_loss(hidden, weight, (best.indices, best.values.to(dtype)), **more).isfinite()
+    teacher = 1e6 * torch.randn(3, 1000, generator=generator)  # beyond float16
+    found = et.linear_loss(hidden, weight, teacher, loss="distillation_loss")
+    want = et.distillation_loss(torch.nn.functional.linear(hidden, weight).float(), teacher).mean()
+    torch.testing.assert_close(found, want)
+    slopes = torch.autograd.grad(found, (hidden, weight))
+    assert [slope.dtype for slope in slopes] == [dtype, dtype] and slopes[1].isfinite().all()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_teachers_rows_of_weight_0_are_not_read(reduction):
+    """Neither their classes nor their log-probabilities, as collators pad them."""
+    hidden, weight, _, _ = problem("softmax_loss", lead=(4,))
+    best = torch.randn(4, 7, dtype=torch.float64).log_softmax(-1).topk(3)
+    shares = torch.tensor([1.0, 2.0, 0.0, 0.5], dtype=torch.float64)
+    found = []
+    for classes, log_probs in ((None, None), (0, 0.0), (99, torch.nan)):
+        indices, logs = best.indices.clone(), best.values.clone()
+        if classes is not None:
+            indices[2], logs[2] = classes, log_probs
+        more = {"loss": "sparse_distillation_loss", "sample_weight": shares, "reduction": reduction}
+        value = et.linear_loss(hidden, weight, (indices, logs), **more)
+        found.append((value, *torch.autograd.grad(value.sum(), (hidden, weight))))
+    for others in found[1:]:
+        torch.testing.assert_close(others, found[0], rtol=0, atol=0)
+
+
+def test_weights_that_cancel_have_no_mean():
+    hidden, weight, _, target = problem("softmax_loss", lead=(4,))
+    target[1] = 0
+    assert et.linear_loss(hidden, weight, target, sample_weight=torch.tensor([1.0, -1.0, 2.0, -2.0])).isnan()
+
+
 @pytest.mark.parametrize("frozen", ["hidden", "weight", None])
 def test_backward_again_and_without_one(frozen, small_parts):
     """Gradients kept from the forward pass can be used again, and frozen tensors have none."""

@@ -673,6 +673,58 @@ def test_weights_take_integers_of_every_type(class_name, options, ignore_index):
             assert torch.equal(module(x, classes.to(dtype)), module(x, classes)), dtype
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize(("class_name", "options"), WITH_CLASSES)
+def test_no_index_is_ignored(class_name, options, reduction):
+    """None, whatever else is given: as an index that no row has."""
+    given = {**NEEDED.get(class_name, {}), **options, "reduction": reduction}
+    x, target = torch.rand(4, 4), torch.tensor([1, 0, 2, 1])
+    shares, classes = torch.tensor([1.0, 2.0, 0.0, 3.0]), torch.ones(given.get("num_classes", 4))
+    known = inspect.signature(getattr(et, class_name)).parameters
+    for more in ({}, {"dtype": torch.float64}, {"weight": classes}):
+        if not set(more) <= set(known) or ("dtype" in more and "num_classes" in given):
+            continue
+        modules = []
+        for index in ({}, {"ignore_index": None}):
+            torch.manual_seed(0)
+            modules.append(getattr(et, class_name)(**given, **more, **index))
+        for weights in (None, shares):
+            for scores_ in (x, torch.nn.Parameter(x)):
+                assert torch.equal(*(module(scores_, target, weights) for module in modules))
+    with pytest.raises(TypeError, match="ignore_index must be an integer or None, got float"):
+        getattr(et, class_name)(**given, ignore_index=1.5)
+
+
+@pytest.mark.parametrize("class_name", ["DistillationLoss", "JSDLoss", "SparseDistillationLoss"])
+def test_no_label_is_ignored(class_name):
+    student, labels = torch.randn(3, 5), torch.tensor([0, -100, 2])
+    teacher = (torch.zeros(3, 1, dtype=torch.int64), torch.zeros(3, 1)) if class_name[0] == "S" else (torch.randn(3, 5),)
+    value = getattr(et, class_name)(ignore_index=None)(student, *teacher, labels=labels)
+    torch.testing.assert_close(value, getattr(et, class_name)()(student, *teacher))
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("other", [torch.float32, torch.float64, "half"])
+def test_halves_beside_another_type_keep_its_digits(half, other):
+    """A teacher or a distribution of another type is not rounded to the scores' half, and scores beyond its range stay."""
+    other = {torch.float16: torch.bfloat16, torch.bfloat16: torch.float16}[half] if other == "half" else other
+    x = (3 * torch.randn(3, 8)).to(half).requires_grad_()
+    teacher, q = (3 * torch.randn(3, 8)).to(other), torch.softmax(torch.randn(3, 8), -1).to(other)
+    large = teacher * (1e5 if other in (torch.float32, torch.float64) else 1)
+    for function, target in ((et.distillation_loss, teacher), (et.distillation_loss, large), (et.jsd_loss, teacher)):
+        found = function(x, target)
+        torch.testing.assert_close(found, function(x.float(), target.float()))
+        (slope,) = torch.autograd.grad(found.sum(), x)
+        assert slope.dtype == half
+    module = et.DistillationLoss()
+    torch.testing.assert_close(module(x, teacher, torch.ones(3)), module(x.float(), teacher.float(), torch.ones(3)))
+    if other in (torch.float32, torch.float64):
+        for loss in (et.softmax_loss, functools.partial(et.smooth_accuracy_loss, map="softmax")):
+            torch.testing.assert_close(loss(x, q), loss(x.float(), q.float()))
+        same = x.detach().float().softmax(-1)
+        assert (et.entmax_loss(x, same, alpha=1.0).abs() < 1e-6).all()
+
+
 def test_a_class_of_one_byte_is_not_ignored():
     """torch reads -100 as 156 beside a uint8."""
     x, target = torch.zeros(2, 200), torch.tensor([156, 0])

@@ -281,6 +281,22 @@ def test_top_indices(dtype):
                 assert torch.equal(some["token_statistics"](x, target, None, 1.0, top, 1)[1], want[:, :top])
 
 
+@pytest.mark.parametrize("content", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("softcap", [None, 5.0])
+def test_ignored_rows_may_hold_anything(softcap, content):
+    x, target = cases(3, 5)
+    x, target = x.detach().double(), target.clone()
+    x[1] = content
+    x.requires_grad_()
+    target[1] = -100
+    found = et.token_statistics(x, target, softcap=softcap)
+    (first,) = torch.autograd.grad(found.logprob.sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sin().sum(), x)
+    assert not first[1].any() and not second[1].any() and first.isfinite().all() and second.isfinite().all()
+    (other,) = torch.autograd.grad(et.token_statistics(x[::2], target[::2], softcap=softcap).logprob.sum(), x)
+    torch.testing.assert_close(first, other)
+
+
 def test_errors():
     x, target = cases(2, 3)
     with pytest.raises(ValueError, match="token_statistics: target must be a class from 0 to 2, got 3 in row 1"):

@@ -11,7 +11,7 @@ import isentropic
 from isentropic import _checks
 from isentropic._numpy import _convert
 from isentropic.torch._compat import constants, get_proxy_mode, in_transform, is_differentiated, is_fake
-from isentropic.torch._spec import CODES
+from isentropic.torch._spec import CODES, result_type
 
 Tensor = torch.Tensor
 
@@ -171,6 +171,13 @@ def numbers_and_rows(description, values, argument, x, dim):
     if not torch.compiler.is_compiling():
         numbers = description["in_their_types"](tuple(numbers))
     return tuple(numbers), rows
+
+
+def dtype_beside(x, target):
+    """The type for both: a half has float32 beside distributions or scores of another type, whose digits it would lose."""
+    if not (isinstance(target, Tensor) and target.is_floating_point() and isinstance(x, Tensor)):
+        return x.dtype
+    return result_type(x) if target.dtype != x.dtype else x.dtype
 
 
 def checked_target(name, description, x, target, dim):

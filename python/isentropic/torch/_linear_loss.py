@@ -13,6 +13,7 @@ from isentropic.torch._arguments import (
     as_text,
     autocast,
     checked_target,
+    dtype_beside,
     no_gradient,
     numbers_and_rows,
     one_device,
@@ -68,15 +69,28 @@ class _WithGradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        tensors, kept = ctx.saved_tensors[: _OPERATOR.count], ctx.saved_tensors[_OPERATOR.count :]
+        saved = ctx.saved_tensors  # read only once: with checkpointing every access unpacks the tensors
+        tensors, kept = saved[: _OPERATOR.count], saved[_OPERATOR.count :]
         if torch.is_grad_enabled():  # a second derivative is wanted
             kept = _OPERATOR.vjp(*tensors, grad, *ctx.params)
-        elif not (grad.is_cpu and has_memory(grad)) or grad != 1:  # another device or a batch has no number to read
-            product = torch.Tensor.mul_ if never_again(grad) else torch.mul
-            kept = [product(one, grad.to(one.dtype)) for one in kept]
+        else:
+            # Another device or a batch has no number to read.
+            factor = None if grad.is_cpu and has_memory(grad) and grad == 1 else grad
+            kept = [_times(one, factor, tensors[0].dtype, never_again(grad)) for one in kept[:3]] + [
+                _times(kept[3], factor, kept[3].dtype, never_again(grad))
+            ]
         of_hidden, of_weight, of_bias, of_rows = kept
         found = [of_hidden, of_weight, None, of_bias, of_rows, *[None] * (_OPERATOR.count - 5 + len(ctx.params))]
         return None, *(one if wanted else None for one, wanted in zip(found, ctx.needs_input_grad[1:], strict=True))
+
+
+def _times(one, factor, dtype, own):
+    """one * factor in dtype, rounded once: a loss scale of 2^16 is beyond float16. Without `own`, one stays as it is, and
+    autograd, which may write to what it gets, gets another tensor."""
+    if factor is None:
+        return one.clone() if one.dtype == dtype and not own else one.to(dtype)
+    wide = one.to(result_type(one))
+    return (wide.mul_(factor) if own else wide * factor).to(dtype)
 
 
 def _run(hidden, weight, target, bias, rows, *rest):
@@ -153,20 +167,23 @@ def linear_loss(
         return linear_loss_of_dtensors(hidden, weight, target, functions, bias, reduction, sample_weight, z_loss, params)
     hidden, weight, bias = checked_linear(_NAME, hidden, weight, bias)
     description, lead = ALL[loss], hidden.shape[:-1]
-    scores = hidden.new_empty(1).expand(*lead, len(weight))  # only its shape
+    scores = hidden.new_empty(1, dtype=dtype_beside(hidden, target)).expand(*lead, len(weight))  # only its shape
+    sample_weight = checked_sample_weight(_NAME, sample_weight, "hidden", hidden, lead)
     log_probs = None
     if any(one is not None for one in teacher.values()):
         target, teacher_weight = _checked_teacher(description, hidden, weight, target, teacher)
     elif loss in SPARSE_LOSSES:
         if not isinstance(target, (tuple, list)) or len(target) != 2:
             raise TypeError(f"{_NAME}: target must be (indices, log_probs) for loss {loss!r}, got {type(target).__name__}")
-        target, log_probs = checked_teacher(_NAME, hidden, *target, lead)
+        indices, log_probs = target
+        if sample_weight is not None and isinstance(indices, Tensor) and indices.shape[:-1] == lead:
+            indices = torch.where((sample_weight == 0).unsqueeze(-1), -1, indices)  # such rows are not read
+        target, log_probs = checked_teacher(_NAME, hidden, indices, log_probs, lead)
         log_probs = log_probs.reshape(-1, log_probs.shape[-1])
     else:
         target = checked_target(_NAME, {**description, "arguments": ("hidden", "target")}, scores, target, len(lead))
     values, rows, row_names = _values(description, params, scores, target)
     flat = target.reshape(-1, target.shape[-1]) if target.dim() > len(lead) else target.reshape(-1)
-    sample_weight = checked_sample_weight(_NAME, sample_weight, "hidden", hidden, lead)
     value = _run(
         hidden.reshape(-1, hidden.shape[-1]),
         weight,

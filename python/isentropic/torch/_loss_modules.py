@@ -9,7 +9,15 @@ from isentropic._maps import map_and_params
 from isentropic.torch._arguments import checked_dim
 from isentropic.torch._compat import without_autocast
 from isentropic.torch._losses import sparse_distillation_loss
-from isentropic.torch._modules import Loss, TeacherLoss, checked_sample_weight, quotient, weight_of_classes, without_ignored
+from isentropic.torch._modules import (
+    Loss,
+    TeacherLoss,
+    checked_sample_weight,
+    is_ignored,
+    quotient,
+    weight_of_classes,
+    without_ignored,
+)
 
 
 @torch.fx.wrap
@@ -43,7 +51,7 @@ class SparseDistillationLoss(TeacherLoss):
     ----------
     temperature, divergence, beta, tail
         See isentropic.sparse_distillation_loss. temperature and beta may be an nn.Parameter, and are then learned.
-    ignore_index : int, default -100
+    ignore_index : int or None, default -100
         Rows whose label is this are ignored.
     reduction : str, default "mean"
         "mean" over the rows, "sum" or "none".
@@ -83,7 +91,7 @@ class SparseDistillationLoss(TeacherLoss):
 
 
 _COMMON = """\
-ignore_index : int, default -100
+ignore_index : int or None, default -100
     Rows with this target give 0 and no gradient, and do not count in the mean.
 reduction : str, default "mean"
     "mean" over the rows, "sum" or "none".
@@ -163,7 +171,7 @@ def _read(x, target, sample_weight, weight, ignore_index):
     if not tensors or any(one.shape != x.shape[:-1] for one in of_rows) or target.is_floating_point():
         return x  # refused by what follows
     target = target.long()
-    out = target == ignore_index
+    out = is_ignored(target, ignore_index)
     if weight is not None:
         out = out | (weight_of_classes(weight, target) == 0)
     if sample_weight is not None:

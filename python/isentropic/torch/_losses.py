@@ -14,6 +14,7 @@ from isentropic.torch._arguments import (
     Tensor,
     checked_dim,
     checked_target,
+    dtype_beside,
     no_gradient,
     numbers_and_rows,
     one_device,
@@ -127,6 +128,7 @@ def call(name, x, target, values, ignore_index, dim, axis, dtype):
         return _of_dtensors(name, x, target, values, params, ignore_index, one_dim(name, dim, axis), dtype)
     dim = checked_dim(name, scores, x, one_dim(name, dim, axis))
     (x,) = widened(name, dtype, x)
+    x = x.to(dtype_beside(x, target))
     target = checked_target(name, description, x, target, dim)
     if _descriptions.takes_map(description):
         named_map = params["map"]

@@ -6,7 +6,17 @@ from typing import Any
 import torch
 
 from isentropic import _checks
-from isentropic.torch._arguments import checked_dim, checked_target, from_array, integer_dim, no_gradient, one_device, spread
+from isentropic._checks import index_or_none
+from isentropic.torch._arguments import (
+    checked_dim,
+    checked_target,
+    dtype_beside,
+    from_array,
+    integer_dim,
+    no_gradient,
+    one_device,
+    spread,
+)
 from isentropic.torch._losses import DESCRIPTIONS, mean_of_rows
 from isentropic.torch._reductions import widened
 from isentropic.torch._spec import result_type
@@ -66,6 +76,11 @@ def _along(weight, x, dim):
     return weight.reshape(shape)
 
 
+def is_ignored(target, ignore_index):
+    """Which rows are; None ignores none."""
+    return torch.zeros_like(target, dtype=torch.bool) if ignore_index is None else target == ignore_index
+
+
 def weight_of_classes(weight, target):
     """The weight of each row's class."""
     known = (target >= 0) & (target < len(weight))  # the function refuses others, or they are ignored
@@ -98,10 +113,11 @@ def _weighted(module, function, x, target, values, weight, sample_weight, z_loss
     description = DESCRIPTIONS[function]
     dim = checked_dim(function, description["arguments"][0], x, dim)
     (x,) = widened(function, dtype, x)
+    x = x.to(dtype_beside(x, target))
     target = checked_target(function, description, x, target, dim)
     number = result_type(x) if dtype is None else dtype
     classes = "ignore_index" in values and not target.is_floating_point()
-    ignored = target == values["ignore_index"] if classes else None
+    ignored = is_ignored(target, values["ignore_index"]) if classes else None
     smooth = values.get("label_smoothing", 0)
     smooth = not isinstance(smooth, (int, float)) or smooth != 0
     # Smoothing gives rows mass at other classes, and distributions at several, each with its own weight.
@@ -125,7 +141,7 @@ def _weighted(module, function, x, target, values, weight, sample_weight, z_loss
     for factor in (own, None if by_terms and smooth else of_target):
         if factor is not None:
             out = factor == 0 if out is None else out | (factor == 0)
-    if classes and not (by_terms or z_loss):
+    if classes and not (by_terms or z_loss or values["ignore_index"] is None):
         target = torch.where(out, values["ignore_index"], target)  # needs no copy of x
     elif out is not None:
         x = torch.where(out.unsqueeze(dim), 0.0, x)
@@ -160,7 +176,7 @@ def _reduced(module, function, x, target, values, weight, sample_weight, z_loss,
     wide = None if dtype in (torch.float16, torch.bfloat16) else dtype
     if plain:
         each, divisors = _FUNCTIONS[function](x, target, **values, dim=dim, dtype=wide), None
-        if "ignore_index" in values and not target.is_floating_point():
+        if values.get("ignore_index") is not None and not target.is_floating_point():
             divisors = target.long() != values["ignore_index"]
     else:
         each, divisors = _weighted(module, function, x, target, values, weight, sample_weight, z_loss, dim, wide)
@@ -232,7 +248,7 @@ class Loss(_OfFunction, Configured):
             raise ValueError(f"{name}: weight must have one factor for each class, got shape {tuple(weight.shape)}")
         self.register_buffer("weight", weight)
         self.z_loss = checked_z_loss(name, z_loss)
-        self.ignore_index, self.reduction, self.dim, self.dtype = ignore_index, reduction, dim, dtype
+        self.ignore_index, self.reduction, self.dim, self.dtype = index_or_none(name, ignore_index), reduction, dim, dtype
 
     def forward(self, x, target, sample_weight=None):
         return self._reduced(x, target, sample_weight, self._values())
@@ -262,7 +278,7 @@ def without_ignored(module, x, sample_weight, labels, ignore_index, dim):
         raise ValueError(f"{module}: labels must be integers, one for each row, of shape {tuple(lead)}, got {got}")
     given = checked_sample_weight(module, sample_weight, "student", x, lead)
     given = x.new_ones((), dtype=result_type(x)) if given is None else given
-    return torch.where(labels == ignore_index, torch.zeros_like(given), given)
+    return torch.where(is_ignored(labels, ignore_index), torch.zeros_like(given), given)
 
 
 class TeacherLoss(Loss):

@@ -90,8 +90,9 @@ def token_statistics(logits, target, *, temperature=1.0, softcap=None, top=0, ig
     _check_top(_NAME, top, logits.shape[dim])
     rows, number = _temperature(_NAME, temperature, "logits", logits, dim)
     softcap = checked_softcap(_NAME, softcap)
-    if softcap:
-        logits = capped(logits, softcap)
+    if softcap:  # a NaN has no slope, as 0, its gradient in a row that is ignored, times NaN would be NaN
+        nan = logits.isnan()
+        logits = torch.where(nan, torch.nan, capped(torch.where(nan, 0.0, logits), softcap))
     statistics, indices = _OPERATOR(logits, target, rows, number, top, dim)
     scores = None
     if top:

@@ -6,6 +6,7 @@ import json
 import torch
 
 from isentropic import _descriptions
+from isentropic.torch._arguments import dtype_beside
 from isentropic.torch._compat import without_autocast
 from isentropic.torch._spec import OPERATORS, absent, result_type
 from isentropic.torch.backends.reference.losses import MAPPED, mapped
@@ -21,9 +22,10 @@ def _loss(loss, options, z_loss, softcap, scores, against, rows, row_names, want
     against: what they are compared with, one tensor or, of a sparse teacher, two.
     """
     values, kind, given = json.loads(options), scores.dtype, scores
-    if softcap:
-        scores = capped(scores, softcap)
-        against = [one.to(scores.dtype) if one.dtype == kind else one for one in against]
+    scores = capped(scores, softcap) if softcap else scores
+    if loss not in _descriptions.SPARSE_LOSSES and against[0].is_floating_point():
+        scores = scores.to(dtype_beside(scores, against[0]))
+        against = [_in_type(loss, against[0], scores.dtype)]
     value, d, slopes = _own(loss, values, scores, against, rows, row_names, wanted)
     if z_loss != 0:
         wide = scores.to(result_type(scores))
@@ -33,8 +35,17 @@ def _loss(loss, options, z_loss, softcap, scores, against, rows, row_names, want
         if wanted:
             d = torch.addcmul(d, torch.exp(wide - log_z[:, None]), counted[:, None], value=2 * z_loss).to(d.dtype)
     if softcap and wanted:
-        d = (d * slope_of_cap(given, scores, softcap)).to(kind)
-    return value, d, slopes
+        d = d * slope_of_cap(given, scores, softcap)
+    return value, d.to(kind) if wanted else d, slopes
+
+
+def _in_type(loss, target, dtype):
+    """A target in the type of the scores. Sums of a distribution of halves may be further from 1 than a wider type allows."""
+    wide = target.to(dtype)
+    if dtype == target.dtype or result_type(target) == target.dtype or _ALL[loss]["target"] == "scores":
+        return wide
+    total = wide.sum(1, keepdim=True)
+    return wide / torch.where((total - 1).abs() <= 1e-2, total, 1.0)
 
 
 def _own(loss, values, scores, against, rows, row_names, wanted):
@@ -70,7 +81,19 @@ def _factors(hidden, target, sample_weight, loss, options, reduction):
     if reduction != "mean":
         return factors
     total = factors.sum()
-    return factors / torch.where(total == 0, 1, total)
+    # Ignored rows alone have no mean, but a gradient of 0; weights that cancel have neither.
+    none = torch.where((factors != 0).any(), torch.nan, 1.0).to(factors.dtype)
+    return factors / torch.where(total == 0, none, total)
+
+
+def _scale(by, d):
+    """A power of two for rows of float16: with it they are as far from its smallest numbers as sums of their products with d
+    allow, which must stay below its largest."""
+    if by.numel() == 0 or d.numel() == 0:
+        return by.new_ones(())
+    most = by.detach().abs().amax() * d.detach().abs().amax().to(by.dtype).clamp(min=1.0) * len(by)
+    scale = torch.exp2(torch.floor(torch.log2(2.0**15 / most)))
+    return torch.where((scale > 0) & (scale < torch.inf), scale, 1.0)
 
 
 def _read(hidden, counted):
@@ -78,10 +101,10 @@ def _read(hidden, counted):
     return torch.where(counted, hidden, 0.0)
 
 
-def _against(part, target, log_probs, teacher_weight, scores):
+def _against(part, target, log_probs, teacher_weight):
     """The rows that a part is compared with; a teacher's scores are calculated here, and never stored."""
     if teacher_weight is not None:
-        return [linear_scores(target[part], teacher_weight, None).to(scores.dtype)]
+        return [linear_scores(target[part], teacher_weight, None)]
     return [target[part]] if log_probs is None else [target[part], log_probs[part]]
 
 
@@ -140,7 +163,7 @@ def _value(
         some = None if rows is None else rows[part]
         own = _read(hidden[part], factors[part, None] != 0)
         scores = linear_scores(own, weight, bias)
-        against = _against(part, target, log_probs, teacher_weight, scores)
+        against = _against(part, target, log_probs, teacher_weight)
         values.append(_loss(loss, options, z_loss, softcap, scores, against, some, row_names, False)[0])
     return _reduced(torch.cat(values), factors, reduction)
 
@@ -171,19 +194,24 @@ def _vjp(
     row_names,
     reduction,
     of=(True, True),
+    wide=False,
 ):
-    """The loss and the gradients. `of`: whether those in hidden and in weight are wanted."""
+    """The loss and the gradients. `of`: whether those in hidden and in weight are wanted. `wide`: those of float16 in float32,
+    because they are to be multiplied by a loss scale, without which they may be too small for float16."""
+    half = hidden.dtype is torch.float16
+    kind = result_type(hidden) if wide and half else hidden.dtype
     shares = _factors(hidden, target, sample_weight, loss, options, reduction)
     factors, counts = (shares * grad).unsqueeze(1), (shares != 0).unsqueeze(1)
     values = [hidden.new_empty(0, dtype=shares.dtype)]
-    of_hidden, of_rows = [hidden.new_empty(0, hidden.shape[1])], [hidden.new_empty(0, len(row_names), dtype=torch.float64)]
+    of_hidden = [hidden.new_empty(0, hidden.shape[1], dtype=kind)]
+    of_rows = [hidden.new_empty(0, len(row_names), dtype=torch.float64)]
     of_weight = torch.zeros_like(weight, dtype=result_type(hidden))
     of_bias = None if bias is None else torch.zeros_like(bias, dtype=result_type(hidden))
     for part in parts(hidden, weight):
         some, factor, counted = None if rows is None else rows[part], factors[part], counts[part]
         own = _read(hidden[part], counted)
         scores = linear_scores(own, weight, bias)
-        against = _against(part, target, log_probs, teacher_weight, scores)
+        against = _against(part, target, log_probs, teacher_weight)
         value, d, slopes = _loss(loss, options, z_loss, softcap, scores, against, some, row_names, True)
         del scores, against
         values.append(value)
@@ -191,9 +219,13 @@ def _vjp(
         # It multiplies rows of hidden, which have fewer numbers than d.
         with without_autocast(hidden):
             if of[0]:
-                of_hidden.append(((d @ weight) * factor).to(hidden.dtype))
-            by = torch.where(counted, own * factor, 0.0).to(hidden.dtype)
-            if of[1] and (parts is whole_part or of_weight.dtype != d.dtype):
+                of_hidden.append(((d @ weight) * factor).to(kind))
+            by = torch.where(counted, own * factor, 0.0)
+            scale = _scale(by, d) if half else None
+            by = (by * scale if half else by).to(hidden.dtype)
+            if of[1] and half:
+                of_weight = of_weight + (d.mT @ by).to(of_weight.dtype) / scale
+            elif of[1] and (parts is whole_part or of_weight.dtype != d.dtype):
                 of_weight = of_weight + d.mT @ by
             elif of[1]:
                 of_weight.addmm_(d.mT, by)
@@ -202,8 +234,8 @@ def _vjp(
         of_rows += [torch.where(counted, torch.cat(slopes, 1) * factor, 0.0)] if slopes else []
     gradients = (
         torch.cat(of_hidden) if of[0] else absent(hidden),
-        of_weight.to(weight.dtype) if of[1] else absent(hidden),
-        absent(hidden) if bias is None else of_bias.to(bias.dtype),
+        of_weight.to(kind) if of[1] else absent(hidden),
+        absent(hidden) if bias is None else of_bias.to(kind),
         absent(hidden) if rows is None else torch.cat(of_rows),
     )
     return _reduced(torch.cat(values), shares, reduction), *gradients
@@ -211,7 +243,7 @@ def _vjp(
 
 def value_and_gradients(hidden, *arguments, of):
     """The loss and its gradients from the same scores, for a value that is one number."""
-    return _vjp(row_parts, hidden, *arguments[:7], 1.0, *arguments[7:], of=of)
+    return _vjp(row_parts, hidden, *arguments[:7], 1.0, *arguments[7:], of=of, wide=True)
 
 
 def _gradients(parts, *arguments):

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from isentropic._descriptions import MAPS
 from isentropic.torch._arguments import checked_dim
+from isentropic.torch._modules import checked_sample_weight, is_ignored, quotient
 from isentropic.torch._spec import TokenStatistics
 from isentropic.torch.distributed import _functions
 
@@ -154,11 +155,12 @@ def rows_of_dtensors(name, tensors, dim, given, defaults, on_local):
 _PART = 1 << 23  # scores of a rank at a time
 
 
-def _of_split_head(name, hidden, weight, bias, target, of_scores):
+def _of_split_head(name, hidden, weight, bias, target, of_scores, out=None):
     """[of_scores(scores, target) for some rows at a time], and the target of each row. weight, and bias, are sharded by
     classes, and every rank has hidden and target; scores are a DTensor, and a rank has the scores of its classes. If there are
     several such parts, backward computes the scores again. Gradients in hidden are summed over the ranks, the others stay with
-    the classes."""
+    the classes. Rows that are `out` are read as 0; those that are not finite have NaN for all scores, and no part in the
+    weight's gradient."""
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
     mesh = getattr(weight, "device_mesh", None)
@@ -180,11 +182,14 @@ def _of_split_head(name, hidden, weight, bias, target, of_scores):
         bias = bias.redistribute(mesh, weight.placements).to_local()
     sums = [Partial() if i in sharded else Replicate() for i in range(mesh.ndim)]
     hidden, part = on_all("hidden", hidden).to_local(grad_placements=sums), weight.to_local()
+    hidden = hidden if out is None else torch.where(out.unsqueeze(-1), 0.0, hidden)
     lead, target = hidden.shape[:-1], on_all("target", target).to_local()
     placements = [Shard(1) if i in sharded else Replicate() for i in range(mesh.ndim)]
 
     def of_rows(hidden, part, bias, target):
-        scores = torch.nn.functional.linear(hidden, part, bias)
+        finite = hidden.isfinite().all(-1, keepdim=True)
+        scores = torch.nn.functional.linear(torch.where(finite, hidden, 0.0), part, bias)
+        scores = torch.where(finite, scores, torch.nan)
         return of_scores(_as_dtensor(scores, mesh, placements, (len(hidden), weight.shape[0])), target)
 
     rows, own = hidden.reshape(-1, hidden.shape[-1]), target.reshape(math.prod(lead), *target.shape[len(lead) :])
@@ -208,21 +213,23 @@ def linear_token_statistics_of_dtensors(function, hidden, weight, target, bias, 
 def linear_loss_of_dtensors(hidden, weight, target, functions, bias, reduction, sample_weight, z_loss, params):
     """linear_loss whose classes are split. `functions` are the loss and logsumexp, of DTensors."""
     lead = hidden.shape[:-1]
-    classes = not target.is_floating_point()
-    if classes:
+    sample_weight = checked_sample_weight("linear_loss", sample_weight, "hidden", hidden, lead)
+    out = None if sample_weight is None else sample_weight == 0
+    if not target.is_floating_point():
         params = {"ignore_index": -100, **params}
+        ignored = is_ignored(target.to_local() if hasattr(target, "to_local") else target, params["ignore_index"])
+        out = ignored if out is None else ignored | out
 
     def of_scores(scores, target):
         value = functions[0](scores, target, **params).to_local()
         return value if z_loss == 0 else torch.stack([value, functions[1](scores).to_local()])
 
-    found, own = _of_split_head("linear_loss", hidden, weight, bias, target, of_scores)
+    found, _ = _of_split_head("linear_loss", hidden, weight, bias, target, of_scores, out)
     value = torch.cat(found, -1)
     value = value[0] + z_loss * value[1].square() if z_loss else value
     factors = torch.ones_like(value) if sample_weight is None else sample_weight.reshape(-1).to(value.dtype)
-    if classes:
-        factors = torch.where(own == params["ignore_index"], 0.0, factors)
+    factors = factors if out is None else torch.where(out.reshape(-1), 0.0, factors)
     value = torch.where(factors == 0, 0.0, value * factors)
     if reduction == "none":
         return value.reshape(lead)
-    return value.sum() if reduction == "sum" else value.sum() / factors.sum()
+    return value.sum() if reduction == "sum" else quotient(value.sum(), factors.sum())

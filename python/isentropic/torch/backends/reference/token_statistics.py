@@ -99,14 +99,14 @@ def statistics(x, target, rows, temperature, top, dim):
 
 def statistics_vjp(x, target, rows, _, grad, temperature, top, dim):
     given, moved = last(dim, x, rows)
-    z, log_p = _log_softmax(given, moved, temperature)
+    none = has_none(ROWS, given)
+    z, log_p = _log_softmax(torch.where(none, 0.0, given), moved, temperature)  # for second derivatives, 0 times NaN
     p, there = log_p.exp(), given > -torch.inf
     of_logprob, of_entropy = grad[..., 0:1], grad[..., 1:2]
     own = torch.zeros_like(p).scatter(-1, target.unsqueeze(-1), torch.ones_like(p))
     dz = of_logprob * (own - p) - of_entropy * p * (torch.where(log_p > -torch.inf, log_p, 0.0) + _entropy(log_p))
     dz = torch.where(there & ~(given == torch.inf).any(-1, keepdim=True), dz, 0.0)
     # A row whose incoming gradient is 0 may have NaN. All other rows stay linear in the gradient, also where it is 0.
-    none = has_none(ROWS, given)
     idle = none & (of_logprob == 0) & (of_entropy == 0)
     dz = torch.where(none, torch.where(idle, 0.0, torch.nan).to(dz.dtype), dz)
     dx = _quotient(dz, moved, temperature, result_type(x)).movedim(-1, dim).to(x.dtype).contiguous()
