@@ -206,6 +206,68 @@ def test_parameters_of_rows(name, params):
         assert narrow.dtype == jnp.float32 and np.isfinite(np.asarray(narrow)).all()
 
 
+OF_ROWS = [
+    (family, name, param["name"])
+    for family in ("MAPS", "LOSSES", "MEASURES", "CONTROL")
+    for name, one in getattr(descriptions, family).items()
+    for param in one["params"]
+    if param["per_row"] and hasattr(ej, name) and name != "normalize_density"  # whose weights are along the axis too
+]
+
+
+@pytest.mark.parametrize(("family", "name", "param"), OF_ROWS)
+def test_parameters_of_rows_broadcast_along_every_axis(family, name, param):
+    """With size 1 along the axis, as for NumPy, whatever axes they have."""
+    one = getattr(descriptions, family)[name]
+    (usual,) = (known["typical"] or known["default"] for known in one["params"] if known["name"] == param)
+    usual = usual or {"label_smoothing": 0.1, "beta": 0.3}.get(param, 1.5)
+    others = {known["name"]: known["typical"] for known in one["params"] if known["required"] and known["name"] != param}
+    others |= {"kind": "arc"} if "margin" in name else {}
+    others |= {"divergence": "jsd"} if param == "beta" and name == "distillation_loss" else {}
+    x, y = scores(3, 4, 3, 5), scores(3, 4, 3, 5, seed=2)
+    for axis in (0, 1, -1):
+        lead = list(x.shape)
+        lead[axis] = 1
+        given = [x]
+        if family == "MEASURES" or name == "power_transform":
+            given = [isentropic.softmax(z, axis=axis) for z in (x, y)][: 2 if one["family"] == "divergence" else 1]
+        if family == "LOSSES":
+            target = y if one["target"] == "scores" else np.argmax(y, axis) * 0
+            target = (y > 0).astype(int) if one["target"] not in ("scores", "class", "class or distribution") else target
+            given = [np.tanh(x) if "margin" in name else x, target]
+        for drop in range(4):  # leading axes left out, or of size 1
+            shape = tuple(lead)[drop:]
+            value = usual * (1 + 0.002 * np.arange(np.prod(shape)).reshape(shape))
+            for array in (value, value[..., :1] if shape else value):
+                want = getattr(isentropic, name)(*given, axis=axis, **others, **{param: array})
+                got = getattr(ej, name)(*given, axis=axis, **others, **{param: jnp.asarray(array)})
+                pairs = zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]
+                for a, b in pairs:
+                    if b.dtype.kind == "f":  # the status of gamma is a word in NumPy
+                        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_a_margin_that_is_a_whole_number_has_no_gradient():
+    x, target = np.tanh(scores(4, 6)), np.array([0, 2, 5, 1])
+    given = {"kind": "sphere", "margin": np.full((4, 1), 3.0), "scale": 5.0}
+    want = isentropic.margin_softmax_loss(x, target, return_grad=True, **given)[1]
+    np.testing.assert_array_equal(jax.grad(lambda x: ej.margin_softmax_loss(x, target, **given).sum())(x), want)
+    assert np.isfinite(jax.hessian(lambda x: ej.margin_softmax_loss(x, target, **given).sum())(x)).all()
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 0.0, np.nan, np.inf])
+def test_traced_numbers_out_of_range_give_nan(wrong):
+    table, half = jnp.eye(2), jnp.full(2, 0.5)
+    assert np.isnan(jax.jit(lambda t: ej.doubly_stochastic(table, temperature=t))(wrong)).all()
+    assert np.isnan(jax.jit(lambda t: ej.doubly_stochastic(table, temperature=t, iterations=3))(wrong)).all()
+    found = jax.jit(lambda t: ej.sinkhorn(half, half, table, epsilon=t))(wrong)
+    assert np.isnan([np.asarray(one).sum() for one in found[:7]]).all() and not found.converged and np.isnan(found.epsilon)
+    if wrong != 0:
+        assert np.isnan(jax.jit(lambda t: ej.mean_field_entropy(jnp.arange(3.0), gamma=t))(wrong))
+    far = np.float32([3e38, -3e38])
+    assert ej.mean_field_entropy(far, gamma=0.0) == isentropic.mean_field_entropy(far, gamma=0.0)
+
+
 def arguments(name):
     x = scores(4, 6)
     if name in ("distillation_loss", "jsd_loss"):

@@ -45,6 +45,8 @@ def doubly_stochastic(x, *, temperature=1.0, iterations=None, tolerance=None):
     if x.size == 0:
         return x
     tables = wide(x)
+    if isinstance(temperature, jax.Array):
+        tables = jnp.where((temperature > 0) & (temperature < jnp.inf), tables, jnp.nan)  # a traced one may be wrong
     if iterations == 0:
         finite = jnp.isfinite(tables)
         scaled = jnp.where(finite, jnp.where(finite, tables, 0) / temperature, tables)

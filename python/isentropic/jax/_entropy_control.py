@@ -135,10 +135,12 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     if np.size(wrong := given[~((given >= 0) & (given < np.inf))]):
         raise ValueError(f"{name}: gamma must be at least 0 and finite, got {wrong.flat[0]:g}")
     none = jnp.isnan(x).any(-1, keepdims=True) | (x == -jnp.inf).all(-1, keepdims=True)
+    none = none | ~jnp.asarray((gamma >= 0) & (gamma < jnp.inf))[..., None]  # a traced one
     x = x * jnp.where(none, jnp.nan, 1).astype(x.dtype)  # so that the gradient is NaN too
     finite, ties = jnp.isfinite(x), (x == jnp.inf).sum(-1)
     count = jnp.maximum(finite.sum(-1), 1).astype(x.dtype)
     most = jnp.where(finite, x, -jnp.inf).max(-1, keepdims=True, initial=-jnp.inf)
     spread = jnp.where(finite, most - jnp.where(finite, x, 0), 0).sum(-1) / count  # a sum of x would lose their differences
+    spread = jnp.minimum(spread, jnp.finfo(x.dtype).max)  # 0 times an overflow would be NaN
     value = jnp.where(ties > 0, jnp.log(jnp.maximum(ties, 1).astype(x.dtype)), jnp.log(count) - gamma * spread)
     return jnp.where(none[..., 0], x.sum(-1) + jnp.nan, value)  # a sum of no numbers is 0

@@ -11,8 +11,8 @@ from isentropic.jax._call import array, wide
 
 
 def split(info, given, x, axis):
-    """Parameters that are numbers, and those that are arrays, with one value for each row of x; `axis` becomes the last
-    axis."""
+    """Parameters that are numbers, and those that are arrays, with one value for each row of x, whose `axis` was moved to the
+    end."""
     operation, static, rows = info["name"], [], {}
     known = {param["name"]: param for param in info["params"]}
     for name, value in given.items():
@@ -29,13 +29,7 @@ def split(info, given, x, axis):
             got = " known outside of jit and grad" if traced else f", got an array of shape {value.shape}"
             raise TypeError(f"{operation}: {name} must be one value{got}")
         value = array(operation, name, value, least=0).astype(wide(x).dtype)
-        if value.ndim == x.ndim:
-            value = jnp.moveaxis(value, axis, -1)
-        shape = (*x.shape[:-1], 1)
-        try:
-            rows[name] = jnp.broadcast_to(value, shape)
-        except ValueError:
-            raise ValueError(f"{operation}: {name} must broadcast to {shape}, got shape {value.shape}") from None
+        rows[name] = along_rows(operation, name, value, x, axis)
     names = {name for name, _ in static} | set(rows)
     for name, param in known.items():
         if param["default"] is None and "optional" not in param["kind"] and name not in names:
@@ -44,6 +38,17 @@ def split(info, given, x, axis):
         # Ranges are checked at once, by a call that only checks, and not when the program runs.
         _check(info, static)
     return tuple(sorted(static)), rows
+
+
+def along_rows(operation, argument, value, x, axis):
+    """An array with one value for each row of x, whose `axis` was moved to the end: it broadcasts with size 1 along axis, which
+    is moved in it too."""
+    lead = x.shape[:-1]
+    shape = (*lead[:axis], 1, *lead[axis:])
+    try:
+        return jnp.moveaxis(jnp.broadcast_to(value, shape), axis, -1)
+    except ValueError:
+        raise ValueError(f"{operation}: {argument} must broadcast to {shape}, got shape {value.shape}") from None
 
 
 def _string(operation, argument, value):

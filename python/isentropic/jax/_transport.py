@@ -197,6 +197,8 @@ def _of_epsilons(a, b, cost, dtype, epsilon, options):
     except ValueError:
         raise ValueError(f"sinkhorn: epsilon must broadcast to {a.shape[:-1]}, got shape {epsilon.shape}") from None
     epsilon = jnp.broadcast_to(epsilon, lead)
+    wrong = ~((epsilon > 0) & (epsilon < jnp.inf))  # traced ones
+    epsilon = jnp.where(wrong, 1, epsilon)
     a, b, cost = (jnp.broadcast_to(x, (*lead, *x.shape[x.ndim - own :])) for x, own in ((a, 1), (b, 1), (cost, 2)))
     scaled, costs = transport.scaled_by(jnp, cost, epsilon)
     found = SinkhornResult(*_smooth(_numbers("sinkhorn", epsilon=1.0, **options), a, b, scaled), 1.0)
@@ -204,8 +206,9 @@ def _of_epsilons(a, b, cost, dtype, epsilon, options):
     f, g, *bounds = transport.of_scaled(jnp, found, costs, a, still, 8 * jnp.finfo(cost.dtype).eps)
     value = jnp.where(jnp.isnan(error), jnp.nan, (found.plan * costs).sum((-2, -1)))
     numbers = value, found.plan, *map(jax.lax.stop_gradient, (f, g, error, *bounds))
-    shown = jnp.where(jnp.isnan(error), jnp.nan, still).astype(dtype)
-    return SinkhornResult(*_cast(numbers, dtype), found.iterations, found.converged.astype(bool), shown)
+    numbers = [jnp.where(wrong.reshape(*lead, *[1] * (one.ndim - len(lead))), jnp.nan, one) for one in numbers]
+    shown = jnp.where(jnp.isnan(error) | wrong, jnp.nan, still).astype(dtype)
+    return SinkhornResult(*_cast(numbers, dtype), found.iterations, found.converged.astype(bool) & ~wrong, shown)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

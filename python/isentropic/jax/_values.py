@@ -18,12 +18,13 @@ from isentropic._descriptions import (
     inputs_of_two,
     no_distribution,
     several,
+    still,
     takes_classes,
 )
 from isentropic.formulas import losses, measures
 from isentropic.jax._call import array, as_array, call, like, normalized, wide
 from isentropic.jax._maps import mapped
-from isentropic.jax._parameters import split, with_map
+from isentropic.jax._parameters import along_rows, split, with_map
 from isentropic.jax._rows import ROWS
 
 
@@ -80,9 +81,11 @@ def _graded(operation, static, names, moved, arrays, rows):
     """(values, their gradients in arrays, in parameters of rows)."""
     outputs = {"value": like(arrays[0], 1, wide(arrays[0]).dtype)}
     outputs |= {slope: like(arrays[names.index(name)]) for name, slope in moved}
-    outputs |= {f"d_{name}": like(row) for name, row in rows.items()}
+    without = still(_INFO[operation], _params(operation, static).values())
+    of_rows = [name for name in rows if name not in without]
+    outputs |= {f"d_{name}": like(rows[name]) for name in of_rows}
     value, *slopes = call(operation, static, {**dict(zip(names, arrays, strict=True)), **rows}, outputs)
-    return value, slopes[: len(moved)], dict(zip(rows, slopes[len(moved) :], strict=True))
+    return value, slopes[: len(moved)], dict(zip(of_rows, slopes[len(moved) :], strict=True))
 
 
 @_graded.defjvp
@@ -95,7 +98,8 @@ def _graded_jvp(operation, static, names, moved, primals, tangents):
     places = [name for name, _ in moved]
 
     def formula(some, rows):
-        return _formula(operation, static, {**given, **dict(zip(places, some, strict=True))}, rows)
+        gradients, of_params = _formula(operation, static, {**given, **dict(zip(places, some, strict=True))}, rows)
+        return gradients, {param: of_params[param] for param in of_rows}
 
     vs = [tangents[0][names.index(name)] for name in places]
     _, turned = jax.jvp(formula, ([given[name] for name in places], rows), (vs, tangents[1]))
@@ -245,7 +249,7 @@ def make_measure(info, two):
         parameters = {**parameters, "input": kind}
         if pair is not None:
             (p, first), (q, second) = (measures.logarithms(ROWS, wide(x), kind) for x, kind in zip(arrays, pair, strict=True))
-            given = {key: jnp.moveaxis(one, axis, -1) if np.ndim(one) == p.ndim else one for key, one in parameters.items()}
+            given = {key: along_rows(name, key, one, p, axis) if np.ndim(one) else one for key, one in parameters.items()}
             return jnp.where((first | second)[..., 0], jnp.nan, both(p, q, **given))
         static, rows = split(info, parameters, arrays[0], axis)
         return _value(name, static, ("p", "q"), (("p", "dp"), ("q", "dq")), arrays, rows)[..., 0]
