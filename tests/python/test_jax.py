@@ -247,6 +247,17 @@ def test_parameters_of_rows_broadcast_along_every_axis(family, name, param):
                         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
+def test_large_classes_are_not_ignored(dtype):
+    x, target = scores(2, 300), np.array([0, np.iinfo(dtype).max], dtype)
+    for function in (isentropic.softmax_loss, ej.softmax_loss):
+        if dtype == np.uint8:
+            assert function(x, target, ignore_index=-1)[1] != 0
+        else:
+            with pytest.raises(Exception, match="target must be"):
+                np.asarray(function(x, target, ignore_index=-1))
+
+
 def test_a_margin_that_is_a_whole_number_has_no_gradient():
     x, target = np.tanh(scores(4, 6)), np.array([0, 2, 5, 1])
     given = {"kind": "sphere", "margin": np.full((4, 1), 3.0), "scale": 5.0}

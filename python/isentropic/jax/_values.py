@@ -145,6 +145,13 @@ def _formula(operation, static, arrays, rows):
     return [dx], slopes
 
 
+def _signed(classes):
+    """Classes as the kernels take them. One that is too large for this stays one: it must not become a class that is ignored."""
+    kind = jnp.int32 if classes.dtype.itemsize < 8 else jnp.int64
+    unsigned = jnp.issubdtype(classes.dtype, jnp.unsignedinteger)
+    return (jnp.minimum(classes, jnp.iinfo(kind).max) if unsigned else classes).astype(kind)
+
+
 def make_loss(info):
     name, (first, second) = info["name"], info["arguments"]
 
@@ -163,7 +170,7 @@ def make_loss(info):
                 raise ValueError(
                     f"{name}: {second} must have shape {moved.shape[:-1]}, one class for each row, got {target.shape}"
                 )
-            target = target[..., None].astype(jnp.int32 if target.dtype.itemsize < 8 else jnp.int64)
+            target = _signed(target)[..., None]
         else:
             if target.shape != x.shape:
                 raise ValueError(f"{name}: {second} must have the shape {x.shape} of {first}, got {target.shape}")
@@ -214,7 +221,7 @@ def sparse_distillation_loss(
         raise ValueError(f"{name}: log_probs must have the shape of indices, {indices.shape}, got {log_probs.shape}")
     parameters = {"temperature": temperature, "divergence": divergence, "beta": beta, "tail": tail}
     static, rows = split(SPARSE_LOSSES[name], parameters, moved, axis)
-    indices = indices.astype(jnp.int32 if indices.dtype.itemsize < 8 else jnp.int64)
+    indices = _signed(indices)
     arrays = moved, jax.lax.stop_gradient(indices), jax.lax.stop_gradient(log_probs)
     return _value(name, static, ("student", "indices", "log_probs"), (("student", "dx"),), arrays, rows)[..., 0]
 
