@@ -915,6 +915,28 @@ def test_names_as_labels():
 
 
 @pytest.mark.parametrize("name", ["TemperatureScaler", "VectorScaler", "EntropyScaler"])
+def test_columns_of_a_frame_are_classes(name):
+    """In their order, also if y lacks one; classes= and labels that are no columns go before them."""
+    pytest.importorskip("sklearn")
+    pd = pytest.importorskip("pandas")
+    x, y = drawn(np.random.default_rng(9), (90, 3))
+    columns, kind = np.array(["dog", "eel", "cat"]), getattr(isentropic.calibration, name)
+    frame = pd.DataFrame(x, columns=columns)
+    for rows in (slice(None), y != 1):
+        found = kind().fit(frame[rows], columns[y[rows]])
+        want = kind(classes=columns).fit(x[rows], columns[y[rows]])
+        assert found.classes_.tolist() == columns.tolist()
+        np.testing.assert_array_equal(found.predict_proba(frame), want.predict_proba(x))
+        np.testing.assert_array_equal(found.predict(frame), want.predict(x))
+    for labels, kwargs, classes in (
+        (columns[y], {"classes": ["eel", "dog", "cat"]}, ["eel", "dog", "cat"]),
+        (np.array(["x", "z", "y"])[y], {}, ["x", "y", "z"]),
+        (y, {}, [0, 1, 2]),
+    ):
+        assert kind(**kwargs).fit(frame, labels).classes_.tolist() == classes
+
+
+@pytest.mark.parametrize("name", ["TemperatureScaler", "VectorScaler", "EntropyScaler"])
 def test_probabilities_as_input(name):
     pytest.importorskip("sklearn")
     rng = np.random.default_rng(8)
