@@ -909,9 +909,19 @@ def test_names_as_labels():
             np.testing.assert_array_equal(function(rows, labels), want)
         np.testing.assert_array_equal(function(rows, other[y], classes=other), want)
         np.testing.assert_array_equal(function(rows, pd.Categorical(other[y], categories=other)), want)
-        np.testing.assert_array_equal(function(pd.DataFrame(rows, columns=other), other[y]), want)
+        # The columns of a frame go before the categories, unless they lack a label.
+        for labels in (other[y], pd.Categorical(other[y]), pd.Series(other[y], dtype="category")):
+            np.testing.assert_array_equal(function(pd.DataFrame(rows, columns=other), labels), want)
+        for columns in (["x", "y", "z"], None):
+            frame = pd.DataFrame(rows, columns=columns)
+            np.testing.assert_array_equal(function(frame, pd.Categorical(other[y], categories=other)), want)
     with pytest.raises(ValueError, match=r"^fit_temperature: labels must be one of the classes .*, got .*'eel'.* in row 2$"):
         isentropic.fit_temperature(x, names[y], classes=["cat", "dog", "fox"])
+    for missing in (pd.array(["cat", None], dtype="string"), pd.Series(["cat", None]), ["cat", None]):
+        with pytest.raises(ValueError, match=r"^fit_temperature: labels must have no missing names, got .* in row 1$"):
+            isentropic.fit_temperature(x[:2], missing)
+    with pytest.raises(ValueError, match=r"^fit_temperature: labels must be .*, got 9223372036854775807 in row 1$"):
+        isentropic.fit_temperature(x[:2], np.array([0, 2**64 - 100], np.uint64), ignore_index=-100)
 
 
 @pytest.mark.parametrize("name", ["TemperatureScaler", "VectorScaler", "EntropyScaler"])

@@ -31,8 +31,8 @@ def fit_temperature(x, labels, *, input="scores", classes=None, sample_weight=No
         of shape (rows,), like labels: scores s, which stand for (0, s), or the probabilities of the second class.
     labels (array of integers or of names): The class of each row, of shape x.shape[:-1]: numbers in [0, n), or names.
     input ("scores", "probs" or "log_probs"): What x holds. Of probabilities the scores are log p; 0 is an absent class.
-    classes (sequence or None): The name of each column, if labels are names. None: the categories of labels, the columns of x
-        if it is a frame that has all labels as columns, otherwise the names in sorted order.
+    classes (sequence or None): The name of each column, if labels are names. None: the columns of x if it is a frame that has
+        all labels as columns, otherwise the categories of labels, or the names in sorted order.
     Returns (float): T, with a relative error of about 1e-14, larger if the loss is flat. 1.0 if no row has two different finite
         scores.
     Raises: There is no row, labels has another shape, a label is not a class or is one with score -inf (the loss would be
@@ -176,8 +176,8 @@ def _weights(name, argument, sample_weight, shape):
 
 
 def _classes(name, argument, labels, shape, names=None, count=None, columns=None, one_column=False):
-    """The class of each row. `names`: of `count` classes, in their order, if labels are names; otherwise what labels or
-    `columns` say, or their sorted order."""
+    """The class of each row. `names`: of `count` classes, in their order, if labels are names; otherwise `columns` that have
+    them all, the categories of labels, or their sorted order."""
     categories = getattr(getattr(labels, "cat", labels), "categories", None)
     # Arrow's and pandas' names, which are not numbers.
     of_text = str(getattr(labels, "type", "")).startswith(("string", "large_string", "dictionary"))
@@ -185,6 +185,8 @@ def _classes(name, argument, labels, shape, names=None, count=None, columns=None
     classes = _array(name, "labels", given)
     if (classes.dtype.kind in "iub" and categories is None and names is None) or not classes.size:
         _check_shape(name, argument, "labels", classes.shape, shape)
+        if classes.dtype == np.uint64:  # beyond int64 no class either
+            classes = np.minimum(classes, np.uint64(2**63 - 1))
         return np.require(classes, np.int64, ["C", "A"]).reshape(-1)
     if names is None and classes.dtype.kind not in "OUST" and categories is None:
         if not one_column or classes.dtype.kind not in "f" or not np.isin(classes, (0, 1)).all():
@@ -193,13 +195,14 @@ def _classes(name, argument, labels, shape, names=None, count=None, columns=None
     _check_shape(name, argument, "labels", classes.shape, shape)
     flat = classes.reshape(-1)
     for row, one in enumerate(flat):
-        if one is None or one != one:
+        if _convert.is_missing(one):
             raise ValueError(f"{name}: labels must have no missing names, got {one} in row {row}")
     found = sorted(set(flat.tolist()), key=lambda one: (type(one).__name__, one))
     if names is None:
-        names = found if categories is None else list(categories)
-        if categories is None and columns is not None and set(found) <= set(columns):
+        if columns is not None and set(found) <= set(columns):  # a table's columns say more than the categories of one column
             names = list(columns)
+        else:
+            names = found if categories is None else list(categories)
     names = list(names.tolist() if hasattr(names, "tolist") else names)
     if len(set(names)) != len(names) or len(names) != count:
         raise ValueError(f"{name}: there must be a name for each of {count} classes, got {names[:5]}; classes= gives them")

@@ -30,8 +30,8 @@ def expected_calibration_error(
     p: Distributions, of shape (..., n). For two classes also the probabilities of the second class, of shape (rows,) like
         labels: then the mean of p in a bin of p is compared with the share of that class.
     labels (array of integers or of names): The class of each row, of shape p.shape[:-1]: numbers in [0, n), or names.
-    classes (sequence or None): The name of each column, if labels are names. None: the categories of labels, the columns of p
-        if it is a frame that has all labels as columns, otherwise the names in sorted order.
+    classes (sequence or None): The name of each column, if labels are names. None: the columns of p if it is a frame that has
+        all labels as columns, otherwise the categories of labels, or the names in sorted order.
     bins: The number of bins. Empty bins add nothing.
     strategy ("uniform" or "quantile"): "uniform": bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1.
         "quantile": a row with k rows of lower confidence is in bin floor(k bins / rows). Bins then have about equally many

@@ -190,6 +190,14 @@ def of_rows(x, numbers, axis):
     return number_or_array(same_kind(x, numbers))
 
 
+def is_missing(one):
+    """Whether a label is None, NaN, NaT or pandas' NA."""
+    try:
+        return one is None or bool(one != one)
+    except TypeError:  # pandas' NA says neither
+        return True
+
+
 def from_arrow(x):
     """An Arrow array, table or stream as an ndarray: without a copy unless it has several columns or several parts."""
     if hasattr(x, "__arrow_c_array__"):

@@ -65,17 +65,10 @@ def _of_arrow(function, argument, x):
 def _missing(array):
     """Which entries are None, NaN, NaT or pandas' NA."""
     if array.dtype.kind in "O":
-        return np.fromiter((one is None or _is_unequal(one) for one in array), bool, len(array))
+        return np.fromiter(map(_convert.is_missing, array), bool, len(array))
     if array.dtype.kind in "fc":
         return np.isnan(array)
     return np.isnat(array) if array.dtype.kind in "mM" else np.zeros(0, bool)
-
-
-def _is_unequal(one):
-    try:
-        return bool(one != one)
-    except TypeError:  # pandas' NA says neither
-        return True
 
 
 def _coded(function, argument, labels):
