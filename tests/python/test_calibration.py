@@ -912,6 +912,7 @@ def test_names_as_labels():
         # The columns of a frame go before the categories, unless they lack a label.
         for labels in (other[y], pd.Categorical(other[y]), pd.Series(other[y], dtype="category")):
             np.testing.assert_array_equal(function(pd.DataFrame(rows, columns=other), labels), want)
+            np.testing.assert_array_equal(function(pa.table(dict(zip(other, rows.T, strict=True))), labels), want)
         for columns in (["x", "y", "z"], None):
             frame = pd.DataFrame(rows, columns=columns)
             np.testing.assert_array_equal(function(frame, pd.Categorical(other[y], categories=other)), want)

@@ -261,7 +261,7 @@ def scored(name, x, labels, input, classes, sample_weight, ignore_index):
     if np.ndim(scores) == 1 and np.ndim(labels) == 1 and len(labels) == len(scores) and input == "scores":
         values = _convert.to_wide_floats(name, "x", _array(name, "x", scores))[0]
         scores = np.stack([np.zeros_like(values), values], -1)
-    columns = getattr(x, "columns", None)
+    columns = _convert.column_names(x)
     return labelled(name, "x", scores, labels, sample_weight, ignore_index, classes, columns)[:3]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic._descriptions import documented
+from isentropic._numpy import _convert
 from isentropic._numpy._calibration import labelled, of_probability
 
 
@@ -66,7 +67,7 @@ def expected_calibration_error(
 def _judged(name, p, labels, classes, sample_weight, ignore_index):
     """What _core takes, with the tolerance of sums, and whether p has one column."""
     values, labels, classes, binary = of_probability(name, p, labels, classes)
-    columns = getattr(p, "columns", None)
+    columns = _convert.column_names(p)
     return *labelled(name, "p", values, labels, sample_weight, ignore_index, classes, columns, binary), binary
 
 

@@ -198,6 +198,11 @@ def is_missing(one):
         return True
 
 
+def column_names(x):
+    """The names of a frame's columns, or of Arrow's table; None of anything else."""
+    return getattr(x, "column_names", getattr(x, "columns", None))
+
+
 def from_arrow(x):
     """An Arrow array, table or stream as an ndarray: without a copy unless it has several columns or several parts."""
     if hasattr(x, "__arrow_c_array__"):

@@ -281,7 +281,7 @@ def mutual_information_scores(X, y, *, estimator="plugin", base=None):
     function = "mutual_information_scores"
     _choice(function, "estimator", estimator, ESTIMATORS)
     check_base(function, base)
-    names = getattr(X, "column_names", getattr(X, "columns", None))  # pyarrow's, or those of other frames
+    names = _convert.column_names(X)
     if names is not None:
         columns = {f"X[{name!r}]": X[name] for name in names}
     else:
