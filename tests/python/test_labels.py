@@ -256,3 +256,20 @@ def test_conditional_information_of_infinite_scores():
 
     jax.config.update("jax_enable_x64", True)
     np.testing.assert_allclose(ej.conditional_mutual_information(x, input="scores"), want, rtol=1e-12, atol=1e-14)
+
+
+def test_series_of_other_rows():
+    """The index of a Series names rows, which pandas.crosstab would pair; a RangeIndex does not."""
+    pd = pytest.importorskip("pandas")
+    a, b = pd.Series(["x", "y", "y"], index=[3, 5, 7]), pd.Series([0, 1, 0], index=[5, 3, 7])
+    for function in (isentropic.contingency_table, isentropic.mutual_information_of_labels):
+        with pytest.raises(
+            ValueError, match=rf"^{function.__name__}: b must have the index of a, got 5 in place of 3; b.reindex\(a.index\)"
+        ):
+            function(a, b)
+        for same in (b.reindex(a.index), b.reset_index(drop=True), b.to_numpy()):
+            function(a, same)
+    paired = isentropic.contingency_table(a, b.reindex(a.index)).counts
+    np.testing.assert_array_equal(paired, pd.crosstab(a, b))
+    with pytest.raises(ValueError, match=r"^mutual_information_of_labels: given must have the index of a, got 5"):
+        isentropic.mutual_information_of_labels(a, [0, 1, 0], given=b)

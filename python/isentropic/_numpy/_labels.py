@@ -129,7 +129,22 @@ def _sorted(function, argument, array):
     return _Coded(codes.reshape(array.shape), labels)
 
 
+def _refuse_other_rows(function, named):
+    """Refuses Series whose indexes name other rows, or the same in another order; pandas' default numbers are no names."""
+    series = [(one, x.index) for one, x in named.items() if type(x).__module__.startswith("pandas") and hasattr(x, "axes")]
+    series = [(one, index) for one, index in series if type(index).__name__ != "RangeIndex"]
+    for one, index in series[1:]:
+        first, rows = series[0]
+        if len(index) == len(rows) and not index.equals(rows):
+            found, other = (names.tolist()[int(np.argmax(index != rows))] for names in (index, rows))
+            raise ValueError(
+                f"{function}: {one} must have the index of {first}, got {found!r} in place of {other!r}; "
+                f"{one}.reindex({first}.index) pairs rows by name, reset_index(drop=True) of both by place"
+            )
+
+
 def _pair(function, named):
+    _refuse_other_rows(function, named)
     coded = {argument: _coded(function, argument, labels) for argument, labels in named.items()}
     (first, *_), lengths = coded, [len(one.codes) for one in coded.values()]
     for argument, length in zip(coded, lengths, strict=True):
@@ -158,13 +173,13 @@ def contingency_table(a, b, *, sample_weight=None):
     How often each pair of labels occurs: the table for mutual_information and its relatives, with normalize=True.
 
     a, b: Labels of the same rows: numbers, strings or dates in arrays, lists, Series or Arrow arrays, or categories of pandas
-        or Arrow.
+        or Arrow. Of two Series the indexes must be equal, unless one is a RangeIndex.
     sample_weight (array or None): The weight of each row, at least 0. None: every row counts 1.
     Returns (ContingencyTable): (counts, a_labels, b_labels): counts has a row for each of a's labels and a column for each of
         b's, whole numbers unless there are weights. Labels are sorted; categories keep their own order, and those that do not
         occur have zeros.
-    Raises: A label is missing (None, NaN, NA; the message names the entry), a and b are not of the same length, labels are of
-        kinds that cannot be sorted together, a weight is negative or no number.
+    Raises: A label is missing (None, NaN, NA; the message names the entry), a and b are not of the same length, indexes
+        differ, labels are of kinds that cannot be sorted together, a weight is negative or no number.
     >>> counts, drinks, sizes = isentropic.contingency_table(["tea", "tea", "milk"], [2, 1, 1])
     >>> print(counts.tolist(), drinks.tolist(), sizes.tolist())
     [[1, 0], [1, 1]] ['milk', 'tea'] [1, 2]
@@ -236,7 +251,7 @@ def mutual_information_of_labels(a, b, *, given=None, normalized=None, estimator
         (classes of b - 1) / (2 rows) nats.
     base (float or None): Base of the logarithm: 2 gives bits; None, nats.
     Returns (float): The information; NaN without rows. With plugin never below 0.
-    Raises: A label is missing, lengths differ, or parameters exclude each other.
+    Raises: A label is missing, lengths or indexes differ, or parameters exclude each other.
     >>> a = ["x", "x", "y", "y", "x", "y"]
     >>> round(float(isentropic.mutual_information_of_labels(a, [0, 0, 1, 1, 0, 0], base=2)), 4)
     0.4591

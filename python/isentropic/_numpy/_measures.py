@@ -9,7 +9,7 @@ import numpy as np
 import isentropic._core as _core
 from isentropic import _checks
 from isentropic._descriptions import MEASURES, OF_CLASSES, inputs_of_two, names_per_row, no_distribution, said_of_pair, several
-from isentropic._numpy import _containers, _convert, _device, _layout
+from isentropic._numpy import _containers, _convert, _device, _layout, _names
 from isentropic._numpy._convert import FLOAT32, FLOAT64
 from isentropic.formulas import Rows
 from isentropic.formulas.measures import logarithms
@@ -159,6 +159,7 @@ def of_two(operation, p, q, axis, return_grad, params, param_grad=False):
         size = array.shape[-before_end] if array.ndim >= before_end else 1
         if size != shape[position]:
             raise ValueError(f"{name}: {argument} must have {shape[position]} entries along axis {position}, got {size}")
+    _names.check_order(name, ("p", p, position - len(shape)), ("q", q, position - len(shape)))
     like = q if isinstance(p, (list, tuple, int, float)) else p
     first, second = (np.broadcast_to(_convert.cast(array, dtype), shape) for array in (first, second))
     rows = _layout.Along(name, "p", first, position, halves=True, like=like)

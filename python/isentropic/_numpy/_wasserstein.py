@@ -8,7 +8,7 @@ import numpy as np
 import isentropic._core as _core
 from isentropic import _checks
 from isentropic._descriptions import documented
-from isentropic._numpy import _convert, _layout
+from isentropic._numpy import _convert, _layout, _names
 from isentropic._numpy._transport import Together, optimal_transport, with_nan_alone
 from isentropic.formulas.transport import METRICS
 
@@ -145,6 +145,9 @@ def of_histograms(p, q, support, order, axis, return_grad, sum_tolerance=None, p
     n, m = arrays.lengths
     if n != m:
         raise ValueError(f"{name}: p and q must have equal lengths along axis {axis}, got shapes {arrays.shapes()}")
+    along = {x: _core.normalize_axis(name, axis, arrays.given[x].ndim) - arrays.given[x].ndim for x in "pq"}
+    _names.check_order(name, ("p", p, along["p"]), ("q", q, along["q"]))
+    _names.check_order(name, ("p", p, along["p"]), ("support", support, -1))
     if support is None:
         points = np.arange(n, dtype=np.float64)
     else:
