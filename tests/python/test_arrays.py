@@ -475,6 +475,16 @@ def test_names_at_other_places():
             function(masses, masses, frame([[0, 1], [1, 0]], ["b", "a"], ["a", "b"]), **kwargs)
 
 
+def test_arrays_of_pandas_without_names():
+    """An index and an array of pandas are their numbers."""
+    pd = pytest.importorskip("pandas")
+    arrays = [pd.array([1.0, 2.0]), pd.array([1, 2]), pd.arrays.SparseArray([1.0, 2.0])]
+    for x in (pd.Index([1.0, 2.0]), pd.RangeIndex(1, 3), *arrays):
+        for function in (isentropic.softmax, isentropic.logsumexp, lambda x: isentropic.entropy(x, input="scores")):
+            np.testing.assert_array_equal(function(x), function([1.0, 2.0]))
+        assert type(isentropic.softmax(x)) is np.ndarray
+
+
 def test_nullable_columns():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"a": [1.0, 2.5], "b": [3.0, 4.5]})
@@ -490,5 +500,8 @@ def test_nullable_columns():
     nullable.loc[1, "b"] = pd.NA
     with pytest.raises(ValueError, match=r"^softmax: x must have no missing values, got one in row 1, column 'b'$"):
         isentropic.softmax(nullable)
+    for column in (nullable["b"], nullable["b"].array, pd.Series([1.0, None], dtype="Float64")):
+        with pytest.raises(ValueError, match=r"^softmax: x must have no missing values, got one in row 1$"):
+            isentropic.softmax(column)
     with pytest.raises(TypeError, match="dtype object"):
         isentropic.softmax(pd.DataFrame({"a": ["one", "two"]}, dtype=object))
