@@ -273,3 +273,32 @@ def test_series_of_other_rows():
     np.testing.assert_array_equal(paired, pd.crosstab(a, b))
     with pytest.raises(ValueError, match=r"^mutual_information_of_labels: given must have the index of a, got 5"):
         isentropic.mutual_information_of_labels(a, [0, 1, 0], given=b)
+
+
+def test_labels_of_lists_stay_apart():
+    """NumPy would write what is beside a string as a string, drop NULs at the end, and round large integers."""
+    for labels, others in (
+        (["a\0", "a", "a"], ["x", "y", "y"]),
+        ([b"a\0", b"a", b"a"], ["x", "y", "y"]),
+        ([2**63 + 1, 2**63 + 2, -1], [1, 2, 0]),
+        ([1, "1", "1"], None),
+        (["a", b"a", b"a"], None),
+    ):
+        if others is None:
+            with pytest.raises(TypeError, match=r"^contingency_table: a must have labels that can be sorted, got"):
+                isentropic.contingency_table(labels, [0, 1, 1])
+            continue
+        counts, kept, _ = isentropic.contingency_table(labels, others)
+        assert set(kept.tolist()) == set(labels) and (counts > 0).sum() == len(kept)
+    assert isentropic.contingency_table(["b", "a"], [0, 1]).a_labels.dtype.kind == "U"
+    for X, place in (
+        ([[math.nan, "a"], ["x", "b"]], r"X\[:, 0\] has a missing label at entry 0"),
+        ([["x", "a"], ["x", None]], r"X\[:, 1\] has a missing label at entry 1"),
+        (np.ma.masked_array([[0, 1], [1, 0]], [[0, 0], [0, 1]]), r"X\[:, 1\] has a missing label at entry 1"),
+    ):
+        with pytest.raises(ValueError, match=f"^mutual_information_scores: {place}"):
+            isentropic.mutual_information_scores(X, ["p", "q"])
+    bits = isentropic.mutual_information_scores([[1, "a"], [2, "b"]], ["p", "q"], base=2)
+    np.testing.assert_array_equal(bits, [1, 1])
+    whole = np.ma.masked_array([[0, 1], [1, 1]], False)
+    np.testing.assert_array_equal(isentropic.mutual_information_scores(whole, ["p", "q"], base=2), [1, 0])

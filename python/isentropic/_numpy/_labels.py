@@ -71,6 +71,22 @@ def _missing(array):
     return np.isnat(array) if array.dtype.kind in "mM" else np.zeros(0, bool)
 
 
+def _as_array(labels):
+    """Labels as an array: of objects if they are a list of which NumPy would make others. It writes numbers, None, NaN and bytes
+    beside strings as strings; it drops NULs at the end of a string, and the last digits of large integers of no common type."""
+    array = np.asarray(labels)
+    if not isinstance(labels, (list, tuple)) or not array.size:
+        return array
+    if array.dtype.kind in "US":
+        one_kind, objects = (str, bytes)[array.dtype.kind == "S"], np.array(labels, object)
+        kept = all(isinstance(one, one_kind) and one[-1:] not in ("\0", b"\0") for one in objects.flat)
+        return array if kept else objects
+    if array.dtype.kind == "f" and (abs(array) >= 2**53).any():
+        objects = np.array(labels, object)
+        return objects if any(isinstance(one, (int, np.integer)) for one in objects.flat) else array
+    return array
+
+
 def _coded(function, argument, labels):
     """Labels as numbers from 0 on, in their sorted order, categories in their own."""
     module = type(labels).__module__.partition(".")[0]
@@ -84,14 +100,7 @@ def _coded(function, argument, labels):
     if isinstance(labels, np.ma.MaskedArray):
         _refuse_missing(function, argument, np.ma.getmaskarray(labels))
     _checks.no_autograd(function, argument, labels)
-    array = np.asarray(labels)
-    if (
-        isinstance(labels, (list, tuple))
-        and array.dtype.kind in "US"
-        and not all(isinstance(one, (str, bytes)) for one in labels)
-    ):
-        array = np.empty(len(labels), object)  # NumPy would write numbers and None as strings
-        array[:] = labels
+    array = _as_array(labels)
     if array.ndim != 1:
         raise ValueError(f"{function}: {argument} must have one axis, a label for each row, got shape {array.shape}")
     if array.dtype.kind in "f" and len(array):
@@ -300,9 +309,12 @@ def mutual_information_scores(X, y, *, estimator="plugin", base=None):
     if names is not None:
         columns = {f"X[{name!r}]": X[name] for name in names}
     else:
-        array = np.asarray(X)
+        array = _as_array(X)
         if array.ndim != 2:
             raise ValueError(f"{function}: X must have two axes, got shape {array.shape}")
+        if isinstance(X, np.ma.MaskedArray):
+            for i, masked in enumerate(np.ma.getmaskarray(X).T):
+                _refuse_missing(function, f"X[:, {i}]", masked)
         turned = np.empty(array.shape[::-1], array.dtype)
         for row in range(0, len(array), _ROWS):  # each part stays in the cache
             turned[:, row : row + _ROWS] = array[row : row + _ROWS].T
