@@ -979,3 +979,27 @@ def test_probabilities_as_input(name):
         with pytest.raises(ValueError, match=f"^{fit.__name__}: input must be one of scores, probs, log_probs, got 'odds'"):
             fit(p, labels, input="odds")
     assert isentropic.match_entropy(p, input="probs") == pytest.approx(isentropic.entropy(p).mean(), rel=1e-12)
+
+
+def test_probabilities_of_rows_without_weight_are_not_read():
+    """Nor those of rows with an ignored label; the rest is checked, and counted as in x."""
+    rng = np.random.default_rng(10)
+    p, labels = rng.dirichlet(np.ones(3), 20), rng.integers(0, 3, 20)
+    bad, weights = np.array([[np.nan, 0.5, 0.5], [-1, 1, 1], [3, 4, 5], [0, 0, 0]]), np.repeat([0.0, 1.0], [4, 20])
+    x, y, ignored = np.vstack([bad, p]), np.hstack([[0, 1, 2, 0], labels]), np.hstack([[-100] * 4, labels])
+    for fit in (isentropic.fit_temperature, isentropic.fit_target_entropy, isentropic.fit_vector_scaling):
+        want = fit(p, labels, input="probs")
+        np.testing.assert_array_equal(fit(x, y, input="probs", sample_weight=weights), want)
+        np.testing.assert_array_equal(fit(x, ignored, input="probs", ignore_index=-100), want)
+        one = fit(p[:, 0] / 2, labels != 0, input="probs")
+        np.testing.assert_array_equal(fit(x[:, 0] / 2, y != 0, input="probs", sample_weight=weights), one)
+        with pytest.raises(ValueError, match=rf"^{fit.__name__}: x must be .*, got nan at entry 0 in row 0$"):
+            fit(x, y, input="probs", sample_weight=weights + 1)
+        with pytest.raises(ValueError, match=rf"^{fit.__name__}: x must sum to 1 within 1e-06, got 0.0 in row 3$"):
+            fit(x, y, input="probs", sample_weight=np.repeat([0.0, 1.0], [3, 21]))
+    want = isentropic.match_entropy(p, input="probs")
+    assert isentropic.match_entropy(x, input="probs", sample_weight=weights) == want
+    with pytest.raises(
+        ValueError, match=r"^match_entropy: x_reference must be at least 0 and finite, got nan at entry 0 in row 0"
+    ):
+        isentropic.match_entropy(x, input="probs")

@@ -117,8 +117,11 @@ def match_entropy(x_reference, *, input="scores", sample_weight=None):
     if _device.holds(x_reference):
         _scores_on_device(name, input, None)
         return _fit_on_device(name, "x_reference", x_reference, None, sample_weight, None)[0]
-    values, shape, _ = _matrix(name, "x_reference", as_scores(name, "x_reference", x_reference, input))
-    return _core.match_entropy(values, _weights(name, "x_reference", sample_weight, shape))
+    values, shape, _ = _matrix(name, "x_reference", _unchecked_scores(name, "x_reference", x_reference, input))
+    weights = _weights(name, "x_reference", sample_weight, shape)
+    if input == "probs":
+        _check_probs(name, "x_reference", x_reference, weights)
+    return _core.match_entropy(values, weights)
 
 
 @documented(module="isentropic.calibration")
@@ -223,7 +226,14 @@ def _scores_on_device(name, input, classes):
 
 
 def as_scores(name, argument, x, input):
-    """x as scores: the logarithms of probabilities. It warns if scores are probabilities."""
+    """x as scores: the logarithms of probabilities, of which each row is checked. It warns if scores are probabilities."""
+    scores = _unchecked_scores(name, argument, x, input)
+    if input == "probs":
+        _check_probs(name, argument, x)
+    return scores
+
+
+def _unchecked_scores(name, argument, x, input):
     if input not in INPUTS:
         raise ValueError(f"{name}: input must be one of {', '.join(INPUTS)}, got {input!r}")
     if input == "log_probs":
@@ -231,38 +241,55 @@ def as_scores(name, argument, x, input):
     array, dtype = _convert.to_wide_floats(name, argument, _array(name, argument, x))
     if array.ndim == 0:
         return x
-    rows = array.reshape(math.prod(array.shape[:-1]), array.shape[-1]) if array.ndim > 1 else array.reshape(-1, 1)
-    tolerance = _core.sum_tolerance[2 if _convert.is_bfloat16(x) else dtype.itemsize]
     if input == "scores":
+        rows = _as_rows(array)
         may_be = array.ndim > 1 and rows.shape[1] > 1 and ((rows >= 0) & (rows <= 1)).all()
+        tolerance = _core.sum_tolerance[2 if _convert.is_bfloat16(x) else dtype.itemsize]
         if may_be and (rows % 1 != 0).any() and (abs(rows.sum(-1, dtype=np.float64) - 1) <= tolerance).all():
             warnings.warn(
                 f'{name}: each row of {argument} sums to 1; pass input="probs" if they are probabilities', stacklevel=4
             )
         return x
-    wrong = np.argwhere(~((rows >= 0) & (rows <= (1 if array.ndim == 1 else np.inf))))
-    if len(wrong):
-        row, entry = map(int, wrong[0])
-        what = "in [0, 1]" if array.ndim == 1 else "at least 0 and finite"
-        raise ValueError(f"{name}: {argument} must be {what}, got {rows[row, entry]} at entry {entry} in row {row}")
-    sums = rows.sum(-1, dtype=np.float64)
-    if array.ndim > 1 and (bad := ~(abs(sums - 1) <= tolerance)).any():
-        row = int(np.argmax(bad))
-        raise ValueError(f"{name}: {argument} must sum to 1 within {tolerance}, got {sums[row]} in row {row}")
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         if array.ndim == 1:
             return np.stack([np.log1p(-array), np.log(array)], -1)
         return np.log(array)
 
 
+def _as_rows(array):
+    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1]) if array.ndim > 1 else array.reshape(-1, 1)
+
+
+def _check_probs(name, argument, x, weights=None):
+    """Refuses rows that are no distributions, of those that weigh something."""
+    array, dtype = _convert.to_wide_floats(name, argument, _array(name, argument, x))
+    if array.ndim == 0:
+        return
+    rows = _as_rows(array)
+    read = np.ones(len(rows), bool) if weights is None or not weights.size else weights != 0
+    wrong = np.argwhere(~((rows >= 0) & (rows <= (1 if array.ndim == 1 else np.inf))) & read[:, None])
+    if len(wrong):
+        row, entry = map(int, wrong[0])
+        what = "in [0, 1]" if array.ndim == 1 else "at least 0 and finite"
+        raise ValueError(f"{name}: {argument} must be {what}, got {rows[row, entry]} at entry {entry} in row {row}")
+    tolerance = _core.sum_tolerance[2 if _convert.is_bfloat16(x) else dtype.itemsize]
+    sums = rows.sum(-1, dtype=np.float64)
+    if array.ndim > 1 and (bad := read & ~(abs(sums - 1) <= tolerance)).any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"{name}: {argument} must sum to 1 within {tolerance}, got {sums[row]} in row {row}")
+
+
 def scored(name, x, labels, input, classes, sample_weight, ignore_index):
     """(scores as a matrix, the class of each row, their weights or none) for a fit. One axis is of two classes."""
-    scores = as_scores(name, "x", x, input)
+    scores = _unchecked_scores(name, "x", x, input)
     if np.ndim(scores) == 1 and np.ndim(labels) == 1 and len(labels) == len(scores) and input == "scores":
         values = _convert.to_wide_floats(name, "x", _array(name, "x", scores))[0]
         scores = np.stack([np.zeros_like(values), values], -1)
     columns = _convert.column_names(x)
-    return labelled(name, "x", scores, labels, sample_weight, ignore_index, classes, columns)[:3]
+    given = labelled(name, "x", scores, labels, sample_weight, ignore_index, classes, columns)[:3]
+    if input == "probs":
+        _check_probs(name, "x", x, given[2])
+    return given
 
 
 def _fit_on_device(name, argument, x, labels, sample_weight, ignore_index):

@@ -72,7 +72,7 @@ def _missing(array):
 
 
 def _as_array(labels):
-    """Labels as an array: of objects if they are a list of which NumPy would make others. It writes numbers, None, NaN and bytes
+    """Labels as an array: of objects if they are a list of which NumPy would make others. It writes numbers, None and bytes
     beside strings as strings; it drops NULs at the end of a string, and the last digits of large integers of no common type."""
     array = np.asarray(labels)
     if not isinstance(labels, (list, tuple)) or not array.size:
