@@ -118,8 +118,8 @@ def reliability_diagram(
     ax (matplotlib Axes): Where to draw; None: a new figure.
     Returns (matplotlib Axes): With a bar of each bin's accuracy over its edges, a point at its confidence, and the share of
         rows in gray.
-    Raises: There is no matplotlib.
     Raises: As expected_calibration_error.
+    Raises (ImportError): There is no matplotlib.
     >>> p, labels = [[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1]
     >>> ax = isentropic.reliability_diagram(p, labels)  # ax.figure.savefig("reliability.svg") saves it
     """
