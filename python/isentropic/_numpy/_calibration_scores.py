@@ -36,7 +36,8 @@ def expected_calibration_error(
     bins: The number of bins. Empty bins add nothing.
     strategy ("uniform" or "quantile"): "uniform": bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1.
         "quantile": a row with k rows of lower confidence is in bin floor(k bins / rows). Bins then have about equally many
-        rows, and rows with equal confidence are in the same bin. With weights, weights are counted in place of rows.
+        rows, and rows with equal confidence are in the same bin. With weights, weights are counted in place of rows;
+        rounding does not matter: equal weights of any size give the same bins.
     norm ("l1", "l2" or "max"): What is returned of the distances in the bins: their mean, the root of their mean square, or the
         largest.
     classwise (bool): The mean over classes of the error of each class's probability against all other classes; every row counts
