@@ -895,6 +895,24 @@ def test_norms_of_the_calibration_error():
         of(p, y, norm="l3")
 
 
+@pytest.mark.parametrize("bins", [3, 5, 10, 15])
+def test_quantiles_do_not_depend_on_the_unit_of_weights(bins):
+    """Sums of weights such as 1/3 are rounded, and must not move rows at the edge of two bins."""
+    rng, options = np.random.default_rng(12), {"bins": bins, "strategy": "quantile"}
+    for n in range(2, 41):
+        p, y = rng.dirichlet(np.ones(3), n), rng.integers(0, 3, n)
+        counts = rng.integers(1, 6, n)
+        repeated = isentropic.reliability_bins(p.repeat(counts, 0), y.repeat(counts), **options)
+        for want, weights in (
+            (isentropic.reliability_bins(p, y, **options), [np.full(n, w) for w in (1 / n, 0.1, 0.3, 1 / 3, 7, 1e-300)]),
+            (repeated, [counts, counts / counts.sum(), counts / 3]),
+        ):
+            for w in weights:
+                got = isentropic.reliability_bins(p, y, sample_weight=w, **options)
+                np.testing.assert_allclose(got.weight / w.sum(), want.weight / want.weight.sum(), rtol=1e-12)
+                np.testing.assert_allclose(got.accuracy, want.accuracy, rtol=1e-12, atol=1e-15)
+
+
 def test_names_as_labels():
     pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     x, y = np.random.default_rng(6).normal(size=(60, 3)), np.random.default_rng(7).integers(0, 3, 60)

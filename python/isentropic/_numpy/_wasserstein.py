@@ -230,8 +230,8 @@ _SLIVER = 1e-15
 
 
 def _least_shift(p, q, x, period, order):
-    """The distance of two rows: the least cost of the quantiles of q turned by a share of the mass. The sum of powers is convex in
-    it, and linear unless quantiles meet; its root has the same minimum, and no powers that overflow or vanish."""
+    """The distance of two rows: the least cost of the quantiles of q turned by a share of the mass. The sum of powers is convex
+    in it, and linear unless quantiles meet; its root has the same minimum, and no powers that overflow or vanish."""
     to_p, to_q = np.cumsum(p), np.cumsum(q)
     to_p[-1] = to_q[-1] = 1.0
 
