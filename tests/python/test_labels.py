@@ -127,6 +127,10 @@ def test_conditional_information():
         if kind == "log_probs" and not normalize:
             continue
         np.testing.assert_allclose((slope * direction * p).sum((1, 2, 3)), (ahead - back) / (2 * step), rtol=1e-6, atol=1e-9)
+    for large in (1e308, 5e-324):  # the sum, or the inverse of the entries, is beyond the range
+        assert of(np.full((2, 2, 2), large) * [[[1, 1], [1, 0]], [[1, 1], [0, 1]]], normalize=True) == pytest.approx(
+            of(np.array([[[1, 1], [1, 0]], [[1, 1], [0, 1]]]) / 6)
+        )
     with pytest.raises(ValueError, match=r"^conditional_mutual_information: pxyz must have at least 3 axes, x, y and z"):
         of(p[0, 0])
     with pytest.raises(ValueError, match=r"^conditional_mutual_information: pxyz must be at least 0 and finite, got -1.0 at"):
@@ -170,6 +174,13 @@ def test_a_frame_of_labels_is_no_table():
     for one in (frame, frame.astype(str), frame.astype("category")):
         with pytest.raises(ValueError, match=message):
             isentropic.mutual_information(one, normalize=True)
+        with pytest.raises(
+            ValueError, match=r"^mutual_information_of_counts: table is a frame of .* and table.to_numpy\(\) is"
+        ):
+            isentropic.mutual_information_of_counts(one)
+    assert isentropic.mutual_information_of_counts(pd.crosstab(frame["a"], frame["b"]), estimator="plugin") == pytest.approx(
+        isentropic.mutual_information_of_labels(frame["a"], frame["b"])
+    )
     assert isentropic.mutual_information(frame.to_numpy(), normalize=True) >= 0
     assert isentropic.mutual_information(frame.astype(float) / 5) >= 0
     assert isentropic.mutual_information(pd.crosstab(frame["a"], frame["b"]), normalize=True) == pytest.approx(

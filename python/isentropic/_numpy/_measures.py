@@ -212,25 +212,25 @@ def _of_pair(operation, pair, arrays, value, gradients, axis, params, asked):
         gradient[...] = np.where(np.expand_dims(lost, axis), math.nan, slope)
 
 
-def _refuse_labels(name, pxy):
+def refuse_labels(name, argument, table):
     """Refuses a frame of two columns of labels, which is not a table."""
-    if not type(pxy).__module__.startswith(("pandas", "polars")) or getattr(pxy, "ndim", 2) != 2 or pxy.shape[1] != 2:
+    if not type(table).__module__.startswith(("pandas", "polars")) or getattr(table, "ndim", 2) != 2 or table.shape[1] != 2:
         return
-    if any(str(kind).lower().startswith(("float", "double")) for kind in pxy.dtypes):
+    if any(str(kind).lower().startswith(("float", "double")) for kind in table.dtypes):
         return
-    if getattr(pxy.columns, "name", None) is not None:  # of pandas.crosstab
+    if getattr(table.columns, "name", None) is not None:  # of pandas.crosstab
         return
-    first, second = pxy.columns
+    first, second = table.columns
     raise ValueError(
-        f"{name}: pxy is a frame of two columns, which may be labels: mutual_information_of_labels takes {first!r} and "
-        f"{second!r}, and pxy.to_numpy() is a table"
+        f"{name}: {argument} is a frame of two columns, which may be labels: mutual_information_of_labels takes {first!r} and "
+        f"{second!r}, and {argument}.to_numpy() is a table"
     )
 
 
 def of_table(operation, pxy, return_grad, params):
     name = operation.name
     _checks.flag(name, "return_grad", return_grad)
-    _refuse_labels(name, pxy)
+    refuse_labels(name, "pxy", pxy)
     values, dtype = _convert.to_floats(name, "pxy", _convert.to_numpy(name, "pxy", pxy))
     if values.ndim < 2:
         raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {values.shape}")
