@@ -144,8 +144,11 @@ std::vector<double> probabilities(const Options& options, const Table& table) {
   if (options.input == "probs") {
     for (std::size_t r = 0; options.normalize && r < table.rows; ++r) {
       double* const row = p.data() + r * table.cols;
-      double sum = 0;
-      for (std::size_t c = 0; c < table.cols; ++c) sum += row[c];
+      double sum = std::accumulate(row, row + table.cols, 0.0);
+      if (std::isinf(sum)) {  // of finite entries it is not beyond the range if they are smaller
+        for (std::size_t c = 0; c < table.cols; ++c) row[c] *= 0x1p-64;
+        sum = std::accumulate(row, row + table.cols, 0.0);
+      }
       for (std::size_t c = 0; c < table.cols; ++c) row[c] /= sum;
     }
   } else if (options.input == "log_probs" && !options.normalize) {

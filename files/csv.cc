@@ -162,15 +162,24 @@ class CsvReader {
               width, comment_ ? "; it begins with #, but comments are not skipped" : "");
   }
 
-  bool is_missing(std::string_view text) const { return files::is_missing(text, options_.na); }
+  bool is_missing(std::string_view text) const {
+    if (files::is_missing(text, options_.na)) return true;
+    double number = 0;  // also with a decimal comma and between groups of digits
+    return !options_.na.empty() && any_number(text, number) == Reading::number && files::is_missing(number, options_.na);
+  }
 
-  // A cell as a number. With semicolons between cells a comma is a decimal point, unless it is between groups of digits.
+  // A cell as a number, unless it says that there is none.
   Reading number_of(std::string_view text, double& number) const {
     if (!options_.na.empty() && is_missing(text)) return Reading::not_number;
+    return any_number(text, number);
+  }
+
+  // With semicolons between cells a comma is a decimal point, unless it is between groups of digits.
+  Reading any_number(std::string_view text, double& number) const {
     if (options_.thousands != 0) {
       const std::optional<std::string> plain = without_groups(text, options_.thousands);
       if (!plain && text.find(options_.thousands) != text.npos) return Reading::not_number;
-      if (plain && *plain != text) return number_of(*plain, number);
+      if (plain && *plain != text) return any_number(*plain, number);
       if (options_.thousands == ',') return read_number(text, number);
     }
     if (separator_ == ';' && text.find(',') != text.npos && text.find('.') == text.npos) {

@@ -157,8 +157,19 @@ Reading read_number(std::string_view text, double& number) {
   return Reading::number;
 }
 
+bool is_missing(double number, const std::vector<std::string>& words) {
+  return std::ranges::any_of(words, [number](std::string_view word) {
+    double one = 0;
+    return read_number(word, one) == Reading::number && (one == number || (std::isnan(one) && std::isnan(number)));
+  });
+}
+
 bool is_missing(std::string_view text, const std::vector<std::string>& words) {
-  if (std::find(words.begin(), words.end(), text) != words.end()) return true;
+  if (!words.empty()) {
+    double number = 0;
+    if (std::ranges::find(words, text) != words.end()) return true;
+    if (read_number(text, number) == Reading::number && is_missing(number, words)) return true;
+  }
   for (const std::string_view word : {"", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None"}) {
     if (text == word) return true;
   }

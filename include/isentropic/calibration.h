@@ -85,7 +85,7 @@ struct ExpectedCalibrationError {
 // the first entry with that value.
 //   uniform   bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1
 //   quantile  a row goes by the number k of rows with a lower confidence into bin floor(k bins / rows): equally many in each,
-//             but equal confidences stay together; where rows have weights these count in place of rows
+//             but equal confidences stay together; weights, if given, count in place of rows, and rounding is forgiven
 // Empty bins add nothing. In place of the mean of these distances, norm l2 takes the root of their mean square, max the
 // largest.
 //   binary     p is one column, the probability of class 1 against labels 0 and 1: in bins of p, its mean beside the share of

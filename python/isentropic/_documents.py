@@ -86,12 +86,12 @@ def parameters(signature):
 
 def parsed(text, names=None):
     """{argument or section: (kind, text)} of a docstring as in the source, for arguments of these names, or any; "" is what
-    stands before them."""
+    stands before them. A section that occurs again has its kind in the key: "Warns (UserWarning)"."""
     found, key = {"": ["", []]}, ""
     for line in inspect.cleandoc(text).split("\n"):
         head = re.match(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: \((.*?)\))?:(?: (.*))?$", line)
         if head and (head[1] in SECTIONS or names is None or set(head[1].replace("*", "").split(", ")) <= {*names}):
-            key = head[1]
+            key = head[1] if head[1] not in found else f"{head[1]} ({head[2]})"
             found[key] = [head[2] or "", [head[3] or ""]]
         else:
             if line.startswith(">>>") and key != "Examples":
@@ -174,9 +174,10 @@ def completed(text, parameters, description=None, base="", door=""):
         raised = f"{errors}\n{filled(raised, '    ')}"
         raised += f"\nnumpy.exceptions.AxisError\n    {names[0]} has no such axis." if "axis" in names else ""
         raised += f"\nTypeError\n{filled(refused, '    ')}" if errors == "ValueError" else ""
+    raised += "".join(f"\n{kind}\n{filled(why, '    ')}" for key, (kind, why) in own.items() if key.startswith("Raises ("))
     parts += [_section("Raises", raised)] if raised else []
-    if "Warns" in own:
-        parts.append(_section("Warns", f"{own['Warns'][0]}\n{filled(own['Warns'][1], '    ')}"))
+    warned = [f"{kind}\n{filled(why, '    ')}" for key, (kind, why) in own.items() if re.match(r"Warns( \(|$)", key)]
+    parts += [_section("Warns", "\n".join(warned))] if warned else []
     notes = [filled(own["Notes"][1], "")] if "Notes" in own else []
     source = (
         own["Source"][1] if "Source" in own else f"{description['source']}." if description and description["source"] else ""

@@ -13,6 +13,7 @@
 #include "isentropic/input.h"
 #include "src/calibration/labels.h"
 #include "src/check.h"
+#include "src/transport/compensated_sum.h"
 
 namespace isentropic::inline ISENTROPIC_ABI {
 namespace {
@@ -63,8 +64,9 @@ struct Bins {
 };
 // Puts judged rows into bins.
 Bins bins_of(const ExpectedCalibrationError& options, std::vector<Judged> rows, double unit) {
-  double total = 0;
-  for (const Judged& row : rows) total += row.weight;
+  CompensatedSum weights;
+  for (const Judged& row : rows) weights.add(row.weight);
+  const double total = weights.value();
 
   const auto count = static_cast<std::size_t>(options.bins);
   const double width = static_cast<double>(options.bins);
@@ -80,11 +82,15 @@ Bins bins_of(const ExpectedCalibrationError& options, std::vector<Judged> rows, 
   } else {
     // Rows of equal confidence are sorted by their terms, so that the sum does not depend on the order of the rows.
     std::ranges::sort(rows, {}, [](const Judged& row) { return std::tuple(row.confidence, row.right, row.weight); });
-    double before = 0, lower = 0;
+    // Weights that are equal, or were divided by their sum, are rounded: without the last factor a row at the edge of two bins
+    // would be in the lower one.
+    constexpr double kRounded = 1 + 4 * std::numeric_limits<double>::epsilon();
+    CompensatedSum before;
+    double lower = 0;
     for (std::size_t k = 0; k < rows.size(); ++k) {
-      if (k > 0 && rows[k].confidence > rows[k - 1].confidence) lower = before;
-      bins[std::min(count - 1, static_cast<std::size_t>(lower * width / total))].add(rows[k]);
-      before += rows[k].weight;
+      if (k > 0 && rows[k].confidence > rows[k - 1].confidence) lower = before.value();
+      bins[std::min(count - 1, static_cast<std::size_t>(lower * width / total * kRounded))].add(rows[k]);
+      before.add(rows[k].weight);
     }
   }
   return {std::move(bins), total, unit};

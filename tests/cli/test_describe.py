@@ -286,6 +286,9 @@ def test_candidates_with_little_of_the_probability(cli):
         .splitlines()[1]
         .startswith("0.75,0.6")
     )
+    cli.write("large.csv", "1e308,1e308,5e307\n")  # their sum is beyond the range
+    out = cli.output("describe", "large.csv", "--normalize", "--measures", "max_probability,margin,entropy").splitlines()
+    assert out[-1].startswith("0.4,0,1.0549")
     assert cli.error("describe", "p.csv", "--input", "scores", "--measures", "mass") == (
         "describe: --measures: mass is of probabilities, and --input scores has none"
     )

@@ -104,6 +104,28 @@ def test_words_for_a_missing_number(cli, word):
         assert f"--na '{word}'" in cli.error("softmax", "x.csv")
 
 
+@pytest.mark.parametrize(
+    "word, cell", [("-999", "-999.0"), ("-999.0", "-9.99e2"), ("0", "-0.00"), ("nan", "NaN"), ("1e3", "1000")]
+)
+def test_numbers_for_a_missing_number(cli, word, cell):
+    """However they are written, also with a decimal comma or between groups of digits; other numbers stay."""
+    cli.write("x.csv", f"a,b\n{cell},1.5\n2.5,-999.5\n")
+    cli.write("x.jsonl", f'{{"x": [{cell}, 1.5]}}\n{{"x": [2.5, -999.5]}}\n')
+    cli.write("comma.csv", f"a;b\n{cell.replace('.', ',')};1,5\n2,5;-999,5\n")
+    for file in ("x.csv", "x.jsonl", "comma.csv"):
+        given = {"delimiter": ";"} if file == "comma.csv" else {}
+        found = isentropic.read(cli.directory / file, na=word, missing="nan", **given)
+        np.testing.assert_array_equal(found, [[np.nan, 1.5], [2.5, -999.5]])
+        out = cli.output("softmax", file, f"--na={word}", "--missing", "skip", *(["--delimiter=;"] * bool(given)))
+        assert "nan" not in out.lower() and out.count("\n") == (1 if file == "x.jsonl" else 2)
+
+
+def test_groups_of_digits_for_a_missing_number(cli):
+    cli.write("x.csv", 'a,b\n"-9,999",1.5\n2.5,"1,000.5"\n')
+    found = isentropic.read(cli.directory / "x.csv", na="-9999", missing="nan", thousands=",")
+    np.testing.assert_array_equal(found, [[np.nan, 1.5], [2.5, 1000.5]])
+
+
 def test_words_that_are_none(cli):
     cli.save("x.npy", X)
     assert cli.error("softmax", "x.npy", "--na", "-") == "x.npy: --na is not for an .npy file"

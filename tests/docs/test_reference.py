@@ -34,6 +34,14 @@ def test_docstrings_become_lists_and_code():
     assert "```pycon\n>>> y = isentropic.entmax(" in entry
 
 
+def test_sections_that_occur_twice_are_kept():
+    page = _reference.python()
+    fit = page[page.index("{py:function} fit_temperature(") :].split("\n::::\n")[0]
+    assert re.search(r"- `TemperatureClampedWarning`: .* is returned\.\n- `UserWarning`: Each row of scores sums to 1", fit)
+    draw = page[page.index("{py:function} reliability_diagram(") :].split("\n::::\n")[0]
+    assert "\n- `ValueError, TypeError`: As expected\\_calibration\\_error.\n- `ImportError`: There is no matplotlib." in draw
+
+
 def test_every_declaration_of_the_headers():
     page = _reference.cpp(HEADERS)
     headings = set(re.findall(r"^### (.*)$", page.replace("\\_", "_"), flags=re.MULTILINE))

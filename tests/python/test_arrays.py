@@ -428,6 +428,63 @@ def test_a_number_for_each_row_of_a_frame_is_a_series():
         np.testing.assert_array_equal(found, function(column.to_numpy()))
 
 
+def test_names_at_other_places():
+    """Two frames or Series whose entries have the same names in another order are refused; default numbers are no names, and
+    those of rows are not compared."""
+    pd = pytest.importorskip("pandas")
+    p, q = [[0.2, 0.8], [0.5, 0.5]], [[0.8, 0.2], [0.1, 0.9]]
+
+    def frame(rows, columns, index=None):
+        return pd.DataFrame(rows, columns=columns, index=index)
+
+    def turned(one):
+        return frame(one.to_numpy().T, one.index, one.columns)
+
+    for function, two in (
+        (isentropic.kl_divergence, "pq"),
+        (isentropic.js_distance, "pq"),
+        (isentropic.total_variation, "pq"),
+        (isentropic.wasserstein_histogram, "pq"),
+        (isentropic.softmax_loss, ("x", "target")),
+        (isentropic.distillation_loss, ("student", "teacher")),
+    ):
+        one, other = two
+        message = rf"^{function.__name__}: {other} has the {{}} 'b' at place 0, {one} at place 1; reorder one: {other}{{}}$"
+        want, a, b = function(np.array(p), np.array(q)), frame(p, ["a", "b"], ["r", "s"]), frame(q, ["b", "a"], ["s", "r"])
+        with pytest.raises(ValueError, match=message.format("column", rf"\[{one}\.columns\]")):
+            function(a, b)
+        with pytest.raises(ValueError, match=message.format("name", rf"\.loc\[{one}\.index\]")):
+            function(turned(a), turned(b), axis=0)
+        with pytest.raises(ValueError, match=message.format("name", rf"\.reindex\({one}\.index\)")):
+            function(a.loc["r"], b.loc["s"])
+        for same in (frame(q, ["a", "b"]), frame(q, ["a", "c"]), frame(q, [0, 1]).rename(columns=str), pd.DataFrame(q)):
+            np.testing.assert_array_equal(function(a, same), want)
+        np.testing.assert_array_equal(function(pd.DataFrame(p), b), want)
+        np.testing.assert_array_equal(function(a, q if "x" not in two else np.array(q)), want)
+    kept = frame(p, ["a", "b"])
+    with pytest.raises(ValueError, match=r"^kl_divergence: q has the column 'b' at place 0, p at place 1; .*: q\[p\.index\]$"):
+        isentropic.kl_divergence(kept.iloc[0], kept[["b", "a"]])
+    with pytest.raises(ValueError, match=r"^wasserstein_histogram: support has the name 'b' at place 0, p at place 1"):
+        isentropic.wasserstein_histogram(kept, q, support=pd.Series([0.0, 1.0], index=["b", "a"]))
+    masses = kept.iloc[1]
+    for function, kwargs in ((isentropic.optimal_transport, {}), (isentropic.sinkhorn, {"epsilon": 0.1})):
+        function(masses, masses, frame([[0, 1], [1, 0]], ["a", "b"], ["a", "b"]), **kwargs)
+        with pytest.raises(ValueError, match=r"cost has the name 'b' at place 0, a at place 1; .*: cost\.loc\[a\.index"):
+            function(masses, masses, frame([[0, 1], [1, 0]], ["a", "b"], ["b", "a"]), **kwargs)
+        with pytest.raises(ValueError, match=r"cost has the column 'b' at place 0, b at place 1; .*: cost\[b\.index"):
+            function(masses, masses, frame([[0, 1], [1, 0]], ["b", "a"], ["a", "b"]), **kwargs)
+
+
+def test_arrays_of_pandas_without_names():
+    """An index and an array of pandas are their numbers."""
+    pd = pytest.importorskip("pandas")
+    arrays = [pd.array([1.0, 2.0]), pd.array([1, 2]), pd.arrays.SparseArray([1.0, 2.0])]
+    for x in (pd.Index([1.0, 2.0]), pd.RangeIndex(1, 3), *arrays):
+        for function in (isentropic.softmax, isentropic.logsumexp, lambda x: isentropic.entropy(x, input="scores")):
+            np.testing.assert_array_equal(function(x), function([1.0, 2.0]))
+        assert type(isentropic.softmax(x)) is np.ndarray
+
+
 def test_nullable_columns():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"a": [1.0, 2.5], "b": [3.0, 4.5]})
@@ -443,5 +500,8 @@ def test_nullable_columns():
     nullable.loc[1, "b"] = pd.NA
     with pytest.raises(ValueError, match=r"^softmax: x must have no missing values, got one in row 1, column 'b'$"):
         isentropic.softmax(nullable)
+    for column in (nullable["b"], nullable["b"].array, pd.Series([1.0, None], dtype="Float64")):
+        with pytest.raises(ValueError, match=r"^softmax: x must have no missing values, got one in row 1$"):
+            isentropic.softmax(column)
     with pytest.raises(TypeError, match="dtype object"):
         isentropic.softmax(pd.DataFrame({"a": ["one", "two"]}, dtype=object))

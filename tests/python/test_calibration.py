@@ -895,6 +895,24 @@ def test_norms_of_the_calibration_error():
         of(p, y, norm="l3")
 
 
+@pytest.mark.parametrize("bins", [3, 5, 10, 15])
+def test_quantiles_do_not_depend_on_the_unit_of_weights(bins):
+    """Sums of weights such as 1/3 are rounded, and must not move rows at the edge of two bins."""
+    rng, options = np.random.default_rng(12), {"bins": bins, "strategy": "quantile"}
+    for n in range(2, 41):
+        p, y = rng.dirichlet(np.ones(3), n), rng.integers(0, 3, n)
+        counts = rng.integers(1, 6, n)
+        repeated = isentropic.reliability_bins(p.repeat(counts, 0), y.repeat(counts), **options)
+        for want, weights in (
+            (isentropic.reliability_bins(p, y, **options), [np.full(n, w) for w in (1 / n, 0.1, 0.3, 1 / 3, 7, 1e-300)]),
+            (repeated, [counts, counts / counts.sum(), counts / 3]),
+        ):
+            for w in weights:
+                got = isentropic.reliability_bins(p, y, sample_weight=w, **options)
+                np.testing.assert_allclose(got.weight / w.sum(), want.weight / want.weight.sum(), rtol=1e-12)
+                np.testing.assert_allclose(got.accuracy, want.accuracy, rtol=1e-12, atol=1e-15)
+
+
 def test_names_as_labels():
     pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     x, y = np.random.default_rng(6).normal(size=(60, 3)), np.random.default_rng(7).integers(0, 3, 60)
@@ -909,9 +927,42 @@ def test_names_as_labels():
             np.testing.assert_array_equal(function(rows, labels), want)
         np.testing.assert_array_equal(function(rows, other[y], classes=other), want)
         np.testing.assert_array_equal(function(rows, pd.Categorical(other[y], categories=other)), want)
-        np.testing.assert_array_equal(function(pd.DataFrame(rows, columns=other), other[y]), want)
+        # The columns of a frame go before the categories, unless they lack a label.
+        for labels in (other[y], pd.Categorical(other[y]), pd.Series(other[y], dtype="category")):
+            np.testing.assert_array_equal(function(pd.DataFrame(rows, columns=other), labels), want)
+            np.testing.assert_array_equal(function(pa.table(dict(zip(other, rows.T, strict=True))), labels), want)
+        for columns in (["x", "y", "z"], None):
+            frame = pd.DataFrame(rows, columns=columns)
+            np.testing.assert_array_equal(function(frame, pd.Categorical(other[y], categories=other)), want)
     with pytest.raises(ValueError, match=r"^fit_temperature: labels must be one of the classes .*, got .*'eel'.* in row 2$"):
         isentropic.fit_temperature(x, names[y], classes=["cat", "dog", "fox"])
+    for missing in (pd.array(["cat", None], dtype="string"), pd.Series(["cat", None]), ["cat", None]):
+        with pytest.raises(ValueError, match=r"^fit_temperature: labels must have no missing names, got .* in row 1$"):
+            isentropic.fit_temperature(x[:2], missing)
+    with pytest.raises(ValueError, match=r"^fit_temperature: labels must be .*, got 9223372036854775807 in row 1$"):
+        isentropic.fit_temperature(x[:2], np.array([0, 2**64 - 100], np.uint64), ignore_index=-100)
+
+
+@pytest.mark.parametrize("name", ["TemperatureScaler", "VectorScaler", "EntropyScaler"])
+def test_columns_of_a_frame_are_classes(name):
+    """In their order, also if y lacks one; classes= and labels that are no columns go before them."""
+    pytest.importorskip("sklearn")
+    pd = pytest.importorskip("pandas")
+    x, y = drawn(np.random.default_rng(9), (90, 3))
+    columns, kind = np.array(["dog", "eel", "cat"]), getattr(isentropic.calibration, name)
+    frame = pd.DataFrame(x, columns=columns)
+    for rows in (slice(None), y != 1):
+        found = kind().fit(frame[rows], columns[y[rows]])
+        want = kind(classes=columns).fit(x[rows], columns[y[rows]])
+        assert found.classes_.tolist() == columns.tolist()
+        np.testing.assert_array_equal(found.predict_proba(frame), want.predict_proba(x))
+        np.testing.assert_array_equal(found.predict(frame), want.predict(x))
+    for labels, kwargs, classes in (
+        (columns[y], {"classes": ["eel", "dog", "cat"]}, ["eel", "dog", "cat"]),
+        (np.array(["x", "z", "y"])[y], {}, ["x", "y", "z"]),
+        (y, {}, [0, 1, 2]),
+    ):
+        assert kind(**kwargs).fit(frame, labels).classes_.tolist() == classes
 
 
 @pytest.mark.parametrize("name", ["TemperatureScaler", "VectorScaler", "EntropyScaler"])
@@ -946,3 +997,27 @@ def test_probabilities_as_input(name):
         with pytest.raises(ValueError, match=f"^{fit.__name__}: input must be one of scores, probs, log_probs, got 'odds'"):
             fit(p, labels, input="odds")
     assert isentropic.match_entropy(p, input="probs") == pytest.approx(isentropic.entropy(p).mean(), rel=1e-12)
+
+
+def test_probabilities_of_rows_without_weight_are_not_read():
+    """Nor those of rows with an ignored label; the rest is checked, and counted as in x."""
+    rng = np.random.default_rng(10)
+    p, labels = rng.dirichlet(np.ones(3), 20), rng.integers(0, 3, 20)
+    bad, weights = np.array([[np.nan, 0.5, 0.5], [-1, 1, 1], [3, 4, 5], [0, 0, 0]]), np.repeat([0.0, 1.0], [4, 20])
+    x, y, ignored = np.vstack([bad, p]), np.hstack([[0, 1, 2, 0], labels]), np.hstack([[-100] * 4, labels])
+    for fit in (isentropic.fit_temperature, isentropic.fit_target_entropy, isentropic.fit_vector_scaling):
+        want = fit(p, labels, input="probs")
+        np.testing.assert_array_equal(fit(x, y, input="probs", sample_weight=weights), want)
+        np.testing.assert_array_equal(fit(x, ignored, input="probs", ignore_index=-100), want)
+        one = fit(p[:, 0] / 2, labels != 0, input="probs")
+        np.testing.assert_array_equal(fit(x[:, 0] / 2, y != 0, input="probs", sample_weight=weights), one)
+        with pytest.raises(ValueError, match=rf"^{fit.__name__}: x must be .*, got nan at entry 0 in row 0$"):
+            fit(x, y, input="probs", sample_weight=weights + 1)
+        with pytest.raises(ValueError, match=rf"^{fit.__name__}: x must sum to 1 within 1e-06, got 0.0 in row 3$"):
+            fit(x, y, input="probs", sample_weight=np.repeat([0.0, 1.0], [3, 21]))
+    want = isentropic.match_entropy(p, input="probs")
+    assert isentropic.match_entropy(x, input="probs", sample_weight=weights) == want
+    with pytest.raises(
+        ValueError, match=r"^match_entropy: x_reference must be at least 0 and finite, got nan at entry 0 in row 0"
+    ):
+        isentropic.match_entropy(x, input="probs")

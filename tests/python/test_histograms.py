@@ -100,12 +100,37 @@ def test_in_jax():
         jax.grad(lambda period: ej.wasserstein_histogram(p, q, period=period).sum())(24.0)
 
 
+def test_large_orders_on_a_circle():
+    """Powers of distances overflow or vanish; a share of 1e-17 that goes the wrong way round would be most of the cost."""
+    p, q = np.eye(12)[[0, 3]], np.eye(12)[[6, 5]]
+    for order in (2, 50, 300, 1e6):
+        got = isentropic.wasserstein_histogram(p, q, support=np.arange(12) * 2.0, period=24, order=order)
+        np.testing.assert_allclose(got, [12, 4], rtol=1e-12)
+        for scale in (1, 1e-100, 1e100):
+            points = {"support": np.array([0, 0.01, 0.5]) * scale, "period": scale}
+            got = isentropic.wasserstein_histogram([1, 0, 0], [0, 1, 0], **points, order=order)
+            assert got == pytest.approx(0.01 * scale, rel=1e-12)
+            half = isentropic.wasserstein_histogram([0.5, 0.5, 0], [0, 0.5, 0.5], **points, order=order)
+            # 0 to 0.5 or, the whole order turned, 0 to 0.01 and 0.01 to 0.5.
+            want = min(0.5 * 0.5 ** (1 / order), 0.49 * ((0.01 / 0.49) ** order / 2 + 0.5) ** (1 / order))
+            assert half == pytest.approx(want * scale, rel=1e-12)
+    rng = np.random.default_rng(11)
+    p, q = rng.dirichlet(np.ones(9), 2)
+    points = {"support": rng.random(9) * 24, "period": 24.0}
+    orders = [1, 2, 5, 20, 50, 200, 1000]
+    found = [float(isentropic.wasserstein_histogram(p, q, **points, order=order)) for order in orders]
+    assert found == sorted(found) and found[-1] <= 12  # power means grow with the power
+
+
 def test_histograms_of_counts():
     p, q = [[3, 0, 1], [1, 1, 0]], [[0, 2, 2], [5, 0, 0]]
     want = isentropic.wasserstein_histogram(np.array(p) / [[4], [2]], np.array(q) / [[4], [5]], return_grad=True)
     got = isentropic.wasserstein_histogram(p, q, normalize=True, return_grad=True)
     np.testing.assert_allclose(got[0], want[0])
     np.testing.assert_allclose(got[1], want[1] / [[4], [2]])
+    for period in (None, 9):  # the sum is beyond the range
+        large = isentropic.wasserstein_histogram([[1e308, 1e308], [1, 3]], [1e308, 0], normalize=True, period=period)
+        np.testing.assert_array_equal(large, [0.5, 0.75])
     for wrong, match in (
         ([[0, 0, 0]], "must have an entry above 0, got none in row 0"),
         ([[1, -1, 1]], "at least 0 and finite"),

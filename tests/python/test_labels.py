@@ -127,6 +127,10 @@ def test_conditional_information():
         if kind == "log_probs" and not normalize:
             continue
         np.testing.assert_allclose((slope * direction * p).sum((1, 2, 3)), (ahead - back) / (2 * step), rtol=1e-6, atol=1e-9)
+    for large in (1e308, 5e-324):  # the sum, or the inverse of the entries, is beyond the range
+        assert of(np.full((2, 2, 2), large) * [[[1, 1], [1, 0]], [[1, 1], [0, 1]]], normalize=True) == pytest.approx(
+            of(np.array([[[1, 1], [1, 0]], [[1, 1], [0, 1]]]) / 6)
+        )
     with pytest.raises(ValueError, match=r"^conditional_mutual_information: pxyz must have at least 3 axes, x, y and z"):
         of(p[0, 0])
     with pytest.raises(ValueError, match=r"^conditional_mutual_information: pxyz must be at least 0 and finite, got -1.0 at"):
@@ -170,6 +174,13 @@ def test_a_frame_of_labels_is_no_table():
     for one in (frame, frame.astype(str), frame.astype("category")):
         with pytest.raises(ValueError, match=message):
             isentropic.mutual_information(one, normalize=True)
+        with pytest.raises(
+            ValueError, match=r"^mutual_information_of_counts: table is a frame of .* and table.to_numpy\(\) is"
+        ):
+            isentropic.mutual_information_of_counts(one)
+    assert isentropic.mutual_information_of_counts(pd.crosstab(frame["a"], frame["b"]), estimator="plugin") == pytest.approx(
+        isentropic.mutual_information_of_labels(frame["a"], frame["b"])
+    )
     assert isentropic.mutual_information(frame.to_numpy(), normalize=True) >= 0
     assert isentropic.mutual_information(frame.astype(float) / 5) >= 0
     assert isentropic.mutual_information(pd.crosstab(frame["a"], frame["b"]), normalize=True) == pytest.approx(
@@ -256,3 +267,49 @@ def test_conditional_information_of_infinite_scores():
 
     jax.config.update("jax_enable_x64", True)
     np.testing.assert_allclose(ej.conditional_mutual_information(x, input="scores"), want, rtol=1e-12, atol=1e-14)
+
+
+def test_series_of_other_rows():
+    """The index of a Series names rows, which pandas.crosstab would pair; a RangeIndex does not."""
+    pd = pytest.importorskip("pandas")
+    a, b = pd.Series(["x", "y", "y"], index=[3, 5, 7]), pd.Series([0, 1, 0], index=[5, 3, 7])
+    for function in (isentropic.contingency_table, isentropic.mutual_information_of_labels):
+        with pytest.raises(
+            ValueError, match=rf"^{function.__name__}: b must have the index of a, got 5 in place of 3; b.reindex\(a.index\)"
+        ):
+            function(a, b)
+        for same in (b.reindex(a.index), b.reset_index(drop=True), b.to_numpy()):
+            function(a, same)
+    paired = isentropic.contingency_table(a, b.reindex(a.index)).counts
+    np.testing.assert_array_equal(paired, pd.crosstab(a, b))
+    with pytest.raises(ValueError, match=r"^mutual_information_of_labels: given must have the index of a, got 5"):
+        isentropic.mutual_information_of_labels(a, [0, 1, 0], given=b)
+
+
+def test_labels_of_lists_stay_apart():
+    """NumPy would write what is beside a string as a string, drop NULs at the end, and round large integers."""
+    for labels, others in (
+        (["a\0", "a", "a"], ["x", "y", "y"]),
+        ([b"a\0", b"a", b"a"], ["x", "y", "y"]),
+        ([2**63 + 1, 2**63 + 2, -1], [1, 2, 0]),
+        ([1, "1", "1"], None),
+        (["a", b"a", b"a"], None),
+    ):
+        if others is None:
+            with pytest.raises(TypeError, match=r"^contingency_table: a must have labels that can be sorted, got"):
+                isentropic.contingency_table(labels, [0, 1, 1])
+            continue
+        counts, kept, _ = isentropic.contingency_table(labels, others)
+        assert set(kept.tolist()) == set(labels) and (counts > 0).sum() == len(kept)
+    assert isentropic.contingency_table(["b", "a"], [0, 1]).a_labels.dtype.kind == "U"
+    for X, place in (
+        ([[math.nan, "a"], ["x", "b"]], r"X\[:, 0\] has a missing label at entry 0"),
+        ([["x", "a"], ["x", None]], r"X\[:, 1\] has a missing label at entry 1"),
+        (np.ma.masked_array([[0, 1], [1, 0]], [[0, 0], [0, 1]]), r"X\[:, 1\] has a missing label at entry 1"),
+    ):
+        with pytest.raises(ValueError, match=f"^mutual_information_scores: {place}"):
+            isentropic.mutual_information_scores(X, ["p", "q"])
+    bits = isentropic.mutual_information_scores([[1, "a"], [2, "b"]], ["p", "q"], base=2)
+    np.testing.assert_array_equal(bits, [1, 1])
+    whole = np.ma.masked_array([[0, 1], [1, 1]], False)
+    np.testing.assert_array_equal(isentropic.mutual_information_scores(whole, ["p", "q"], base=2), [1, 0])

@@ -78,6 +78,8 @@ def test_edges():
     assert of(triangle, [0, 0.5]).p[[0, 2]].tolist() == [0.5, 0.5]
     curve = np.stack([np.arange(10.0), np.arange(10.0) ** 2], 1)
     np.testing.assert_allclose(of(curve, [4.5, (16 + 25) / 2]).p[[4, 5]], 0.5)
+    for large in (1e308, 5e-324):  # only ratios of the prior count
+        np.testing.assert_array_equal(of(DIE, [4.5], prior=np.full(6, large)).p, of(DIE, [4.5], prior=np.ones(6)).p)
 
 
 def test_refused():

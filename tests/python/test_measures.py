@@ -708,6 +708,8 @@ def test_counts():
     assert isentropic.Counts(3).add([0, 2]).kl_divergence(isentropic.Counts(3).add([0, 1])) == np.inf
     with pytest.raises(ValueError, match=r"^Counts\.add: outcomes must be at least 0 and below 3, got 3"):
         isentropic.Counts(3).add([1, 3])
+    with pytest.raises(TypeError, match=r"^Counts\.add: outcomes is a masked array; fill it first$"):
+        isentropic.Counts(3).add(np.ma.masked_array([0, 2, 2], mask=[0, 0, 1]))
     with pytest.raises(TypeError, match=r"^Counts\.add: outcomes must be integers, got dtype float64"):
         isentropic.Counts(3).add([1.0])
     with pytest.raises(TypeError, match=r"^Counts\.merge: other must be Counts of"):

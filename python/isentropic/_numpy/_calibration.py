@@ -31,8 +31,8 @@ def fit_temperature(x, labels, *, input="scores", classes=None, sample_weight=No
         of shape (rows,), like labels: scores s, which stand for (0, s), or the probabilities of the second class.
     labels (array of integers or of names): The class of each row, of shape x.shape[:-1]: numbers in [0, n), or names.
     input ("scores", "probs" or "log_probs"): What x holds. Of probabilities the scores are log p; 0 is an absent class.
-    classes (sequence or None): The name of each column, if labels are names. None: the categories of labels, the columns of x
-        if it is a frame that has all labels as columns, otherwise the names in sorted order.
+    classes (sequence or None): The name of each column, if labels are names. None: the columns of x if it is a frame that has
+        all labels as columns, otherwise the categories of labels, or the names in sorted order.
     Returns (float): T, with a relative error of about 1e-14, larger if the loss is flat. 1.0 if no row has two different finite
         scores.
     Raises: There is no row, labels has another shape, a label is not a class or is one with score -inf (the loss would be
@@ -117,8 +117,11 @@ def match_entropy(x_reference, *, input="scores", sample_weight=None):
     if _device.holds(x_reference):
         _scores_on_device(name, input, None)
         return _fit_on_device(name, "x_reference", x_reference, None, sample_weight, None)[0]
-    values, shape, _ = _matrix(name, "x_reference", as_scores(name, "x_reference", x_reference, input))
-    return _core.match_entropy(values, _weights(name, "x_reference", sample_weight, shape))
+    values, shape, _ = _matrix(name, "x_reference", _unchecked_scores(name, "x_reference", x_reference, input))
+    weights = _weights(name, "x_reference", sample_weight, shape)
+    if input == "probs":
+        _check_probs(name, "x_reference", x_reference, weights)
+    return _core.match_entropy(values, weights)
 
 
 @documented(module="isentropic.calibration")
@@ -176,8 +179,8 @@ def _weights(name, argument, sample_weight, shape):
 
 
 def _classes(name, argument, labels, shape, names=None, count=None, columns=None, one_column=False):
-    """The class of each row. `names`: of `count` classes, in their order, if labels are names; otherwise what labels or
-    `columns` say, or their sorted order."""
+    """The class of each row. `names`: of `count` classes, in their order, if labels are names; otherwise `columns` that have
+    them all, the categories of labels, or their sorted order."""
     categories = getattr(getattr(labels, "cat", labels), "categories", None)
     # Arrow's and pandas' names, which are not numbers.
     of_text = str(getattr(labels, "type", "")).startswith(("string", "large_string", "dictionary"))
@@ -185,6 +188,8 @@ def _classes(name, argument, labels, shape, names=None, count=None, columns=None
     classes = _array(name, "labels", given)
     if (classes.dtype.kind in "iub" and categories is None and names is None) or not classes.size:
         _check_shape(name, argument, "labels", classes.shape, shape)
+        if classes.dtype == np.uint64:  # beyond int64 no class either
+            classes = np.minimum(classes, np.uint64(2**63 - 1))
         return np.require(classes, np.int64, ["C", "A"]).reshape(-1)
     if names is None and classes.dtype.kind not in "OUST" and categories is None:
         if not one_column or classes.dtype.kind not in "f" or not np.isin(classes, (0, 1)).all():
@@ -193,13 +198,14 @@ def _classes(name, argument, labels, shape, names=None, count=None, columns=None
     _check_shape(name, argument, "labels", classes.shape, shape)
     flat = classes.reshape(-1)
     for row, one in enumerate(flat):
-        if one is None or one != one:
+        if _convert.is_missing(one):
             raise ValueError(f"{name}: labels must have no missing names, got {one} in row {row}")
     found = sorted(set(flat.tolist()), key=lambda one: (type(one).__name__, one))
     if names is None:
-        names = found if categories is None else list(categories)
-        if categories is None and columns is not None and set(found) <= set(columns):
+        if columns is not None and set(found) <= set(columns):  # a table's columns say more than the categories of one column
             names = list(columns)
+        else:
+            names = found if categories is None else list(categories)
     names = list(names.tolist() if hasattr(names, "tolist") else names)
     if len(set(names)) != len(names) or len(names) != count:
         raise ValueError(f"{name}: there must be a name for each of {count} classes, got {names[:5]}; classes= gives them")
@@ -220,7 +226,14 @@ def _scores_on_device(name, input, classes):
 
 
 def as_scores(name, argument, x, input):
-    """x as scores: the logarithms of probabilities. It warns if scores are probabilities."""
+    """x as scores: the logarithms of probabilities, of which each row is checked. It warns if scores are probabilities."""
+    scores = _unchecked_scores(name, argument, x, input)
+    if input == "probs":
+        _check_probs(name, argument, x)
+    return scores
+
+
+def _unchecked_scores(name, argument, x, input):
     if input not in INPUTS:
         raise ValueError(f"{name}: input must be one of {', '.join(INPUTS)}, got {input!r}")
     if input == "log_probs":
@@ -228,38 +241,55 @@ def as_scores(name, argument, x, input):
     array, dtype = _convert.to_wide_floats(name, argument, _array(name, argument, x))
     if array.ndim == 0:
         return x
-    rows = array.reshape(math.prod(array.shape[:-1]), array.shape[-1]) if array.ndim > 1 else array.reshape(-1, 1)
-    tolerance = _core.sum_tolerance[2 if _convert.is_bfloat16(x) else dtype.itemsize]
     if input == "scores":
+        rows = _as_rows(array)
         may_be = array.ndim > 1 and rows.shape[1] > 1 and ((rows >= 0) & (rows <= 1)).all()
+        tolerance = _core.sum_tolerance[2 if _convert.is_bfloat16(x) else dtype.itemsize]
         if may_be and (rows % 1 != 0).any() and (abs(rows.sum(-1, dtype=np.float64) - 1) <= tolerance).all():
             warnings.warn(
                 f'{name}: each row of {argument} sums to 1; pass input="probs" if they are probabilities', stacklevel=4
             )
         return x
-    wrong = np.argwhere(~((rows >= 0) & (rows <= (1 if array.ndim == 1 else np.inf))))
-    if len(wrong):
-        row, entry = map(int, wrong[0])
-        what = "in [0, 1]" if array.ndim == 1 else "at least 0 and finite"
-        raise ValueError(f"{name}: {argument} must be {what}, got {rows[row, entry]} at entry {entry} in row {row}")
-    sums = rows.sum(-1, dtype=np.float64)
-    if array.ndim > 1 and (bad := ~(abs(sums - 1) <= tolerance)).any():
-        row = int(np.argmax(bad))
-        raise ValueError(f"{name}: {argument} must sum to 1 within {tolerance}, got {sums[row]} in row {row}")
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         if array.ndim == 1:
             return np.stack([np.log1p(-array), np.log(array)], -1)
         return np.log(array)
 
 
+def _as_rows(array):
+    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1]) if array.ndim > 1 else array.reshape(-1, 1)
+
+
+def _check_probs(name, argument, x, weights=None):
+    """Refuses rows that are no distributions, of those that weigh something."""
+    array, dtype = _convert.to_wide_floats(name, argument, _array(name, argument, x))
+    if array.ndim == 0:
+        return
+    rows = _as_rows(array)
+    read = np.ones(len(rows), bool) if weights is None or not weights.size else weights != 0
+    wrong = np.argwhere(~((rows >= 0) & (rows <= (1 if array.ndim == 1 else np.inf))) & read[:, None])
+    if len(wrong):
+        row, entry = map(int, wrong[0])
+        what = "in [0, 1]" if array.ndim == 1 else "at least 0 and finite"
+        raise ValueError(f"{name}: {argument} must be {what}, got {rows[row, entry]} at entry {entry} in row {row}")
+    tolerance = _core.sum_tolerance[2 if _convert.is_bfloat16(x) else dtype.itemsize]
+    sums = rows.sum(-1, dtype=np.float64)
+    if array.ndim > 1 and (bad := read & ~(abs(sums - 1) <= tolerance)).any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"{name}: {argument} must sum to 1 within {tolerance}, got {sums[row]} in row {row}")
+
+
 def scored(name, x, labels, input, classes, sample_weight, ignore_index):
     """(scores as a matrix, the class of each row, their weights or none) for a fit. One axis is of two classes."""
-    scores = as_scores(name, "x", x, input)
+    scores = _unchecked_scores(name, "x", x, input)
     if np.ndim(scores) == 1 and np.ndim(labels) == 1 and len(labels) == len(scores) and input == "scores":
         values = _convert.to_wide_floats(name, "x", _array(name, "x", scores))[0]
         scores = np.stack([np.zeros_like(values), values], -1)
-    columns = getattr(x, "columns", None)
-    return labelled(name, "x", scores, labels, sample_weight, ignore_index, classes, columns)[:3]
+    columns = _convert.column_names(x)
+    given = labelled(name, "x", scores, labels, sample_weight, ignore_index, classes, columns)[:3]
+    if input == "probs":
+        _check_probs(name, "x", x, given[2])
+    return given
 
 
 def _fit_on_device(name, argument, x, labels, sample_weight, ignore_index):

@@ -6,6 +6,7 @@ import numpy as np
 
 import isentropic._core as _core
 from isentropic._descriptions import documented
+from isentropic._numpy import _convert
 from isentropic._numpy._calibration import labelled, of_probability
 
 
@@ -30,12 +31,13 @@ def expected_calibration_error(
     p: Distributions, of shape (..., n). For two classes also the probabilities of the second class, of shape (rows,) like
         labels: then the mean of p in a bin of p is compared with the share of that class.
     labels (array of integers or of names): The class of each row, of shape p.shape[:-1]: numbers in [0, n), or names.
-    classes (sequence or None): The name of each column, if labels are names. None: the categories of labels, the columns of p
-        if it is a frame that has all labels as columns, otherwise the names in sorted order.
+    classes (sequence or None): The name of each column, if labels are names. None: the columns of p if it is a frame that has
+        all labels as columns, otherwise the categories of labels, or the names in sorted order.
     bins: The number of bins. Empty bins add nothing.
     strategy ("uniform" or "quantile"): "uniform": bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1.
         "quantile": a row with k rows of lower confidence is in bin floor(k bins / rows). Bins then have about equally many
-        rows, and rows with equal confidence are in the same bin. With weights, weights are counted in place of rows.
+        rows, and rows with equal confidence are in the same bin. With weights, weights are counted in place of rows;
+        rounding does not matter: equal weights of any size give the same bins.
     norm ("l1", "l2" or "max"): What is returned of the distances in the bins: their mean, the root of their mean square, or the
         largest.
     classwise (bool): The mean over classes of the error of each class's probability against all other classes; every row counts
@@ -66,7 +68,7 @@ def expected_calibration_error(
 def _judged(name, p, labels, classes, sample_weight, ignore_index):
     """What _core takes, with the tolerance of sums, and whether p has one column."""
     values, labels, classes, binary = of_probability(name, p, labels, classes)
-    columns = getattr(p, "columns", None)
+    columns = _convert.column_names(p)
     return *labelled(name, "p", values, labels, sample_weight, ignore_index, classes, columns, binary), binary
 
 
@@ -117,8 +119,8 @@ def reliability_diagram(
     ax (matplotlib Axes): Where to draw; None: a new figure.
     Returns (matplotlib Axes): With a bar of each bin's accuracy over its edges, a point at its confidence, and the share of
         rows in gray.
-    Raises: There is no matplotlib.
     Raises: As expected_calibration_error.
+    Raises (ImportError): There is no matplotlib.
     >>> p, labels = [[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1]
     >>> ax = isentropic.reliability_diagram(p, labels)  # ax.figure.savefig("reliability.svg") saves it
     """

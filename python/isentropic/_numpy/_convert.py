@@ -85,7 +85,9 @@ def to_numpy(operation, argument, x, bfloat16=False):
         if has_arrow and not type(x).__module__.startswith(("pandas", "xarray")):
             return _of_arrow(operation, argument, x)
         array = np.asarray(x)
-        return _of_nullable(operation, argument, x, array) if array.dtype == object and hasattr(x, "isna") else array
+        # NumPy reads a Series of Float64 with missing values as one with NaN.
+        nullable = hasattr(x, "isna") and (array.dtype == object or hasattr(getattr(x, "dtype", None), "numpy_dtype"))
+        return _of_nullable(operation, argument, x, array) if nullable else array
 
     _checks.no_autograd(operation, argument, x)
     kind = type(x).__name__
@@ -176,18 +178,35 @@ def same_kind(x, result, widen=False):
     return sys.modules[type(x).__module__.partition(".")[0]].from_dlpack(result)  # torch
 
 
+def _is_of_pandas(x, kind):
+    return type(x).__module__.startswith("pandas") and isinstance(x, getattr(sys.modules["pandas"], kind))
+
+
 def of_entries(x, result):
     """A number for each entry of x in the kind of x; of a series of pandas one with the same names."""
-    if type(x).__module__.startswith("pandas") and x.ndim == 1:
+    if _is_of_pandas(x, "Series"):
         return sys.modules["pandas"].Series(result, index=x.index, name=x.name)
     return same_kind(x, result)
 
 
 def of_rows(x, numbers, axis):
     """Numbers of rows along an axis in the kind of x; of a frame of pandas a series with the names of its rows."""
-    if type(x).__module__.startswith("pandas") and x.ndim == 2:
+    if _is_of_pandas(x, "DataFrame"):
         return sys.modules["pandas"].Series(numbers, index=x.axes[1 - axis])
     return number_or_array(same_kind(x, numbers))
+
+
+def is_missing(one):
+    """Whether a label is None, NaN, NaT or pandas' NA."""
+    try:
+        return one is None or bool(one != one)
+    except TypeError:  # pandas' NA says neither
+        return True
+
+
+def column_names(x):
+    """The names of a frame's columns, or of Arrow's table; None of anything else."""
+    return getattr(x, "column_names", getattr(x, "columns", None))
 
 
 def from_arrow(x):

@@ -5,6 +5,7 @@ import numpy as np
 import isentropic._generated as _generated
 from isentropic import _checks
 from isentropic._descriptions import documented
+from isentropic._numpy import _convert
 
 
 @documented
@@ -44,7 +45,7 @@ class Counts:
         """Count a chunk: outcomes 0 to n - 1 in an array, or as many of x and of y. Returns self."""
         if len(outcomes) != len(self._shape):
             raise TypeError(f"Counts.add: give {len(self._shape)} arrays of outcomes, got {len(outcomes)}")
-        arrays = [np.asarray(array) for array in outcomes]
+        arrays = [_convert.to_numpy("Counts.add", "outcomes", array) for array in outcomes]
         flat = np.zeros(arrays[0].shape, np.int64)
         for array, size in zip(arrays, self._shape, strict=True):
             if array.size > 0 and array.dtype.kind not in "biu":

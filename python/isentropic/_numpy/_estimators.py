@@ -40,12 +40,11 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         columns = max(2, X.shape[1])
         found, labels = np.unique(y, return_inverse=True)
-        if self.classes is not None:
-            self.classes_ = np.asarray(self.classes)
+        classes = self._columns_as_classes(found, columns) if self.classes is None else self.classes
+        if classes is not None:
+            self.classes_ = np.asarray(classes)
             if self.classes_.shape != (columns,) or len(np.unique(self.classes_)) != columns:
-                raise ValueError(
-                    f"classes must name {columns} different classes, one for each column of X, got {self.classes!r}"
-                )
+                raise ValueError(f"classes must name {columns} different classes, one for each column of X, got {classes!r}")
             unknown = found[~np.isin(found, self.classes_)]
             if len(unknown) > 0:
                 raise ValueError(f"y has the class {unknown[:1].tolist()[0]!r}, which is not in classes")
@@ -63,6 +62,11 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
             )
         self._fit(_with_zeros(X), labels, sample_weight)
         return self
+
+    def _columns_as_classes(self, found, columns):
+        """The names of a frame's columns, if they name each class that was found; otherwise None."""
+        names = getattr(self, "feature_names_in_", None)
+        return names if names is not None and len(names) == columns and set(found.tolist()) <= set(names) else None
 
     def predict_proba(self, X):
         """The calibrated probabilities, of shape (n_samples, n_classes), columns as in classes_."""
@@ -133,8 +137,9 @@ class TemperatureScaler(_Scaler):
     Parameters
     ----------
     classes : array of shape (n_classes,), default None
-        The class of each column of X, such as classifier.classes_. None: the classes in y if there are as many as columns; else
-        the numbers of the columns, if y has whole numbers in [0, n_classes).
+        The class of each column of X, such as classifier.classes_. None: the columns of X if it is a frame that has all classes
+        in y as columns; else the classes in y, sorted, if there are as many as columns; else the numbers of the columns, if y
+        has whole numbers in [0, n_classes).
     input : "scores", "probs" or "log_probs", default "scores"
         What X holds. Of probabilities the scores are log p; one column is the probability of the second of two classes.
 

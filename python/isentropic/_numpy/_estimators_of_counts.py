@@ -8,7 +8,7 @@ import isentropic._core as _core
 import isentropic._generated as _generated
 from isentropic import _checks
 from isentropic._descriptions import documented
-from isentropic._numpy import _containers, _convert, _layout
+from isentropic._numpy import _containers, _convert, _layout, _measures
 from isentropic.formulas.measures import independent_given
 
 # How far the sum of a distribution may be from 1, by the bytes of its numbers.
@@ -75,11 +75,13 @@ def mutual_information_of_counts(table, *, estimator="miller_madow", base=None):
     table: How often each pair was drawn, x along the last axis but one and y along the last; further axes count tables.
     Returns (array): One number for each table, of the kind and dtype of table; float64 of integers. It may be below 0, except
         with plugin and james_stein. NaN for a table without counts.
-    Raises: A count is negative, NaN or not a whole number; the message names its place.
+    Raises: A count is negative, NaN or not a whole number; the message names its place. The table is a frame of two columns
+        that may be labels, unless it is of pandas.crosstab.
     >>> round(float(isentropic.mutual_information_of_counts([[12, 3], [4, 11]], estimator="plugin", base=2)), 4)
     0.2175
     """
     name = "mutual_information_of_counts"
+    _measures.refuse_labels(name, "table", table)
     values, tables, dtype = _tables(name, "table", table, 2, "x in rows and y in columns")
     value = np.empty(len(tables))
     _core.mutual_information_of_counts(tables, value, (estimator, base))
@@ -100,6 +102,9 @@ def _probabilities(name, tables, dtype, input, normalize):
         raise ValueError(f"{name}: pxyz must be {what}, got {wide[tuple(wrong[0])]} at {place[1:]} in table {place[0]}")
     top = wide.max(axes, keepdims=True, initial=-math.inf) if input == "log_probs" and normalize else 0.0
     p = wide if input == "probs" else np.exp(wide - np.where(np.isfinite(top), top, 0.0))
+    # A power of 2 brings the sum into the range.
+    unit = np.frexp(p.max(axes, keepdims=True, initial=0.0))[1] if normalize else 0
+    p = np.ldexp(p, -unit)
     sums = p.sum(axes, keepdims=True)
     tolerance = TOLERANCE[dtype.itemsize]
     bad = ~(sums > 0) if normalize else ~(abs(sums - 1) <= tolerance)
@@ -108,7 +113,8 @@ def _probabilities(name, tables, dtype, input, normalize):
         must = "have an entry above 0" if normalize else f"sum to 1 within {tolerance}"
         how = "" if normalize else " (normalize divides by the sum)"
         raise ValueError(f"{name}: pxyz must {must}, got {sums.ravel()[table]} in table {table}{how}")
-    return (p / sums if normalize else p), sums
+    with np.errstate(over="ignore"):
+        return (p / sums if normalize else p), np.ldexp(sums, unit)
 
 
 @documented

@@ -65,17 +65,26 @@ def _of_arrow(function, argument, x):
 def _missing(array):
     """Which entries are None, NaN, NaT or pandas' NA."""
     if array.dtype.kind in "O":
-        return np.fromiter((one is None or _is_unequal(one) for one in array), bool, len(array))
+        return np.fromiter(map(_convert.is_missing, array), bool, len(array))
     if array.dtype.kind in "fc":
         return np.isnan(array)
     return np.isnat(array) if array.dtype.kind in "mM" else np.zeros(0, bool)
 
 
-def _is_unequal(one):
-    try:
-        return bool(one != one)
-    except TypeError:  # pandas' NA says neither
-        return True
+def _as_array(labels):
+    """Labels as an array: of objects if they are a list of which NumPy would make others. It writes numbers, None and bytes
+    beside strings as strings; it drops NULs at the end of a string, and the last digits of large integers of no common type."""
+    array = np.asarray(labels)
+    if not isinstance(labels, (list, tuple)) or not array.size:
+        return array
+    if array.dtype.kind in "US":
+        one_kind, objects = (str, bytes)[array.dtype.kind == "S"], np.array(labels, object)
+        kept = all(isinstance(one, one_kind) and one[-1:] not in ("\0", b"\0") for one in objects.flat)
+        return array if kept else objects
+    if array.dtype.kind == "f" and (abs(array) >= 2**53).any():
+        objects = np.array(labels, object)
+        return objects if any(isinstance(one, (int, np.integer)) for one in objects.flat) else array
+    return array
 
 
 def _coded(function, argument, labels):
@@ -91,14 +100,7 @@ def _coded(function, argument, labels):
     if isinstance(labels, np.ma.MaskedArray):
         _refuse_missing(function, argument, np.ma.getmaskarray(labels))
     _checks.no_autograd(function, argument, labels)
-    array = np.asarray(labels)
-    if (
-        isinstance(labels, (list, tuple))
-        and array.dtype.kind in "US"
-        and not all(isinstance(one, (str, bytes)) for one in labels)
-    ):
-        array = np.empty(len(labels), object)  # NumPy would write numbers and None as strings
-        array[:] = labels
+    array = _as_array(labels)
     if array.ndim != 1:
         raise ValueError(f"{function}: {argument} must have one axis, a label for each row, got shape {array.shape}")
     if array.dtype.kind in "f" and len(array):
@@ -136,7 +138,22 @@ def _sorted(function, argument, array):
     return _Coded(codes.reshape(array.shape), labels)
 
 
+def _refuse_other_rows(function, named):
+    """Refuses Series whose indexes name other rows, or the same in another order; pandas' default numbers are no names."""
+    series = [(one, x.index) for one, x in named.items() if type(x).__module__.startswith("pandas") and hasattr(x, "axes")]
+    series = [(one, index) for one, index in series if type(index).__name__ != "RangeIndex"]
+    for one, index in series[1:]:
+        first, rows = series[0]
+        if len(index) == len(rows) and not index.equals(rows):
+            found, other = (names.tolist()[int(np.argmax(index != rows))] for names in (index, rows))
+            raise ValueError(
+                f"{function}: {one} must have the index of {first}, got {found!r} in place of {other!r}; "
+                f"{one}.reindex({first}.index) pairs rows by name, reset_index(drop=True) of both by place"
+            )
+
+
 def _pair(function, named):
+    _refuse_other_rows(function, named)
     coded = {argument: _coded(function, argument, labels) for argument, labels in named.items()}
     (first, *_), lengths = coded, [len(one.codes) for one in coded.values()]
     for argument, length in zip(coded, lengths, strict=True):
@@ -165,13 +182,13 @@ def contingency_table(a, b, *, sample_weight=None):
     How often each pair of labels occurs: the table for mutual_information and its relatives, with normalize=True.
 
     a, b: Labels of the same rows: numbers, strings or dates in arrays, lists, Series or Arrow arrays, or categories of pandas
-        or Arrow.
+        or Arrow. Of two Series the indexes must be equal, unless one is a RangeIndex.
     sample_weight (array or None): The weight of each row, at least 0. None: every row counts 1.
     Returns (ContingencyTable): (counts, a_labels, b_labels): counts has a row for each of a's labels and a column for each of
         b's, whole numbers unless there are weights. Labels are sorted; categories keep their own order, and those that do not
         occur have zeros.
-    Raises: A label is missing (None, NaN, NA; the message names the entry), a and b are not of the same length, labels are of
-        kinds that cannot be sorted together, a weight is negative or no number.
+    Raises: A label is missing (None, NaN, NA; the message names the entry), a and b are not of the same length, indexes
+        differ, labels are of kinds that cannot be sorted together, a weight is negative or no number.
     >>> counts, drinks, sizes = isentropic.contingency_table(["tea", "tea", "milk"], [2, 1, 1])
     >>> print(counts.tolist(), drinks.tolist(), sizes.tolist())
     [[1, 0], [1, 1]] ['milk', 'tea'] [1, 2]
@@ -243,7 +260,7 @@ def mutual_information_of_labels(a, b, *, given=None, normalized=None, estimator
         (classes of b - 1) / (2 rows) nats.
     base (float or None): Base of the logarithm: 2 gives bits; None, nats.
     Returns (float): The information; NaN without rows. With plugin never below 0.
-    Raises: A label is missing, lengths differ, or parameters exclude each other.
+    Raises: A label is missing, lengths or indexes differ, or parameters exclude each other.
     >>> a = ["x", "x", "y", "y", "x", "y"]
     >>> round(float(isentropic.mutual_information_of_labels(a, [0, 0, 1, 1, 0, 0], base=2)), 4)
     0.4591
@@ -288,13 +305,16 @@ def mutual_information_scores(X, y, *, estimator="plugin", base=None):
     function = "mutual_information_scores"
     _choice(function, "estimator", estimator, ESTIMATORS)
     check_base(function, base)
-    names = getattr(X, "column_names", getattr(X, "columns", None))  # pyarrow's, or those of other frames
+    names = _convert.column_names(X)
     if names is not None:
         columns = {f"X[{name!r}]": X[name] for name in names}
     else:
-        array = np.asarray(X)
+        array = _as_array(X)
         if array.ndim != 2:
             raise ValueError(f"{function}: X must have two axes, got shape {array.shape}")
+        if isinstance(X, np.ma.MaskedArray):
+            for i, masked in enumerate(np.ma.getmaskarray(X).T):
+                _refuse_missing(function, f"X[:, {i}]", masked)
         turned = np.empty(array.shape[::-1], array.dtype)
         for row in range(0, len(array), _ROWS):  # each part stays in the cache
             turned[:, row : row + _ROWS] = array[row : row + _ROWS].T

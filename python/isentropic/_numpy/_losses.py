@@ -7,7 +7,7 @@ import numpy as np
 from isentropic import _checks, _descriptions
 from isentropic._descriptions import LOSSES, SPARSE_LOSSES, documented, names_per_row, per_row
 from isentropic._maps import MAPS
-from isentropic._numpy import _containers, _convert, _device, _layout
+from isentropic._numpy import _containers, _convert, _device, _layout, _names
 from isentropic._numpy._convert import FLOAT32, FLOAT64
 
 INT64 = np.dtype(np.int64)
@@ -64,6 +64,9 @@ def run(operation, x, target, params, ignore_index, axis, return_grad, param_gra
         return _layout.packed(value, gradients, slopes if param_grad else None)
     rows = _layout.Along(name, scores, x, axis, halves=True)
     prepared = _prepared_target(name, against, operation.target, target, rows)
+    if prepared.shape == rows.shape:
+        along = rows.axis - len(rows.shape)
+        _names.check_order(name, (scores, x, along), (against, target, along))
     value = empty(rows.lead)
     dx = empty_like(rows.values) if return_grad else None
     found = [(param, empty(rows.lead)) for param in asked]

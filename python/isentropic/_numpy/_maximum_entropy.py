@@ -75,6 +75,7 @@ def maximum_entropy(features, moments, *, prior=None):
     if len(empty := np.argwhere(~(weights.max(-1) > 0))):
         where = _checks.place("in problem", empty[0].tolist())
         raise ValueError(f"{name}: prior must have an entry above 0, got none{where}")
+    weights = np.ldexp(weights, -np.frexp(weights.max(-1, keepdims=True))[1])  # so that the sum is in the range
     weights = np.broadcast_to(weights / weights.sum(-1, keepdims=True), (*lead, len(table)))
     problems = wanted.reshape(math.prod(lead), wanted.shape[-1]), weights.reshape(math.prod(lead), len(table))
     found = [_solved(name, table, *one, _checks.place("in problem", at) if lead else "") for at, one in

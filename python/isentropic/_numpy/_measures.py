@@ -9,7 +9,7 @@ import numpy as np
 import isentropic._core as _core
 from isentropic import _checks
 from isentropic._descriptions import MEASURES, OF_CLASSES, inputs_of_two, names_per_row, no_distribution, said_of_pair, several
-from isentropic._numpy import _containers, _convert, _device, _layout
+from isentropic._numpy import _containers, _convert, _device, _layout, _names
 from isentropic._numpy._convert import FLOAT32, FLOAT64
 from isentropic.formulas import Rows
 from isentropic.formulas.measures import logarithms
@@ -159,6 +159,7 @@ def of_two(operation, p, q, axis, return_grad, params, param_grad=False):
         size = array.shape[-before_end] if array.ndim >= before_end else 1
         if size != shape[position]:
             raise ValueError(f"{name}: {argument} must have {shape[position]} entries along axis {position}, got {size}")
+    _names.check_order(name, ("p", p, position - len(shape)), ("q", q, position - len(shape)))
     like = q if isinstance(p, (list, tuple, int, float)) else p
     first, second = (np.broadcast_to(_convert.cast(array, dtype), shape) for array in (first, second))
     rows = _layout.Along(name, "p", first, position, halves=True, like=like)
@@ -211,25 +212,25 @@ def _of_pair(operation, pair, arrays, value, gradients, axis, params, asked):
         gradient[...] = np.where(np.expand_dims(lost, axis), math.nan, slope)
 
 
-def _refuse_labels(name, pxy):
+def refuse_labels(name, argument, table):
     """Refuses a frame of two columns of labels, which is not a table."""
-    if not type(pxy).__module__.startswith(("pandas", "polars")) or getattr(pxy, "ndim", 2) != 2 or pxy.shape[1] != 2:
+    if not type(table).__module__.startswith(("pandas", "polars")) or getattr(table, "ndim", 2) != 2 or table.shape[1] != 2:
         return
-    if any(str(kind).lower().startswith(("float", "double")) for kind in pxy.dtypes):
+    if any(str(kind).lower().startswith(("float", "double")) for kind in table.dtypes):
         return
-    if getattr(pxy.columns, "name", None) is not None:  # of pandas.crosstab
+    if getattr(table.columns, "name", None) is not None:  # of pandas.crosstab
         return
-    first, second = pxy.columns
+    first, second = table.columns
     raise ValueError(
-        f"{name}: pxy is a frame of two columns, which may be labels: mutual_information_of_labels takes {first!r} and "
-        f"{second!r}, and pxy.to_numpy() is a table"
+        f"{name}: {argument} is a frame of two columns, which may be labels: mutual_information_of_labels takes {first!r} and "
+        f"{second!r}, and {argument}.to_numpy() is a table"
     )
 
 
 def of_table(operation, pxy, return_grad, params):
     name = operation.name
     _checks.flag(name, "return_grad", return_grad)
-    _refuse_labels(name, pxy)
+    refuse_labels(name, "pxy", pxy)
     values, dtype = _convert.to_floats(name, "pxy", _convert.to_numpy(name, "pxy", pxy))
     if values.ndim < 2:
         raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {values.shape}")

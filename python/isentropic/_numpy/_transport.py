@@ -10,7 +10,7 @@ import numpy as np
 import isentropic._core as _core
 from isentropic import _checks
 from isentropic._descriptions import documented
-from isentropic._numpy import _convert
+from isentropic._numpy import _convert, _names
 from isentropic.formulas import transport
 
 STATUS = np.array(_core.transport_status_names)
@@ -282,6 +282,8 @@ class ProblemArrays:
         matrix = arrays.given["cost"]
         if matrix.shape[-2:] != (n, m):
             raise ValueError(f"{name}: cost must have shape (..., {n}, {m}) for these a and b, got {matrix.shape}")
+        _names.check_order(name, ("a", a, -1), ("cost", cost, -2))
+        _names.check_order(name, ("b", b, -1), ("cost", cost, -1))
         lead = self.lead = arrays.lead(a=1, b=1, cost=2)
         self.count = count = math.prod(lead)
         one_cost = math.prod(matrix.shape[:-2]) == 1

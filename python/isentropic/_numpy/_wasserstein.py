@@ -8,7 +8,7 @@ import numpy as np
 import isentropic._core as _core
 from isentropic import _checks
 from isentropic._descriptions import documented
-from isentropic._numpy import _convert, _layout
+from isentropic._numpy import _convert, _layout, _names
 from isentropic._numpy._transport import Together, optimal_transport, with_nan_alone
 from isentropic.formulas.transport import METRICS
 
@@ -113,7 +113,7 @@ def wasserstein_histogram(p, q, *, support=None, period=None, normalize=False, o
     p, q: Distributions along axis; the other axes broadcast. Never changed.
     support (array or None): The point of each entry, in any order, of one axis; None: 0, 1, 2, ...
     period (float or None, above 0): Points that differ by it are the same, as hours that differ by 24: mass goes the shorter
-        way round. The order must be finite, and 1 if a gradient is wanted.
+        way round. The order must be finite, and 1 if a gradient is wanted; above 1 masses below 1e-15 are not seen.
     normalize (bool): Divide p and q by their sums first: any rows of at least 0 with a positive sum.
     order (float, at least 1): The power of distances; with inf, the largest distance.
     axis: The axis along which p and q are distributions.
@@ -145,6 +145,9 @@ def of_histograms(p, q, support, order, axis, return_grad, sum_tolerance=None, p
     n, m = arrays.lengths
     if n != m:
         raise ValueError(f"{name}: p and q must have equal lengths along axis {axis}, got shapes {arrays.shapes()}")
+    along = {x: _core.normalize_axis(name, axis, arrays.given[x].ndim) - arrays.given[x].ndim for x in "pq"}
+    _names.check_order(name, ("p", p, along["p"]), ("q", q, along["q"]))
+    _names.check_order(name, ("p", p, along["p"]), ("support", support, -1))
     if support is None:
         points = np.arange(n, dtype=np.float64)
     else:
@@ -186,9 +189,13 @@ def _divided(name, argument, x):
     if len(wrong):
         row, entry = map(int, wrong[0])
         raise ValueError(f"{name}: {argument} must be at least 0 and finite, got {x[row, entry]} at entry {entry} in row {row}")
-    sums = x.sum(-1, keepdims=True, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        sums = x.sum(-1, keepdims=True, dtype=np.float64)
     if not (sums > 0).all():
         raise ValueError(f"{name}: {argument} must have an entry above 0, got none in row {int(np.argmin(sums[:, 0]))}")
+    if np.isinf(sums).any():  # that of smaller numbers is in the range
+        scaled = np.where(np.isinf(sums), x * 2.0**-64, x)
+        return scaled / scaled.sum(-1, keepdims=True), sums
     return (x / sums).astype(x.dtype), sums
 
 
@@ -218,8 +225,13 @@ def _on_circle(p, q, points, period, order, distance, dp, dq):
             slopes[:, at] = sign * (potential - (mass * potential).sum(-1, keepdims=True))
 
 
+# Shares of the mass below this are rounding of cumulated masses.
+_SLIVER = 1e-15
+
+
 def _least_shift(p, q, x, period, order):
-    """The distance of two rows: the least cost of the quantiles of q turned by a share of the mass, which is convex in it."""
+    """The distance of two rows: the least cost of the quantiles of q turned by a share of the mass. The sum of powers is convex
+    in it, and linear unless quantiles meet; its root has the same minimum, and no powers that overflow or vanish."""
     to_p, to_q = np.cumsum(p), np.cumsum(q)
     to_p[-1] = to_q[-1] = 1.0
 
@@ -230,7 +242,9 @@ def _least_shift(p, q, x, period, order):
         turns = np.floor(middle - shift)
         own = x[np.minimum(np.searchsorted(to_p, middle), len(x) - 1)]
         other = x[np.minimum(np.searchsorted(to_q, middle - shift - turns), len(x) - 1)] + turns * period
-        return width @ np.abs(own - other) ** order
+        distance, width = np.abs(own - other)[width > _SLIVER], width[width > _SLIVER]
+        largest = distance.max()
+        return largest and largest * (width @ (distance / largest) ** order) ** (1 / order)
 
     low, high, golden = -1.0, 1.0, (math.sqrt(5) - 1) / 2
     inner = [high - golden * (high - low), low + golden * (high - low)]
@@ -242,7 +256,13 @@ def _least_shift(p, q, x, period, order):
         else:
             low, inner, costs = inner[0], [inner[1], inner[0] + golden * (high - inner[0])], [costs[1], None]
             costs[1] = cost(inner[1])
-    return min(costs) ** (1 / order)
+    # The minimum is where quantiles meet. A share just beside it is enough for a large order: its power may be all of the cost.
+    edges = np.concatenate([[0.0], to_q])
+    turned = (to_p - low) % 1.0
+    after = np.searchsorted(edges, turned).clip(1, len(edges) - 1)
+    apart = np.concatenate([turned - edges[after - 1], turned - edges[after]])
+    nearest = apart[np.argsort(np.abs(apart))[:8]]
+    return min(*costs, *map(cost, low + nearest))
 
 
 def points_of(name, x, y, a, b):

@@ -1,0 +1,37 @@
+"""Names of entries: those that two arrays of one call have in common must stand at the same places in both."""
+
+
+def check_order(function, first, second):
+    """Refuses two arrays, each (argument, array, its axis of entries counted from the end), if a name that both have along this
+    axis stands at another place in the second. Numbers are paired by place, so nothing else would tell.
+
+    Names are the columns or the index of pandas, unless they are its default numbers.
+    """
+    own = _index(first)
+    others = None if own is None else _index(second)
+    if others is None or own.equals(others):
+        return
+    places = {name: place for place, name in enumerate(own)}
+    for place, name in enumerate(others):
+        at = places.get(name, place)
+        if at != place:
+            argument, x, _ = second
+            kind, order = _kind(second), f"{first[0]}.{'columns' if _kind(first) == 'column' else 'index'}"
+            chosen = f".reindex({order})" if x.ndim == 1 else f"[{order}]" if kind == "column" else f".loc[{order}]"
+            raise ValueError(
+                f"{function}: {argument} has the {kind} {name!r} at place {place}, {first[0]} at place {at}; reorder one: "
+                f"{argument}{chosen}"
+            )
+
+
+def _index(named):
+    _, x, axis = named
+    if not type(x).__module__.startswith("pandas") or not hasattr(x, "axes") or x.ndim < -axis:
+        return None
+    index = x.axes[axis]
+    return None if type(index).__name__ == "RangeIndex" else index
+
+
+def _kind(named):
+    _, x, axis = named
+    return "column" if x.ndim == 2 and axis == -1 else "name"
