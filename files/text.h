@@ -74,8 +74,8 @@ enum class Reading { number, not_number, too_large };
 // Decimal or exponential; nan, inf and infinity in any case, with a sign.
 Reading read_number(std::string_view text, double& number);
 
-// Whether a cell says that there is no value: it is empty, NA, N/A, #N/A, NULL, None or null, one of `words`, or the number that
-// one of them is, however it is written. NaN is NaN.
+// Whether a cell says that there is no value: it is empty, NA, N/A, #N/A, NULL, None or null, one of `words`, or the number
+// that one of them is, however it is written. NaN is NaN.
 bool is_missing(std::string_view text, const std::vector<std::string>& words = {});
 bool is_missing(double number, const std::vector<std::string>& words);
 
