@@ -403,6 +403,17 @@ BAD = [
     ("softmax", {"temperature": "hot"}, "softmax: temperature must be a number, got 'hot'"),
     ("top_k_softmax", {}, "top_k_softmax: k is required"),
     ("perturb_max", {"noise": "cauchy"}, "perturb_max: noise must be one of "),
+    ("smooth_accuracy_loss", '{"map":' * 20000, "smooth_accuracy_loss: parameters must not be nested more than 64 deep"),
+    *(
+        (
+            "softmax",
+            f'{{"temperature": {number}}}',
+            f"softmax: parameters must be a JSON object, got '{{\"temperature\": {number}}}'",
+        )
+        for number in ("01", "-00.5", "+1", "-", "1e999")
+    ),
+    ("top_k_softmax", {"k": 2**64 - 1}, "top_k_softmax: k must be an integer, got 1.8446744073709552e+19"),
+    ("gumbel_softmax", {"seed": 2**64}, "gumbel_softmax: seed must be an integer, got 1.8446744073709552e+19"),
 ]
 
 
@@ -410,6 +421,24 @@ BAD = [
 def test_what_is_refused(library, name, parameters, said):
     arrays = {key: ((c.c_double * 3)(1, 2, 3), 1, 3, FLOAT64) for key in "xy"}
     assert call(library, name, arrays, parameters).startswith(said)
+
+
+def test_large_integers(library):
+    """Numbers keep their sign; seeds, streams and positions count modulo 2^64."""
+    x = ((c.c_double * 3)(1, 2, 3), 1, 3, FLOAT64)
+
+    def y_of(name, parameters, **more):
+        y = (c.c_double * 3)()
+        assert call(library, name, {"x": x, "y": (y, 1, 3, FLOAT64), **more}, parameters) == ""
+        return list(y)
+
+    for large in (2**63, 2**64 - 1):
+        assert y_of("softmax", {"temperature": large}) == y_of("softmax", {"temperature": float(large)})
+        tokens = (*column(c.c_int64, [0]), INT64)
+        found = [{"steps": [{"name": "penalties", "presence": one}]} for one in (large, float(large))]
+        assert y_of("sampler_probs", found[0], tokens=tokens) == y_of("sampler_probs", found[1], tokens=tokens)
+        for which in ("seed", "stream", "position"):
+            assert y_of("gumbel_softmax", {which: large}) == y_of("gumbel_softmax", {which: large - 2**64})
 
 
 def test_arrays_that_are_refused(library):
