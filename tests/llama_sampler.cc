@@ -128,10 +128,10 @@ int main() {
 
   bool refused = false;
   try {
-    isentropic::llama_sampler_init_steps({step::TopK{0}});
+    isentropic::llama_sampler_init_steps({step::TypicalP{0}});
   } catch (const std::invalid_argument&) {
     refused = true;
   }
-  expect(refused, "k = 0 is refused");
+  expect(refused, "typical_p = 0 is refused");
   return failures > 0;
 }

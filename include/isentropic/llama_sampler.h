@@ -19,7 +19,7 @@ namespace isentropic::inline ISENTROPIC_ABI {
 
 // Steps with values in the sense of llama.cpp's own samplers: temperature 0 or less, top_p 0 or less and min_p above 1 keep
 // only the largest score, the first of equal ones; top_k, min_p, top_n_sigma, epsilon and eta 0 or less, top_p and typical_p
-// above 1, and dry's multiplier 0, are off.
+// above 1, dry's multiplier 0, and xtc's probability 0 or less, are off.
 inline std::vector<Step> steps_in_llama_values(const std::vector<Step>& steps) {
   std::vector<Step> found;
   for (const Step& one : steps) {
@@ -33,9 +33,11 @@ inline std::vector<Step> steps_in_llama_values(const std::vector<Step>& steps) {
     const auto* epsilon = std::get_if<step::Epsilon>(&one);
     const auto* eta = std::get_if<step::Eta>(&one);
     const auto* dry = std::get_if<step::Dry>(&one);
+    const auto* xtc = std::get_if<step::Xtc>(&one);
     const bool off = (top_k && top_k->k <= 0) || (top_p && top_p->p > 1) || (min_p && min_p->p <= 0) ||
                      (typical_p && typical_p->p > 1) || (top_n_sigma && top_n_sigma->n <= 0) ||
-                     (epsilon && epsilon->epsilon <= 0) || (eta && eta->epsilon <= 0) || (dry && dry->multiplier == 0);
+                     (epsilon && epsilon->epsilon <= 0) || (eta && eta->epsilon <= 0) || (dry && dry->multiplier == 0) ||
+                     (xtc && xtc->probability <= 0);
     if (!off) found.push_back(greedy ? Step(step::TopK{1}) : one);
   }
   return found;
@@ -57,44 +59,54 @@ class LlamaChain {
     }
   }
 
-  void accept(llama_token token) { text_.push_back(token); }
+  void accept(llama_token token) {
+    text_.push_back(token);
+    if (reads_text_) most_of_text_ = std::max<std::int64_t>(most_of_text_, token);
+  }
 
   void apply(llama_token_data_array* candidates) {
-    llama_token most = -1;
-    for (std::size_t i = 0; i < candidates->size; ++i) most = std::max(most, candidates->data[i].id);
+    // Tokens of the text that earlier samplers dropped have a place too: their score is -inf.
+    std::int64_t most = most_of_text_;
+    for (std::size_t i = 0; i < candidates->size; ++i) most = std::max<std::int64_t>(most, candidates->data[i].id);
     const std::size_t n = static_cast<std::size_t>(most + 1);
+    const auto at = [](const llama_token_data& candidate) { return static_cast<std::size_t>(candidate.id); };
     scores_.assign(n, -std::numeric_limits<float>::infinity());
-    for (std::size_t i = 0; i < candidates->size; ++i) scores_[candidates->data[i].id] = candidates->data[i].logit;
-    probs_.resize(n);
+    for (std::size_t i = 0; i < candidates->size; ++i) scores_[at(candidates->data[i])] = candidates->data[i].logit;
+    left_.resize(n);
     const MatrixView<const float> row(scores_.data(), 1, n);
-    const MatrixView<float> probs(probs_.data(), 1, n);
+    const MatrixView<float> left(left_.data(), 1, n);
     Texts texts;
     if (reads_text_) texts.tokens = {text_.data(), 1, text_.size()};
     if (adjusts_) texts.bounds = {&bound_, 1};
     std::int64_t drawn = -1;
     if (draws_) {
-      sampler_.sample(row, MatrixView<std::int64_t>(&drawn, 1, 1), {.stream = stream_, .position = position_++}, texts, probs);
+      sampler_.sample(row, MatrixView<std::int64_t>(&drawn, 1, 1), {.stream = stream_, .position = position_++}, texts, left);
       candidates->selected = -1;
     } else {
-      sampler_.probs(row, probs, texts);
+      sampler_.log_probs(row, left, texts);
     }
-    if (n == 0 || std::isnan(probs_[0])) return;  // no distribution: nothing is dropped or drawn
+    if (n == 0 || std::isnan(left_[0])) return;  // no distribution: nothing is dropped or drawn
 
     std::size_t kept = 0;
     for (std::size_t i = 0; i < candidates->size; ++i) {
       llama_token_data candidate = candidates->data[i];
-      candidate.p = probs_[candidate.id];
-      if (!(candidate.p > 0) && candidate.id != drawn) continue;
-      candidate.logit = std::log(std::max(candidate.p, std::numeric_limits<float>::min()));
+      const float found = left_[at(candidate)];
+      candidate.p = draws_ ? found : std::exp(found);
+      candidate.logit = std::max(draws_ ? std::log(found) : found, std::numeric_limits<float>::lowest());
+      if (found == (draws_ ? 0 : -std::numeric_limits<float>::infinity()) && candidate.id != drawn) continue;
       if (candidate.id == drawn) candidates->selected = static_cast<std::int64_t>(kept);
       candidates->data[kept++] = candidate;
     }
     candidates->size = kept;
+    // Steps such as penalties change the order.
+    const auto is_larger = [](const llama_token_data& a, const llama_token_data& b) { return a.logit > b.logit; };
+    candidates->sorted = candidates->sorted && std::is_sorted(candidates->data, candidates->data + kept, is_larger);
   }
 
   void reset() {
     position_ = 0;
     text_.clear();
+    most_of_text_ = -1;
     bound_ = std::numeric_limits<double>::quiet_NaN();
   }
 
@@ -104,7 +116,9 @@ class LlamaChain {
   bool draws_, reads_text_ = false, adjusts_ = false;
   std::vector<std::int64_t> text_;  // the tokens accepted since the last reset
   double bound_ = std::numeric_limits<double>::quiet_NaN();
-  std::vector<float> scores_, probs_;
+  std::int64_t most_of_text_ = -1;  // the largest of them, if a step reads them
+  // What the steps leave: probabilities beside a draw, otherwise their logarithms, which are floats where those are too small.
+  std::vector<float> scores_, left_;
 };
 
 inline llama_sampler* llama_sampler_of(LlamaChain* chain) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <utility>
 
+#include "src/arrays/apart.h"
 #include "src/check.h"
 #include "src/scratch.h"
 
@@ -219,20 +220,29 @@ bool StridedRows::in_place(std::size_t k) const {
   return stride % size == 0 && stride >= static_cast<std::ptrdiff_t>(cols_[k]) * size;
 }
 
-void StridedRows::check_apart(bool output_may_be_input) const {
-  for (const RowArgument& out : arguments_) {
-    if (!out.output || out.absent || is_empty(out.array)) continue;
-    if (!has_room(out.array))
-      fail("{}: {} must have a separate place for each of its numbers, got strides that overlap", operation_, out.name);
-    for (const RowArgument& in : arguments_) {
-      if (&in == &out || in.absent || !may_share(in.array, out.array)) continue;
-      if (!output_may_be_input)
-        fail("{}: {} must share no memory with {}, got arrays that overlap", operation_, out.name, in.name);
-      if (same_place(in.array, out.array)) continue;
-      fail("{}: {} must be {} itself or share no memory with it, got arrays that overlap in part", operation_, out.name,
-           in.name);
+void check_apart(std::string_view operation, std::span<const Placed> arrays, bool output_may_be_input) {
+  for (const Placed& out : arrays) {
+    if (!out.output || is_empty(*out.array)) continue;
+    if (!has_room(*out.array))
+      fail("{}: {} must have a separate place for each of its numbers, got strides that overlap", operation, out.name);
+    for (const Placed& other : arrays) {
+      if (&other == &out || !may_share(*other.array, *out.array)) continue;
+      if (!output_may_be_input || other.output)
+        fail("{}: {} must share no memory with {}, got arrays that overlap", operation, out.name, other.name);
+      if (same_place(*other.array, *out.array)) continue;
+      fail("{}: {} must be {} itself or share no memory with it, got arrays that overlap in part", operation, out.name,
+           other.name);
     }
   }
+}
+
+void StridedRows::check_apart(bool output_may_be_input) const {
+  std::array<Placed, kMaxArguments> placed;
+  std::size_t count = 0;
+  for (const RowArgument& one : arguments_) {
+    if (!one.absent) placed[count++] = {one.name, &one.array, one.output};
+  }
+  isentropic::check_apart(operation_, std::span(placed).first(count), output_may_be_input);
 }
 
 void StridedRows::visit(Visitor visitor, const void* context) const {

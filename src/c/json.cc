@@ -1,6 +1,8 @@
 #include "src/c/json.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -27,6 +29,8 @@ class Parser {
  private:
   // The members that say what an object is, and that of a chain.
   static constexpr std::string_view kName = "name", kSteps = "steps";
+  static constexpr std::string_view kWrapped[] = {"seed", "stream", "position"};
+  static constexpr int kDeepest = 64;  // each object takes some of the stack
 
   [[noreturn]] void refuse(std::string_view expected) const {
     fail("{}: parameters must be a JSON object, got '{}': expected {} at character {}", operation_, text_, expected, at_ + 1);
@@ -53,25 +57,28 @@ class Parser {
     return text_.substr(begin, at_++ - begin);
   }
 
-  ParamValue number() {
+  // wraps: integers up to 2^64 - 1 count modulo 2^64.
+  ParamValue number(bool wraps = false) {
     const char* const begin = text_.data() + at_;
     const char* const end = text_.data() + text_.size();
-    // Integers up to 2^64 - 1 are seeds and streams, which count modulo 2^64.
     std::int64_t integer = 0;
     std::uint64_t large = 0;
     double wide = 0;
     const auto whole = std::from_chars(begin, end, integer);
     const auto unsigned_whole = std::from_chars(begin, end, large);
     const auto real = double_from_chars(begin, end, wide);
+    const auto is_digit = [&](const char* at) { return at < real.ptr && *at >= '0' && *at <= '9'; };
     if (real.ptr == begin) refuse("a value");
+    const char* const first = *begin == '-' ? begin + 1 : begin;
+    if (*first == '0' && is_digit(first + 1)) refuse("a number without leading zeros");
     at_ += static_cast<std::size_t>(real.ptr - begin);
     if (whole.ec == std::errc() && whole.ptr == real.ptr) return integer;
-    if (unsigned_whole.ec == std::errc() && unsigned_whole.ptr == real.ptr) return static_cast<std::int64_t>(large);
+    if (wraps && unsigned_whole.ec == std::errc() && unsigned_whole.ptr == real.ptr) return static_cast<std::int64_t>(large);
     if (real.ec != std::errc()) refuse("a number that a double holds");
     return wide;
   }
 
-  ParamValue value() {
+  ParamValue value(bool wraps = false) {
     space();
     if (at_ == text_.size()) refuse("a value");
     if (text_[at_] == '"') return std::string(string());
@@ -83,7 +90,7 @@ class Parser {
     if (take("Infinity")) return std::numeric_limits<double>::infinity();
     if (take("-Infinity")) return -std::numeric_limits<double>::infinity();
     if (take("NaN")) return std::nan("");
-    return number();
+    return number(wraps);
   }
 
   std::vector<std::int64_t> integers() {
@@ -138,7 +145,7 @@ class Parser {
     std::vector<Argument> members;
     expect("{");
     if (take("}")) return members;
-    ++depth_;
+    if (++depth_ > kDeepest) fail("{}: parameters must not be nested more than {} deep", operation_, kDeepest);
     do {
       space();
       const std::string_view name = string();
@@ -150,7 +157,7 @@ class Parser {
         if (steps_->has_value()) fail("{}: parameters has 'steps' twice", operation_);
         *steps_ = chain();
       } else {
-        members.push_back({name, value()});
+        members.push_back({name, value(std::ranges::find(kWrapped, name) != std::end(kWrapped))});
       }
     } while (take(","));
     expect("}");

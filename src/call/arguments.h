@@ -17,6 +17,7 @@
 
 #include "isentropic/call.h"
 #include "isentropic/isentropic.h"
+#include "src/arrays/apart.h"
 #include "src/call/few.h"
 #include "src/check.h"
 
@@ -120,6 +121,7 @@ class Arguments {
       if (!call.arrays[i].given() && !infos_[i].optional) fail("{}: the array '{}' is missing", where_, infos_[i].name);
     }
     if (call.row_parameters.size() > Few<PerRow>::kMost) fail("{}: too many parameters have a value for each row", where_);
+    if (call.check_apart) check_all_apart();
   }
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
@@ -256,6 +258,25 @@ class Arguments {
     const std::span<double> numbers = room<double>(spread, rows);
     if (!in_place<double>(spread)) load(spread, numbers);
     return numbers;
+  }
+
+  // Of all arrays, those with a number for each row too. Attention reads a row for many others, so its outputs are no inputs.
+  void check_all_apart() const {
+    constexpr std::size_t kMost = 24;
+    std::array<Placed, kMost> all;
+    std::size_t count = 0;
+    const auto add = [&](std::string_view name, const CallArray& a, bool output) {
+      if (!a.given()) return;
+      if (count == kMost) fail("{}: there are at most {} arrays, got more", where_, kMost);
+      all[count++] = {name, &a, output};
+    };
+    for (std::size_t i = 0; i < infos_.size(); ++i) add(name(i), array(i), infos_[i].output);
+    for (const RowParameter& param : call_.row_parameters) {
+      add(param.name, param.values, false);
+      add(param.gradient.name, param.gradient, true);
+    }
+    add("stream", call_.streams, false);
+    isentropic::check_apart(where_, std::span(all).first(count), infos_[0].kind != ArrayKind::heads);
   }
 
   const Call& call_;

@@ -53,7 +53,6 @@ void on_rows(Arguments& call, const Run& run, const Check& check) {
   const bool by_index = !given.row_parameters.empty() || given.operation.drawn || listed;
   const StridedRows rows(call.where(), std::span(arguments).first(count), given.axis,
                          by_index ? RowOrder::by_index : RowOrder::free);
-  if (given.check_apart) rows.check_apart();
   call.read_rows(rows.count(), false);
   check(rows.count());
   on_type<kFloat32, kHalves>(call, call.name(0), call.first(), [&]<class T>(std::type_identity<T> type) {

@@ -360,7 +360,7 @@ def test_transport(library):
     support = {"support": ((c.c_float * 2)(0, 10), 2, 1, FLOAT32)}
     assert call(library, "wasserstein_histogram", {"p": p, "q": q, "value": value}) == "" and value[0][0] == 0.5
     assert call(library, "wasserstein_histogram", {"p": p, "q": q, "value": value, **support}) == "" and value[0][0] == 5
-    assert "must have shape" in call(library, "attention", {"q": u, "k": u, "v": u, "out": u, "mask": v})
+    assert "must have shape" in call(library, "attention", {"q": u, "k": u, "v": u, "out": p, "mask": v})
     assert call(library, "attention", {"q": u, "k": u, "v": u, "out": u}, {"heads": 2}).startswith(
         "attention: q must have a multi"
     )
@@ -403,6 +403,17 @@ BAD = [
     ("softmax", {"temperature": "hot"}, "softmax: temperature must be a number, got 'hot'"),
     ("top_k_softmax", {}, "top_k_softmax: k is required"),
     ("perturb_max", {"noise": "cauchy"}, "perturb_max: noise must be one of "),
+    ("smooth_accuracy_loss", '{"map":' * 20000, "smooth_accuracy_loss: parameters must not be nested more than 64 deep"),
+    *(
+        (
+            "softmax",
+            f'{{"temperature": {number}}}',
+            f"softmax: parameters must be a JSON object, got '{{\"temperature\": {number}}}'",
+        )
+        for number in ("01", "-00.5", "+1", "-", "1e999")
+    ),
+    ("top_k_softmax", {"k": 2**64 - 1}, "top_k_softmax: k must be an integer, got 1.8446744073709552e+19"),
+    ("gumbel_softmax", {"seed": 2**64}, "gumbel_softmax: seed must be an integer, got 1.8446744073709552e+19"),
 ]
 
 
@@ -410,6 +421,24 @@ BAD = [
 def test_what_is_refused(library, name, parameters, said):
     arrays = {key: ((c.c_double * 3)(1, 2, 3), 1, 3, FLOAT64) for key in "xy"}
     assert call(library, name, arrays, parameters).startswith(said)
+
+
+def test_large_integers(library):
+    """Numbers keep their sign; seeds, streams and positions count modulo 2^64."""
+    x = ((c.c_double * 3)(1, 2, 3), 1, 3, FLOAT64)
+
+    def y_of(name, parameters, **more):
+        y = (c.c_double * 3)()
+        assert call(library, name, {"x": x, "y": (y, 1, 3, FLOAT64), **more}, parameters) == ""
+        return list(y)
+
+    for large in (2**63, 2**64 - 1):
+        assert y_of("softmax", {"temperature": large}) == y_of("softmax", {"temperature": float(large)})
+        tokens = (*column(c.c_int64, [0]), INT64)
+        found = [{"steps": [{"name": "penalties", "presence": one}]} for one in (large, float(large))]
+        assert y_of("sampler_probs", found[0], tokens=tokens) == y_of("sampler_probs", found[1], tokens=tokens)
+        for which in ("seed", "stream", "position"):
+            assert y_of("gumbel_softmax", {which: large}) == y_of("gumbel_softmax", {which: large - 2**64})
 
 
 def test_arrays_that_are_refused(library):
@@ -423,6 +452,76 @@ def test_arrays_that_are_refused(library):
         call(library, "entmax", {"x": x, "y": x, "alpha": alpha})
         == "entmax: alpha must have shape (1, 1), one for each row, got (3, 1)"
     )
+
+
+def arrays_in(memory, places):
+    """places: name -> (first number, rows, cols) or with a row_stride; numbers of 64 bits, integers if the name is in WHOLE."""
+    return [
+        Array(
+            c.sizeof(Array),
+            name.encode(),
+            c.addressof(memory) + 8 * first,
+            rows,
+            cols,
+            *more,
+            *([0] * (1 - len(more))),
+            0,
+            INT64 if name in {"stream", "target", *WHOLE} else FLOAT64,
+            0,
+        )
+        for name, (first, rows, cols, *more) in places.items()
+    ]
+
+
+ROWS = {"x": (0, 2, 3), "y": (6, 2, 3)}
+VJP = {**ROWS, "grad": (12, 2, 3), "dx": (18, 2, 3), "alpha": (24, 2, 1), "d_alpha": (26, 2, 1)}
+DRAWS, HEADS = {"x": (0, 4, 3), "indices": (12, 4, 2)}, {"q": (0, 4, 2), "k": (8, 4, 2), "v": (16, 4, 2), "out": (24, 4, 2)}
+PLANS = {"a": (0, 1, 2), "b": (2, 1, 2), "cost": (4, 2, 2), "value": (8, 1, 1), "plan": (9, 2, 2), "f": (13, 1, 2)}
+APART, SEPARATE = "must share no memory with", "must have a separate place for each of its numbers"
+PART = "itself or share no memory with it, got arrays that overlap in part"
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "changed", "said"),
+    [
+        ("entmax", {**ROWS, "alpha": (12, 2, 1)}, {"alpha": (7, 2, 1)}, f"entmax: y must be alpha {PART}"),
+        ("entmax", VJP, {"d_alpha": (20, 2, 1)}, f"entmax_vjp: dx {APART} d_alpha"),
+        ("entmax", VJP, {"d_alpha": (0, 2, 1)}, f"entmax_vjp: d_alpha must be x {PART}"),
+        ("entmax", VJP, {"d_alpha": (24, 2, 1)}, ""),
+        ("sample", DRAWS, {"indices": (3, 4, 2)}, f"sample: indices must be x {PART}"),
+        ("sample", DRAWS, {"indices": (12, 4, 2, 1)}, f"sample: indices {SEPARATE}"),
+        ("sample", {**DRAWS, "stream": (20, 4, 1)}, {"stream": (13, 4, 1)}, f"sample: indices must be stream {PART}"),
+        ("attention", HEADS, {"out": (24, 4, 2, 1)}, f"attention: out {SEPARATE}"),
+        ("attention", {**HEADS, "entropy": (32, 4, 1)}, {"entropy": (24, 4, 1)}, f"attention: out {APART} entropy"),
+        ("attention", {**HEADS, "entropy": (32, 4, 1)}, {"entropy": (0, 4, 1)}, f"attention: entropy {APART} q"),
+        (
+            "gamma_for_entropy",
+            {"x": (0, 2, 3), "gamma": (6, 2, 1), "reached": (8, 2, 1), "status": (10, 2, 1)},
+            {"reached": (6, 2, 1)},
+            f"gamma_for_entropy: gamma {APART} reached",
+        ),
+        ("optimal_transport", PLANS, {"value": (13, 1, 1)}, f"optimal_transport: value {APART} f"),
+        ("optimal_transport", PLANS, {"value": (0, 1, 1)}, f"optimal_transport: value must be a {PART}"),
+    ],
+)
+def test_outputs_that_overlap(library, name, places, changed, said):
+    """They are refused before anything is written; apart, and in place, the call is good."""
+    vjp = "dx" in places
+    parameters = b'{"entropy": 0.5}' if name == "gamma_for_entropy" else b'{"map": "entmax"}' if name == "attention" else None
+    function = library.isentropic_apply_vjp if vjp else library.isentropic_apply
+
+    def outcome(places):
+        memory = (c.c_double * 40)(*([1.5] * 40))
+        if name == "optimal_transport":
+            memory[:4] = [0.5] * 4
+        before = bytes(memory)
+        given = arrays_in(memory, places)
+        code = function(name.encode(), parameters, (Array * len(given))(*given), c.c_size_t(len(given)))
+        assert code == 0 or bytes(memory) == before
+        return "" if code == 0 else library.isentropic_last_error().decode()
+
+    assert outcome(places) == ""
+    assert said in outcome({**places, **changed})
 
 
 def test_a_map_in_a_parameter(library):

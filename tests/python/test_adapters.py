@@ -522,6 +522,22 @@ def test_llama_cpp_processor_reads_llama_cpps_values():
             log_p(wrong)
 
 
+# A text with tokens that have no score, and one in which no token has.
+BEYOND = [([("penalties", {"presence": 2.0, "last": -1})], [9, 1, 7], [1]), ([("dry", {"allowed_length": 1})], [9, 1, 9], [1])]
+
+
+@pytest.mark.parametrize(("steps", "text", "lowered"), BEYOND)
+@pytest.mark.parametrize("seed", [None, 3])
+def test_llama_cpp_tokens_without_a_score_count_for_nothing(steps, text, lowered, seed):
+    scores = np.zeros(4, np.float32)
+    found = isentropic.llama_cpp.logits_processor(steps, seed=seed)(text, scores)
+    assert found.shape == (4,)
+    if seed is None:
+        assert np.flatnonzero(found < found[0]).tolist() == lowered
+    else:
+        assert sorted(np.isfinite(found)) == [False, False, False, True]
+
+
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
     """A random model of one layer, of llama.cpp's own kind."""
@@ -662,6 +678,22 @@ def test_vllm_first_interface(vllm):
     assert got[1].isfinite().sum() == 1 and torch.equal(got[0], logits[0])
     processor.update_state(Update(1, added=[(1, Params(), None, [])]))
     assert torch.equal(processor.apply(logits.clone()), logits)
+
+
+@pytest.mark.parametrize(("steps", "text", "lowered"), BEYOND)
+def test_vllm_and_transformers_tokens_without_a_score_count_for_nothing(vllm, steps, text, lowered):
+    import torch
+
+    processor = vllm.SamplerLogitsProcessor(None, torch.device("cpu"), False)
+    processor.update_state(Update(2, added=[(0, asks(steps), text, []), (1, asks(steps, seed=1), text, [])]))
+    logits = torch.zeros(2, 4, dtype=torch.bfloat16)
+    found = processor.apply(logits.clone())
+    assert (found[0] < found[0, 0]).nonzero().flatten().tolist() == lowered
+    assert found[1].isfinite().sum() == 1
+    pytest.importorskip("transformers", reason="transformers is not installed", exc_type=ImportError)
+    from isentropic.transformers import SamplerLogitsProcessor
+
+    assert torch.equal(SamplerLogitsProcessor(steps)(torch.tensor([text]), logits[:1]), found[:1])
 
 
 def test_vllm_requests_go_where_vllm_moves_them(vllm):

@@ -30,10 +30,13 @@ class Chain:
 
         The scores are rows of float32 or float64. position is the number of tokens of each row's text, one number or one for
         each row; tokens are these tokens, a row of an array for each row, below 0 padding; streams are int64, one for each row,
-        if the chain has none. A row without a distribution does not change.
+        if the chain has none. A row without a distribution does not change. Tokens without a score count for nothing.
         """
         self.check_tokens(tokens)
         texts = np.ascontiguousarray(tokens, np.int64) if self.reads_text else None
+        if texts is not None and (more := _places_beyond(scores, texts)) > 0:
+            wide = np.pad(scores, ((0, 0), (0, more)), constant_values=-np.inf)
+            return self(wide, position, tokens, streams)[:, : scores.shape[1]]
         logits = np.empty_like(scores)
         if not self.draws:
             self.sampler._core.log_probs(scores, logits, texts, 1)
@@ -99,6 +102,12 @@ class Chain:
             self._bounds[key] = bound
         for key in list(self._bounds)[: max(len(self._bounds) - (1 << 12), 0)]:
             del self._bounds[key]
+
+
+def _places_beyond(scores, tokens):
+    """How many scores of -inf the rows need so that each token of the texts has one: a prompt may have tokens of which the
+    model gives no scores. They stay in the texts, for dry's sequences."""
+    return int(tokens.max()) + 1 - scores.shape[-1] if math.prod(tokens.shape) else 0
 
 
 _GREEDY = {"temperature": lambda t: t <= 0, "top_p": lambda p: p <= 0, "min_p": lambda p: p > 1}

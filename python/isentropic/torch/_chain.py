@@ -28,6 +28,10 @@ class TensorChain(_chain.Chain):
         self.check_tokens(tokens)
         tokens = None if tokens is None else torch.as_tensor(tokens, device=scores.device).long()
         texts = tokens if self.reads_text else no_tokens(scores)
+        # A compiler cannot know; there such a token is an error.
+        if self.reads_text and not torch.compiler.is_compiling() and (more := _chain._places_beyond(scores, tokens)) > 0:
+            wide = torch.nn.functional.pad(scores, (0, more), value=-math.inf)
+            return self(wide, position, tokens, streams)[:, : scores.shape[1]]
         if not self.draws:
             logits = probs_operator(scores, texts, self._named, True)
             return self._unless(logits[:, :1].isnan(), logits, scores)
