@@ -146,7 +146,7 @@ def _formula(operation, static, arrays, rows):
 
 
 def _signed(classes):
-    """Classes as the kernels take them. One that is too large for this stays one: it must not become a class that is ignored."""
+    """Classes as the kernels take them. One that is too large for that stays too large, and does not become one to ignore."""
     kind = jnp.int32 if classes.dtype.itemsize < 8 else jnp.int64
     unsigned = jnp.issubdtype(classes.dtype, jnp.unsignedinteger)
     return (jnp.minimum(classes, jnp.iinfo(kind).max) if unsigned else classes).astype(kind)
