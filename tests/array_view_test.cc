@@ -397,6 +397,15 @@ TEST(Array, RefusesOverlap) {
   });
 }
 
+TEST(Array, RefusesAShapeBeyondMemory) {
+  std::vector<float> numbers(6);
+  constexpr std::ptrdiff_t kLarge = std::ptrdiff_t{1} << 62;
+  EXPECT_THROW(ArrayView<float>(numbers, {kLarge, 8}), std::invalid_argument);
+  EXPECT_THROW(ArrayView<float>(numbers, {8, kLarge, 1}), std::invalid_argument);
+  EXPECT_NO_THROW(ArrayView<float>(numbers, {kLarge, 8, 0}));
+  EXPECT_NO_THROW(ArrayView<float>(numbers, {2, 3}));
+}
+
 // Messages name rows by their index, for any blocks and any order of processing.
 TEST(StridedRows, NameRowsByTheirIndex) {
   std::vector<double> memory(std::size_t{300} * 40 * 50, 1);
