@@ -789,5 +789,20 @@ TEST(Sampler, Refusals) {
   EXPECT_EQ(p, std::vector<float>(6, 5));
 }
 
+// inf - 1 = inf: equal shares, whatever the text.
+TEST(Chains, TextsDoNotChangeInfinity) {
+  const std::vector<double> x = {kInfinity<double>, kInfinity<double>, 0};
+  const std::vector<std::int64_t> tokens = {0, 2, 0};
+  const Texts texts = {.tokens = {tokens.data(), 1, tokens.size()}};
+  const std::vector<double> want = {0.5, 0.5, 0};
+  for (const Step& step : {Step(step::Penalties{.repetition = 2, .presence = 1}), Step(step::Dry{.allowed_length = 1})}) {
+    for (const std::vector<Step>& steps : {std::vector<Step>{step}, {step::Temperature{2}, step, step::TopP{0.9}}}) {
+      std::vector<double> p(3);
+      Sampler(steps).probs(MatrixView<const double>(x.data(), 1, 3), MatrixView<double>(p.data(), 1, 3), texts);
+      EXPECT_EQ(p, want);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace isentropic
