@@ -186,4 +186,13 @@ void check_apart(std::string_view operation, std::string_view out_name, const Ma
   }
 }
 
+// Checks that the output shares no memory with parameters that have a value for each row.
+template <class Out>
+void check_apart(std::string_view operation, std::string_view out_name, const MatrixView<Out>& out,
+                 std::span<const PerRow> per_row) {
+  for (const PerRow& one : per_row) {
+    check_apart(operation, out_name, out, one.parameter, MatrixView<const double>(one.values.data(), one.values.size(), 1));
+  }
+}
+
 }  // namespace isentropic::inline ISENTROPIC_ABI

@@ -397,6 +397,36 @@ TEST(Array, RefusesOverlap) {
   });
 }
 
+// Values of a parameter for each row, and gradients in it, in the outputs; of matrices and of arrays.
+TEST(PerRow, RefusesOverlap) {
+  std::vector<double> memory(40, 1.5);
+  const std::vector<double> before = memory;
+  const auto rows = [&](std::size_t first) { return MatrixView<double>(memory.data() + first, 2, 3); };
+  const auto column = [&](std::size_t first) { return std::span(memory).subspan(first, 2); };
+  const PerRow inside[] = {{"alpha", column(7)}}, apart[] = {{"alpha", column(24)}};
+  expect_error("entmax: p must share no memory with alpha, got views that overlap",
+               [&] { apply(Entmax{}, rows(0), rows(6), inside); });
+  expect_error("entmax: p must share no memory with alpha, got arrays that overlap", [&] {
+    apply(Entmax{}, ArrayView<double>(memory.data(), {2, 3}), ArrayView<double>(memory.data() + 6, {2, 3}), 1, inside);
+  });
+  for (const auto& [first, name] : {std::pair(std::size_t{19}, "dx"), std::pair(std::size_t{1}, "x")}) {
+    const ParamGradient asked[] = {{"alpha", column(first)}};
+    expect_error("entmax: d_alpha must share no memory with " + std::string(name) + ", got views that overlap",
+                 [&] { apply_vjp(Entmax{}, rows(0), rows(6), rows(12), rows(18), apart, asked); });
+  }
+  EXPECT_EQ(memory, before);
+  apply(Entmax{}, rows(0), rows(6), apart);
+}
+
+TEST(Array, RefusesAShapeBeyondMemory) {
+  std::vector<float> numbers(6);
+  constexpr std::ptrdiff_t kLarge = std::ptrdiff_t{1} << 62;
+  EXPECT_THROW(ArrayView<float>(numbers, {kLarge, 8}), std::invalid_argument);
+  EXPECT_THROW(ArrayView<float>(numbers, {8, kLarge, 1}), std::invalid_argument);
+  EXPECT_NO_THROW(ArrayView<float>(numbers, {kLarge, 8, 0}));
+  EXPECT_NO_THROW(ArrayView<float>(numbers, {2, 3}));
+}
+
 // Messages name rows by their index, for any blocks and any order of processing.
 TEST(StridedRows, NameRowsByTheirIndex) {
   std::vector<double> memory(std::size_t{300} * 40 * 50, 1);

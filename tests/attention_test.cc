@@ -1074,6 +1074,12 @@ TEST(Attention, RefusesBadArguments) {
                  p.q.values.resize(12 * 5);
                  details.weights = HeadsView<float>(p.q.values.data(), 1, 4, 3, 5);
                }));
+  expect_error("attention: out must have a separate place for each of its numbers, got strides that overlap",
+               call([](auto&, auto& view, auto&) { view.row_stride = 1; }));
+  expect_error("attention: entropy must share no memory with out, got views that overlap",
+               call([](auto&, auto& view, auto& details) {
+                 details.entropy = {view.data, 12};
+               }));
   expect_error("attention: out must point to 1 x 4 x 3 x 2 numbers, got a null pointer",
                call([](auto&, auto& view, auto&) { view.data = nullptr; }));
   expect_error("attention_vjp: g_entropy must have one entry for each of 12 queries, got 3", [&] {

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <isentropic/isentropic.h>
+#include <isentropic/prepared.h>
 
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace isentropic {
@@ -161,6 +163,14 @@ TEST(Operations, RefusalsNameTheArgument) {
   EXPECT_EQ(refusal<Loss>("surrogate_loss", {{"map", 3.0}}), "surrogate_loss: map must be a map or the name of one, got 3");
   EXPECT_EQ(refusal<Loss>("surrogate_loss", {{"map", "argmax"}}).substr(0, 15), "map must be one");
   EXPECT_EQ(refusal<Measure>("entropy", {{"normalize", std::int64_t{1}}}), "entropy: normalize must be true or false, got 1");
+}
+
+// A call that could not be prepared says why in any thread, also after other failures.
+TEST(Prepared, KeepsItsMessage) {
+  const Prepared bad("softmax", R"({"temp": 1})"), worse("nosuch");
+  const std::string want = "softmax: there is no parameter 'temp'; it has temperature";
+  EXPECT_EQ(bad.run({}).message, want);
+  std::thread([&] { EXPECT_EQ(bad.run({}).message, want); }).join();
 }
 
 }  // namespace

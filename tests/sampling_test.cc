@@ -789,5 +789,35 @@ TEST(Sampler, Refusals) {
   EXPECT_EQ(p, std::vector<float>(6, 5));
 }
 
+TEST(Draws, RefuseOverlap) {
+  std::vector<double> memory(20, 1.0);
+  const std::vector<double> before = memory;
+  const MatrixView<const double> x(memory.data(), 4, 3);
+  auto* const inside = reinterpret_cast<std::int64_t*>(memory.data() + 3);
+  expect_error("Sampler::sample: indices must share no memory with x, got views that overlap",
+               [&] { Sampler({step::TopK{1}}).sample(x, MatrixView<std::int64_t>(inside, 4, 1), {}); });
+  EXPECT_EQ(memory, before);
+  std::vector<std::int64_t> places(8, 0);
+  const std::span<const std::uint64_t> streams(reinterpret_cast<const std::uint64_t*>(places.data()) + 1, 4);
+  expect_error("sample: indices must share no memory with streams, got views that overlap",
+               [&] { sample(Sample{}, x, MatrixView<std::int64_t>(places.data(), 4, 2), {.streams = streams}); });
+  sample(Sample{}, x, MatrixView<std::int64_t>(places.data() + 1, 4, 1), {.streams = streams});  // in their place
+}
+
+// inf - 1 = inf: equal shares, whatever the text.
+TEST(Chains, TextsDoNotChangeInfinity) {
+  const std::vector<double> x = {kInfinity<double>, kInfinity<double>, 0};
+  const std::vector<std::int64_t> tokens = {0, 2, 0};
+  const Texts texts = {.tokens = {tokens.data(), 1, tokens.size()}};
+  const std::vector<double> want = {0.5, 0.5, 0};
+  for (const Step& step : {Step(step::Penalties{.repetition = 2, .presence = 1}), Step(step::Dry{.allowed_length = 1})}) {
+    for (const std::vector<Step>& steps : {std::vector<Step>{step}, {step::Temperature{2}, step, step::TopP{0.9}}}) {
+      std::vector<double> p(3);
+      Sampler(steps).probs(MatrixView<const double>(x.data(), 1, 3), MatrixView<double>(p.data(), 1, 3), texts);
+      EXPECT_EQ(p, want);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace isentropic

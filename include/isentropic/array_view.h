@@ -38,14 +38,21 @@ struct ArrayView {
   // Without gaps, the last axis running fastest.
   ArrayView(T* numbers, std::vector<std::ptrdiff_t> sizes) : data(numbers), shape(std::move(sizes)), strides(shape.size()) {
     std::ptrdiff_t stride = 1;
-    for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      strides[d] = stride;
+      stride = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(stride) * static_cast<std::size_t>(shape[d]));
+    }
   }
 
   // The numbers of a container, without gaps. Throws: std::invalid_argument if it has too few.
   template <NumbersOf<T> Numbers>
   ArrayView(Numbers&& numbers, std::vector<std::ptrdiff_t> sizes) : ArrayView(std::ranges::data(numbers), std::move(sizes)) {
+    constexpr std::size_t kMost = static_cast<std::size_t>(-1);  // a product that is larger
     std::size_t count = 1;
-    for (const std::ptrdiff_t size : shape) count *= static_cast<std::size_t>(size);
+    for (const std::ptrdiff_t one : shape) {
+      const auto size = static_cast<std::size_t>(one);
+      count = size != 0 && count > kMost / size ? kMost : count * size;
+    }
     check_holds(std::ranges::size(numbers), 1, count, count);
   }
 

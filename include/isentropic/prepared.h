@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <string>
 #include <type_traits>
 
 #include "isentropic/c.h"
@@ -22,7 +23,8 @@
 
 namespace isentropic::inline ISENTROPIC_ABI {
 
-// How a call ended: ISENTROPIC_OK or one of the other codes of c.h, and what is wrong, valid until this thread's next failure.
+// How a call ended: ISENTROPIC_OK or one of the other codes of c.h, and what is wrong, valid until this thread's next failure
+// and as long as the Prepared.
 struct Outcome {
   int code = ISENTROPIC_OK;
   const char* message = "";
@@ -61,14 +63,15 @@ class Prepared {
   enum class Runs { operation, gradient };
 
   explicit Prepared(const char* operation, const char* parameters = nullptr, Runs runs = Runs::operation)
-      : call_(isentropic_prepare(operation, parameters, runs == Runs::gradient)) {}
+      : call_(isentropic_prepare(operation, parameters, runs == Runs::gradient)),
+        message_(call_ == nullptr ? isentropic_last_error() : "") {}
 
-  // Whether there is such a call; otherwise isentropic_last_error() says what is wrong, as does each run.
+  // Whether there is such a call; otherwise each run says what is wrong, in any thread.
   explicit operator bool() const { return call_ != nullptr; }
 
   Outcome run(std::initializer_list<isentropic_array> arrays) const { return run(arrays.begin(), arrays.size()); }
   Outcome run(const isentropic_array* arrays, std::size_t count) const {
-    if (call_ == nullptr) return {ISENTROPIC_INVALID_ARGUMENT, isentropic_last_error()};
+    if (call_ == nullptr) return {ISENTROPIC_INVALID_ARGUMENT, message_.c_str()};
     const int code = isentropic_run(call_.get(), arrays, count);
     return {code, code == ISENTROPIC_OK ? "" : isentropic_last_error()};
   }
@@ -78,6 +81,7 @@ class Prepared {
     void operator()(isentropic_call* call) const { isentropic_release(call); }
   };
   std::unique_ptr<isentropic_call, Release> call_;
+  std::string message_;  // why there is no call
 };
 
 }  // namespace isentropic::inline ISENTROPIC_ABI

@@ -20,14 +20,14 @@ class logits_processor:
     steps : list of (name, value)
         As isentropic.Sampler has them, in the order applied, or with llama.cpp's values: temperature 0 or less, top_p 0 or less
         and min_p above 1 keep only the largest score (the first of equal ones); top_k, min_p, top_n_sigma, epsilon and eta 0 or
-        less, top_p and typical_p above 1, and dry's multiplier 0, do nothing.
+        less, top_p and typical_p above 1, dry's multiplier 0, and xtc's probability 0 or less, do nothing.
     seed : int in [0, 2**64) or None, default None
         None: logits become the log-probabilities that the chain leaves, and llama.cpp draws. A seed: the token is drawn here,
         and the others get -inf, so that llama.cpp has no choice. Its noise depends on (seed, stream, length of the text so
         far, token).
     stream : int in [0, 2**64) or None, default None
         Texts of different streams draw independently. None: from the tokens of the text so far; so a prompt has the same text
-        each time, and different prompts have independent ones.
+        each time, and different prompts have independent ones. Only with a seed.
 
     Examples
     --------
@@ -39,6 +39,8 @@ class logits_processor:
 
     def __init__(self, steps, *, seed=None, stream=None):
         stream = stream if stream is None else natural("logits_processor", "stream", stream)
+        if seed is None and stream is not None:
+            raise ValueError(f"logits_processor: stream must not be given without a seed: llama.cpp draws, got {stream}")
         self._chain = Chain(steps, seed, stream)
 
     def __call__(self, input_ids, scores):

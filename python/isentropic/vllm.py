@@ -39,6 +39,8 @@ def _chain(sampling_params):
         chain = TensorChain(steps, given.get("seed"), None if stream is None else natural("isentropic", "stream", stream))
     except TypeError as error:
         raise ValueError(str(error)) from None
+    if stream is not None and not chain.draws:
+        raise ValueError(f"isentropic: stream must not be given without a seed: vLLM draws, got {stream}")
     texts = getattr(sampling_params, "n", None) or 1
     if chain.draws and texts > 1 and stream is not None:
         raise ValueError(f"isentropic: n is {texts}, and with a stream all completions are equal: leave it out, or let n be 1")

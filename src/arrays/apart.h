@@ -15,6 +15,9 @@ struct Placed {
   bool output;
 };
 
+// Whether every number has its own place.
+bool has_room(const StridedArray& a);
+
 // Refuses an output that has one place for two numbers, or shares memory with another array, unless it is an input itself and
 // that is allowed.
 void check_apart(std::string_view operation, std::span<const Placed> arrays, bool output_may_be_input);

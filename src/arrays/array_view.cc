@@ -1,6 +1,7 @@
 #include "isentropic/array_view.h"
 
 #include "isentropic/strided_rows.h"
+#include "src/arrays/apart.h"
 #include "src/check.h"
 #include "src/scratch.h"
 
@@ -83,6 +84,17 @@ void on_rows(std::string_view operation, std::span<const RowArgument> arguments,
   for_blocks(rows, per_row, gradients, run);
 }
 
+// Checks that an output shares no memory with parameters that have a value for each row.
+void check_values_apart(std::string_view operation, const RowArgument& out, std::span<const PerRow> per_row) {
+  for (const PerRow& one : per_row) {
+    const std::ptrdiff_t size = std::ssize(one.values), step = sizeof(double);
+    char* const data = reinterpret_cast<char*>(const_cast<double*>(one.values.data()));
+    const StridedArray values = {data, {&size, 1}, {&step, 1}, sizeof(double)};
+    const Placed both[] = {{out.name, &out.array, true}, {one.parameter, &values, false}};
+    check_apart(operation, both, false);
+  }
+}
+
 // Checks the parameters of all rows before any is written.
 template <class T>
 void check_params_of(const Map& map, const StridedRows& rows, std::span<const PerRow> per_row) {
@@ -98,6 +110,7 @@ void apply(const Map& map, const ArrayView<const std::type_identity_t<T>>& x, co
   const RowArgument arguments[] = {argument(name, "x", x, false), argument(name, "p", p, true)};
   const StridedRows rows(name, arguments, to_axis(name, axis, x.shape.size()), order_of(per_row, {}));
   rows.check_apart();
+  check_values_apart(name, arguments[1], per_row);
   check_params_of<T>(map, rows, per_row);
   for_blocks(rows, per_row, {}, [&](const RowBlock* blocks, auto values, auto /*gradients*/) {
     apply<T>(map, blocks[0].matrix<const T>(), blocks[1].matrix<T>(), values);
@@ -116,6 +129,7 @@ void apply_vjp(const Map& map, const ArrayView<const std::type_identity_t<T>>& x
                                    argument(name, "dx", dx, true)};
   const StridedRows rows(name, arguments, to_axis(name, axis, x.shape.size()), order_of(per_row, gradients));
   rows.check_apart();
+  check_values_apart(name, arguments[3], per_row);
   check_gradients(name, rows, gradients);
   check_params_of<T>(map, rows, per_row);
   for_blocks(rows, per_row, gradients, [&](const RowBlock* blocks, auto values, auto asked) {

@@ -98,16 +98,6 @@ class Steps {
   std::size_t count_ = 0;
 };
 
-// Whether every number has its own place: the step of each axis is beyond the reach of all axes with shorter steps.
-bool has_room(const StridedArray& a) {
-  std::size_t reached = a.item_size;
-  for (const auto& [bytes, size] : Steps(a)) {
-    if (bytes < reached) return false;
-    reached += bytes * (size - 1);
-  }
-  return true;
-}
-
 // Whether two arrays may share a number. Arrays with equal strides do not if one lies in the gaps of the other.
 bool may_share(const StridedArray& a, const StridedArray& b) {
   if (is_empty(a) || is_empty(b)) return false;
@@ -137,6 +127,16 @@ bool same_place(const StridedArray& a, const StridedArray& b) {
 }
 
 }  // namespace
+
+bool has_room(const StridedArray& a) {
+  // The step of each axis is beyond the reach of all axes with shorter steps.
+  std::size_t reached = a.item_size;
+  for (const auto& [bytes, size] : Steps(a)) {
+    if (bytes < reached) return false;
+    reached += bytes * (size - 1);
+  }
+  return true;
+}
 
 std::size_t to_axis(std::string_view operation, std::ptrdiff_t axis, std::size_t axes, std::string_view name) {
   const auto count = static_cast<std::ptrdiff_t>(axes);

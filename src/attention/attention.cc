@@ -21,6 +21,7 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 #include <array>
 
+#include "src/attention/check.h"
 #include "src/check.h"
 #include "src/maps/cost.h"
 #include "src/parallel.h"
@@ -40,80 +41,8 @@ constexpr std::size_t kTileRows = 48, kTileBytes = std::size_t{768} << 10, kPane
 constexpr std::size_t kVjpTileBytes = std::size_t{1536} << 10;
 
 template <class T>
-std::string shape_text(const HeadsView<T>& a) {
-  return fmt::format("{} x {} x {} x {}", a.batch, a.heads, a.rows, a.cols);
-}
-
-template <class T>
-void check_heads(std::string_view name, std::string_view argument, const HeadsView<T>& a, std::size_t batch, std::size_t heads,
-                 std::size_t rows, std::size_t cols, std::string_view like) {
-  if (a.batch != batch || a.heads != heads || a.rows != rows || a.cols != cols) {
-    fail("{}: {} must be {} x {} x {} x {}, {}, got {}", name, argument, batch, heads, rows, cols, like, shape_text(a));
-  }
-  if (a.data == nullptr && batch * heads * rows * cols > 0) {
-    fail("{}: {} must point to {} numbers, got a null pointer", name, argument, shape_text(a));
-  }
-}
-
-// The addresses of the first and of the last number.
-template <class T>
-std::pair<std::uintptr_t, std::uintptr_t> extent(const HeadsView<T>& a) {
-  if (a.batch * a.heads * a.rows * a.cols == 0) return {0, 0};
-  std::ptrdiff_t low = 0, high = static_cast<std::ptrdiff_t>(a.cols);
-  for (const auto& [size, stride] :
-       {std::pair(a.batch, a.batch_stride), std::pair(a.heads, a.head_stride), std::pair(a.rows, a.row_stride)}) {
-    const std::ptrdiff_t reach = static_cast<std::ptrdiff_t>(size - 1) * stride;
-    (reach < 0 ? low : high) += reach;
-  }
-  const auto at = reinterpret_cast<std::uintptr_t>(a.data);
-  return {at + static_cast<std::uintptr_t>(low * static_cast<std::ptrdiff_t>(sizeof(T))),
-          at + static_cast<std::uintptr_t>(high * static_cast<std::ptrdiff_t>(sizeof(T)))};
-}
-
-template <class Out, class In>
-void check_apart(std::string_view name, std::string_view out_name, const HeadsView<Out>& out, std::string_view in_name,
-                 const HeadsView<In>& in) {
-  const auto [out_begin, out_end] = extent(out);
-  const auto [in_begin, in_end] = extent(in);
-  if (out_begin < in_end && in_begin < out_end) {
-    fail("{}: {} must share no memory with {}, got views that overlap", name, out_name, in_name);
-  }
-}
-
-template <class T>
-void check_inputs(std::string_view name, const HeadsView<const T>& q, const HeadsView<const T>& k,
-                  const HeadsView<const T>& v) {
-  check_heads(name, "q", q, q.batch, q.heads, q.rows, q.cols, "");
-  if (k.cols != q.cols) fail("{}: k must have the columns of q, {}, got {}", name, q.cols, k.cols);
-  check_heads(name, "k", k, q.batch, k.heads, k.rows, q.cols, "with the batch and the columns of q");
-  check_heads(name, "v", v, q.batch, k.heads, k.rows, v.cols, "with the batch, the heads and the rows of k");
-  if (q.heads > 0 && (k.heads == 0 || q.heads % k.heads != 0)) {
-    fail("{}: q must have a multiple of the heads of k, {}, got {}", name, k.heads, q.heads);
-  }
-}
-
-template <class T>
 std::size_t group_of(const HeadsView<T>& q, const HeadsView<T>& k) {
   return k.heads == 0 ? 1 : q.heads / k.heads;
-}
-
-// Checks g and the outputs dq, dk and dv, once the other inputs are checked.
-template <class T>
-void check_gradients(std::string_view name, const HeadsView<const T>& q, const HeadsView<const T>& k,
-                     const HeadsView<const T>& v, const HeadsView<const T>& g, const HeadsView<T>& dq, const HeadsView<T>& dk,
-                     const HeadsView<T>& dv) {
-  check_heads(name, "g", g, q.batch, q.heads, q.rows, v.cols, "as q with the columns of v");
-  check_heads(name, "dq", dq, q.batch, q.heads, q.rows, q.cols, "as q");
-  check_heads(name, "dk", dk, k.batch, k.heads, k.rows, k.cols, "as k");
-  check_heads(name, "dv", dv, v.batch, v.heads, v.rows, v.cols, "as v");
-  for (const auto& [out_name, d] : {std::pair("dq", dq), std::pair("dk", dk), std::pair("dv", dv)}) {
-    for (const auto& [in_name, x] : {std::pair("q", q), std::pair("k", k), std::pair("v", v), std::pair("g", g)}) {
-      check_apart(name, out_name, d, in_name, x);
-    }
-  }
-  check_apart(name, "dk", dk, "dq", dq);
-  check_apart(name, "dv", dv, "dq", dq);
-  check_apart(name, "dv", dv, "dk", dk);
 }
 
 // Splits parameters with a value for each query, or gradients in them, into attention's own and those of its map.
@@ -266,11 +195,17 @@ void attention(const Attention& options, HeadsView<const std::type_identity_t<T>
   }
   check_for_queries(kName, "entropy", details.entropy, queries);
   check_for_queries(kName, "sinks", sinks, queries);
+  const HeadsView<T> entropy(details.entropy.data(), 1, 1, details.entropy.size(), 1);
+  check_room(kName, "out", out);
+  check_room(kName, "weights", details.weights);
   for (const auto& [in_name, in] : {std::pair("q", q), std::pair("k", k), std::pair("v", v)}) {
     check_apart(kName, "out", out, in_name, in);
-    if (details.weights.data != nullptr) check_apart(kName, "weights", details.weights, in_name, in);
+    check_apart(kName, "weights", details.weights, in_name, in);
+    check_apart(kName, "entropy", entropy, in_name, in);
   }
-  if (details.weights.data != nullptr) check_apart(kName, "weights", details.weights, "out", out);
+  check_apart(kName, "weights", details.weights, "out", out);
+  check_apart(kName, "entropy", entropy, "out", out);
+  check_apart(kName, "entropy", entropy, "weights", details.weights);
 
   const auto kernel = attention_kernels<T>();
   AttentionCall<T> call = {q, k, v, out, options, mask, details, map_kernels<T>(), group_of(q, k)};
@@ -387,9 +322,10 @@ void linear_attention(const LinearAttention& options, HeadsView<const std::type_
   check_params(options);
   check_inputs(kName, q, k, v);
   check_heads(kName, "out", out, q.batch, q.heads, q.rows, v.cols, "as q with the columns of v");
-  check_apart(kName, "out", out, "q", q);
-  check_apart(kName, "out", out, "k", k);
-  check_apart(kName, "out", out, "v", v);
+  check_room(kName, "out", out);
+  for (const auto& [in_name, in] : {std::pair("q", q), std::pair("k", k), std::pair("v", v)}) {
+    check_apart(kName, "out", out, in_name, in);
+  }
   const auto kernel = attention_kernels<T>();
   const Attention quadratic = quadratic_form(options);
   const AttentionMask<T> mask;

@@ -16,8 +16,9 @@ namespace {
 
 class Parser {
  public:
-  Parser(std::string_view operation, std::string_view text, std::optional<std::vector<Step>>* steps)
-      : operation_(operation), text_(text), steps_(steps) {}
+  Parser(std::string_view operation, std::string_view text, std::optional<std::vector<Step>>* steps,
+         std::vector<std::string>* of_maps)
+      : operation_(operation), text_(text), steps_(steps), of_maps_(of_maps) {}
 
   std::vector<Argument> parse() {
     std::vector<Argument> all = object();
@@ -111,6 +112,9 @@ class Parser {
   ParamValue map() {
     const auto [name, members] = named("map");
     refuse_nulls(find_operation(family_info<Map>(), name), members);
+    for (const Argument& one : members) {
+      if (of_maps_ != nullptr) of_maps_->emplace_back(one.name);
+    }
     return make_map(name, members);
   }
 
@@ -167,6 +171,7 @@ class Parser {
 
   std::string_view operation_, text_;
   std::optional<std::vector<Step>>* steps_;
+  std::vector<std::string>* of_maps_;
   int depth_ = 0;
   std::size_t at_ = 0;
 };
@@ -174,8 +179,8 @@ class Parser {
 }  // namespace
 
 std::vector<Argument> parse_parameters(std::string_view operation, std::string_view text,
-                                       std::optional<std::vector<Step>>* steps) {
-  return Parser(operation, text, steps).parse();
+                                       std::optional<std::vector<Step>>* steps, std::vector<std::string>* of_maps) {
+  return Parser(operation, text, steps, of_maps).parse();
 }
 
 void refuse_nulls(const OperationInfo* info, const std::vector<Argument>& given) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,9 +12,10 @@
 namespace isentropic::inline ISENTROPIC_ABI {
 
 // The members of an object; names point into `text`. If `steps` is given, it gets the member "steps", a list of objects with
-// names. Throws: std::invalid_argument.
+// names; `of_maps` gets the names of the parameters that maps have in the text. Throws: std::invalid_argument.
 std::vector<Argument> parse_parameters(std::string_view operation, std::string_view text,
-                                       std::optional<std::vector<Step>>* steps = nullptr);
+                                       std::optional<std::vector<Step>>* steps = nullptr,
+                                       std::vector<std::string>* of_maps = nullptr);
 
 // Refuses null for a parameter that has a default: it is how JavaScript writes infinity and NaN. No operation: nothing is
 // refused.

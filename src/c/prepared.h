@@ -60,6 +60,7 @@ struct isentropic_call {
   std::string where;
   std::vector<isentropic::ParamValue> values;
   std::array<std::optional<std::int64_t>, std::size(isentropic::by_name::kWhole)> whole;
+  std::vector<std::string> of_maps;                    // the parameters of maps that are given
   std::optional<std::vector<isentropic::Step>> steps;  // of a chain
   std::shared_ptr<const isentropic::Sampler> sampler;  // the same, where the library has it
   isentropic::Runner runner = nullptr;                 // on the host
@@ -72,7 +73,7 @@ struct isentropic_call {
     using namespace isentropic;
     const bool chain = info.family == chains().name;
     if (parameters != nullptr) {
-      const std::vector<Argument> given = parse_parameters(where, parameters, chain ? &steps : nullptr);
+      const std::vector<Argument> given = parse_parameters(where, parameters, chain ? &steps : nullptr, &of_maps);
       refuse_nulls(&info, given);
       for (const Argument& one : given) set(one);
     }
@@ -183,8 +184,8 @@ class Arrays {
       // No array has more bytes, and strides in bytes must not overflow.
       const std::size_t most = static_cast<std::size_t>(PTRDIFF_MAX) / item;
       const auto fits = [&](std::size_t count, std::ptrdiff_t stride) {
-        const std::size_t size = stride < 0 ? 0 - static_cast<std::size_t>(stride) : static_cast<std::size_t>(stride);
-        return count <= most / std::max<std::size_t>(size, 1);
+        const std::size_t reach = stride < 0 ? 0 - static_cast<std::size_t>(stride) : static_cast<std::size_t>(stride);
+        return count <= most / std::max<std::size_t>(reach, 1);
       };
       const std::ptrdiff_t step = one.col_stride == 0 ? 1 : one.col_stride;
       const auto cols = static_cast<std::ptrdiff_t>(one.cols), bytes = static_cast<std::ptrdiff_t>(item);
@@ -227,7 +228,10 @@ class Arrays {
   void read_rows_of(const ParamInfo& param, const ParamValue& value, std::ptrdiff_t rows) {
     if (const Map* const map = std::get_if<Map>(&value)) {
       const OperationInfo& info = *find_operation(family_info<Map>(), description_of(*map).name);
-      for (const ParamInfo& own : info.params) read_rows_of(own, {}, rows, false);
+      for (const ParamInfo& own : info.params) {
+        const bool given = std::ranges::find(prepared_.of_maps, own.name) != prepared_.of_maps.end();
+        read_rows_of(own, given ? ParamValue(true) : ParamValue(), rows, false);
+      }
     } else {
       read_rows_of(param, value, rows, param.required);
     }
@@ -241,12 +245,23 @@ class Arrays {
     if (i != kMost) one.values = checked_column(param.name, given_[i], rows, false);
     for (std::size_t k = 0; param.per_row && k < count_; ++k) {
       if (!given_[k].name.starts_with("d_") || given_[k].name.substr(2) != param.name) continue;
+      if (!gives_gradients()) {
+        if (prepared_.info.jacobian.arrays.empty()) continue;
+        fail("{}: {} is an array of isentropic_apply_vjp, which calculates it", where_, given_[k].name);
+      }
       used_[k] = true;
       one.gradient = checked_column(given_[k].name, given_[k], rows, false);
     }
     if (!one.values.given() && !one.gradient.given()) return;
     if (row_parameter_count_ == row_parameters_.size()) fail("{}: too many parameters have a value for each row", where_);
     row_parameters_[row_parameter_count_++] = one;
+  }
+
+  // Whether the call calculates gradients in parameters: that of a gradient does, and losses and measures of rows do.
+  bool gives_gradients() const {
+    const std::string_view family = prepared_.info.family;
+    return prepared_.vjp || family == family_info<Measure>().name || family == family_info<Divergence>().name ||
+           family == family_info<Loss>().name || family == family_info<SparseLoss>().name;
   }
 
   [[noreturn]] void refuse(std::string_view name, std::span<const ArrayInfo> wanted) const {

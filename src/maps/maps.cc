@@ -93,7 +93,7 @@ void settle_empty_rows(const MatrixView<const T>& x, std::span<const ParamGradie
 template <class T>
 void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, std::span<const PerRow> per_row) {
   std::visit([&](const auto& op) { check_params(op, per_row, x.rows); }, map);
-  check_map(description_of(map).name, x, "p", p);
+  check_map(description_of(map).name, x, "p", p, per_row);
   const MapKernels kernel = map_kernels<Working<T>>();
   for_shares<T, 1>({x}, p, cost_of(map), kernel.memory(map, x.cols),
                    [&](const auto& in, auto out, std::size_t first, auto share) {
@@ -106,7 +106,7 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
                MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, std::span<const PerRow> per_row,
                std::span<const ParamGradient> gradients) {
   std::visit([&](const auto& op) { check_slopes(op, per_row, gradients, x); }, map);
-  check_vjp(description_of(map).name, x, "p", p, g, dx);
+  check_vjp(description_of(map).name, x, "p", p, g, dx, per_row, gradients);
   settle_empty_rows(x, gradients);
   const MapKernels kernel = map_kernels<Working<T>>();
   const std::size_t cost = cost_of(map), room = kernel.memory(map, x.cols);
@@ -152,7 +152,7 @@ template <class T>
 void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
                  std::span<const PerRow> per_row) {
   check_params(options, per_row, x.rows);
-  check_map("log_softmax", x, "y", y);
+  check_map("log_softmax", x, "y", y, per_row);
   const MapKernels kernel = map_kernels<Working<T>>();
   for_shares<T, 1>({x}, y, 1, kernel.logsumexp_memory(x.cols), [&](const auto& in, auto out, std::size_t first, auto share) {
     kernel.log_softmax(options, in[0], out, RowsOf(per_row, first), share);
@@ -164,7 +164,7 @@ void log_softmax_vjp(const LogSoftmax& options, MatrixView<const std::type_ident
                      MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx,
                      std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
   check_slopes(options, per_row, gradients, x);
-  check_vjp("log_softmax", x, "y", y, g, dx);
+  check_vjp("log_softmax", x, "y", y, g, dx, per_row, gradients);
   settle_empty_rows(x, gradients);
   const MapKernels kernel = map_kernels<Working<T>>();
   const std::size_t room = kernel.logsumexp_memory(x.cols);
@@ -188,6 +188,7 @@ void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T
   check_layout("logsumexp", "x", x);
   check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
   check_apart("logsumexp", "y", y, "x", x);
+  check_apart("logsumexp", "y", y, per_row);
   // An empty sum is 0; there are no rows to distribute.
   if (x.cols == 0) {
     for (std::size_t r = 0; r < y.rows; ++r) *y.row(r) = T(-std::numeric_limits<Working<T>>::infinity());
@@ -203,11 +204,12 @@ void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity
                    MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx,
                    std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
   check_slopes(options, per_row, gradients, x);
-  check_map("logsumexp", x, "dx", dx);
+  check_map("logsumexp", x, "dx", dx, per_row);
   check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
   check_shape("logsumexp", "g", g, "a column with x's rows", x.rows, std::size_t{1});
   check_apart("logsumexp", "dx", dx, "g", g);
   check_apart("logsumexp", "dx", dx, "y", y);
+  check_gradients_apart<T>("logsumexp", gradients, {{"dx", dx}, {"x", x}, {"y", y}, {"g", g}});
   settle_empty_rows(x, gradients);
   const MapKernels kernel = map_kernels<Working<T>>();
   for_shares<T, 2>({x, g}, dx, 1, kernel.logsumexp_memory(x.cols),
@@ -220,7 +222,7 @@ template <class T>
 void soft_top_k(const SoftTopK& op, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
                 std::span<const PerRow> per_row) {
   check_params(op, per_row, x.rows);
-  check_map("soft_top_k", x, "p", p);
+  check_map("soft_top_k", x, "p", p, per_row);
   const MapKernels kernel = map_kernels<Working<T>>();
   for_shares<T, 1>({x}, p, description_of(op).cost, kernel.soft_top_k_memory(x.cols),
                    [&](const auto& in, auto out, std::size_t first, auto share) {
@@ -233,7 +235,7 @@ void soft_top_k_vjp(const SoftTopK& op, MatrixView<const std::type_identity_t<T>
                     MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx,
                     std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
   check_slopes(op, per_row, gradients, x);
-  check_vjp("soft_top_k", x, "p", p, g, dx);
+  check_vjp("soft_top_k", x, "p", p, g, dx, per_row, gradients);
   settle_empty_rows(x, gradients);
   const MapKernels kernel = map_kernels<Working<T>>();
   for_shares<T, 2>({x, g}, dx, description_of(op).cost, kernel.soft_top_k_memory(x.cols),

@@ -113,7 +113,8 @@ class Chain {
     if (nan || max_ < 0) {
       n_ = 0;
     } else {
-      // +inf scores are equally likely.
+      // +inf scores are equally likely, whatever is subtracted from them.
+      infinite_ = true;
       PackEqual([](T xi) HWY_ATTR { return xi == kInfinity<T>; });
     }
   }
@@ -510,6 +511,7 @@ class Chain {
   // finite.
   template <class Changed>
   void ChangeScores(std::span<const int64_t> text, const Changed& changed) {
+    if (infinite_) return;
     T* const to = packed_[other_];
     if (x_ != to) CopyRow(x_, n_, to);
     x_ = to;
@@ -691,6 +693,7 @@ class Chain {
   const Index* index_ = nullptr;  // null: all of the row
   size_t n_, row_, most_blocks_;  // row_: the length of the row
   T max_;
+  bool infinite_ = false;  // what is left are scores of +inf
   double temperature_ = 1;
   T *packed_[kChainBuffers], *block_max_;
   Index *packed_index_[kChainBuffers], *left_blocks_;

@@ -96,6 +96,11 @@ void check_draws(std::string_view name, const MatrixView<const T>& x, const Matr
   check_layout(name, "indices", indices);
   if (indices.rows != x.rows) fail("{}: indices must have a row for each of {} rows, got {}", name, x.rows, indices.rows);
   check_noise(name, noise, x.rows);
+  check_apart(name, "indices", indices, "x", x);
+  // Draws may take the place of their streams.
+  const MatrixView<const std::uint64_t> streams(noise.streams.data(), noise.streams.size(), 1);
+  const bool same = static_cast<const void*>(streams.data) == indices.data && indices.cols == 1 && indices.row_stride == 1;
+  if (!same) check_apart(name, "indices", indices, "streams", streams);
 }
 
 // Checks what steps read beside scores.

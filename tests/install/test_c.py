@@ -524,6 +524,41 @@ def test_outputs_that_overlap(library, name, places, changed, said):
     assert said in outcome({**places, **changed})
 
 
+def test_gradients_in_parameters_that_nothing_calculates(library):
+    """isentropic_apply refuses them where it wrote nothing before."""
+    x, out = ((c.c_double * 2)(0.5, 0.5), 1, 2, FLOAT64), ((c.c_double * 2)(), 1, 2, FLOAT64)
+
+    def one(code=FLOAT64):
+        return (c.c_double * 1)(), 1, 1, code
+
+    gamma = {"x": x, "gamma": one(), "reached": one(), "status": one(INT32), "d_entropy": one()}
+    assert call(library, "gamma_for_entropy", gamma, {"entropy": 0.5}).startswith(
+        "gamma_for_entropy: there is no array 'd_entropy'; it has x, gamma, reached, status"
+    )
+    power = {"p": x, "q": out, "d_gamma": one()}
+    assert "there is no array 'd_gamma'" in call(library, "power_transform", power, {"gamma": 0.5})
+    queries = {**dict.fromkeys("qkv", x), "out": out, "d_alpha": one()}
+    for name, arrays, parameters, gradient in (
+        ("entropy_clip", {"x": x, "y": out, "d_min_entropy": one()}, {"min_entropy": 0.5}, "d_min_entropy"),
+        ("attention", queries, {"map": {"name": "entmax"}}, "d_alpha"),
+        ("softmax", {"x": x, "y": out, "d_temperature": one()}, {}, "d_temperature"),
+    ):
+        said = f"{name}: {gradient} is an array of isentropic_apply_vjp, which calculates it"
+        assert call(library, name, arrays, parameters) == said
+    slope = one()
+    entropy = {"p": x, "value": one(), "alpha": ((c.c_double * 1)(0.5), 1, 1, FLOAT64), "d_alpha": slope}
+    assert call(library, "renyi_entropy", entropy) == ""
+
+
+def test_a_maps_parameter_is_given_once(library):
+    x = ((c.c_double * 2)(1, 2), 1, 2, FLOAT64)
+    alpha = ((c.c_double * 1)(3), 1, 1, FLOAT64)
+    arrays = {**dict.fromkeys("qkv", x), "out": ((c.c_double * 2)(), 1, 2, FLOAT64), "alpha": alpha}
+    assert call(library, "attention", arrays, {"map": {"name": "entmax"}}) == ""
+    said = "attention: alpha must be a parameter or an array, got both"
+    assert call(library, "attention", arrays, {"map": {"name": "entmax", "alpha": 1.1}}) == said
+
+
 def test_a_map_in_a_parameter(library):
     """The map by its name, or with its own parameters."""
     x = ((c.c_double * 3)(1, 2, 3), 1, 3, FLOAT64)

@@ -493,6 +493,8 @@ def test_llama_cpp_stream_is_checked_at_once(stream, error, text):
     for seed in (None, 1):
         with pytest.raises(error, match=f"^logits_processor: stream must be {text}"):
             isentropic.llama_cpp.logits_processor([("top_k", 3)], seed=seed, stream=stream)
+    with pytest.raises(ValueError, match=r"^logits_processor: stream must not be given without a seed: llama.cpp draws, got 3"):
+        isentropic.llama_cpp.logits_processor([("top_k", 3)], stream=3)
 
 
 def test_llama_cpp_processor_reads_llama_cpps_values():
@@ -502,12 +504,14 @@ def test_llama_cpp_processor_reads_llama_cpps_values():
     def log_p(*steps):
         return isentropic.llama_cpp.logits_processor(list(steps))([1], scores)
 
-    for step in (("temperature", 0), ("temperature", -1.0), ("top_p", 0.0), ("top_p", np.float32(-0.5)), ("min_p", 1.5)):
+    greedy = (("temperature", 0), ("temperature", -1.0), ("top_p", 0.0), ("top_p", np.float32(-0.5)), ("min_p", 1.5))
+    for step in (*greedy, ("temperature", {"temperature": 0}), ("min_p", {"p": 2})):
         for steps in ([step], [("top_k", 40), step, ("temperature", 0.5)]):
             found = log_p(*steps)
             assert np.flatnonzero(np.isfinite(found)).tolist() == [7]
             assert found[7] == 0
-    for step in (("top_k", 0), ("top_k", -1), ("top_p", 1.5), ("min_p", 0), ("min_p", -1.0)):
+    off = (("top_k", 0), ("top_k", -1), ("top_p", 1.5), ("min_p", 0), ("min_p", -1.0), ("top_k", {"k": 0}))
+    for step in (*off, ("min_p", {"p": 0}), ("xtc", (0.0, 0.1)), ("xtc", {"probability": 0, "threshold": 0.2})):
         np.testing.assert_array_equal(log_p(("temperature", 0.8), step), log_p(("temperature", 0.8)))
     np.testing.assert_array_equal(log_p(("top_p", 1.0)), log_p())
     assert np.isfinite(log_p(("min_p", 1.0))).sum() == 3  # equal ones and the largest that they are equal to
@@ -517,6 +521,7 @@ def test_llama_cpp_processor_reads_llama_cpps_values():
         (("temperature", float("nan")), "temperature"),
         (("top_k", "0"), "k"),
         (("typical_p", 0.0), "typical_p"),
+        (("top_k", {"k": 0, "n": 1}), "top_k has no parameter 'n'"),
     ):
         with pytest.raises((ValueError, TypeError), match=text):
             log_p(wrong)
@@ -841,6 +846,7 @@ def test_vllm_refuses_at_admission(vllm):
         ({"steps": [["top_k", "5"]]}, "k must be an integer, got str"),
         ({"steps": [], "stream": -1}, r"stream must be at least 0 and below 2\*\*64, got -1"),
         ({"steps": [], "stream": [1, 2]}, "stream must be an integer, got list"),
+        ({"steps": [], "stream": 2}, "stream must not be given without a seed: vLLM draws, got 2"),
         ({"steps": [], "seed": 1.5}, "seed must be an integer, got float"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -114,8 +114,9 @@ _GREEDY = {"temperature": lambda t: t <= 0, "top_p": lambda p: p <= 0, "min_p": 
 _OFF = {
     **dict.fromkeys(("top_k", "min_p", "top_n_sigma", "epsilon", "eta"), lambda value: value <= 0),
     **dict.fromkeys(("top_p", "typical_p"), lambda p: p > 1),
+    "dry": lambda multiplier: multiplier == 0,
+    "xtc": lambda probability: probability <= 0,
 }
-_OFF_IN_DICT = {"dry": lambda value: value.get("multiplier") == 0}
 
 
 def _of_servers(steps):
@@ -126,13 +127,23 @@ def _of_servers(steps):
     found = []
     for step in steps:
         name, value = step if isinstance(step, (list, tuple)) and len(step) == 2 else (None, None)
-        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        off = (_OFF if number else _OFF_IN_DICT if isinstance(value, dict) else {}).get(name, lambda _: False)
-        if number and name in _GREEDY and _GREEDY[name](value):
+        number = _first_number(name, value)
+        if number is not None and name in _GREEDY and _GREEDY[name](number):
             found.append(("top_k", 1))
-        elif not off(value):
+        elif number is None or name not in _OFF or not _OFF[name](number):
             found.append(step)
     return found
+
+
+def _first_number(name, value):
+    """The number of a step's first parameter, in any form of the step's value; None if Sampler will refuse it."""
+    params = STEPS[name]["params"] if isinstance(name, str) and name in STEPS else ()
+    names = [param["name"] for param in params]
+    if isinstance(value, dict) and set(value) <= set(names) and names:
+        value = value.get(names[0], params[0]["default"])
+    elif isinstance(value, (list, tuple)) and len(value) == len(names) > 1:
+        value = value[0]
+    return value if isinstance(value, numbers.Real) and not isinstance(value, bool) else None
 
 
 def streams_of_texts(texts, seen=None):
