@@ -34,7 +34,7 @@ class Chain:
         """
         self.check_tokens(tokens)
         texts = np.ascontiguousarray(tokens, np.int64) if self.reads_text else None
-        if texts is not None and (more := _places_beyond(scores, texts)) > 0:
+        if texts is not None and (more := places_beyond(scores, texts)) > 0:
             wide = np.pad(scores, ((0, 0), (0, more)), constant_values=-np.inf)
             return self(wide, position, tokens, streams)[:, : scores.shape[1]]
         logits = np.empty_like(scores)
@@ -104,7 +104,7 @@ class Chain:
             del self._bounds[key]
 
 
-def _places_beyond(scores, tokens):
+def places_beyond(scores, tokens):
     """How many scores of -inf the rows need so that each token of the texts has one: a prompt may have tokens of which the
     model gives no scores. They stay in the texts, for dry's sequences."""
     return int(tokens.max()) + 1 - scores.shape[-1] if math.prod(tokens.shape) else 0

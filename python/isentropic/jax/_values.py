@@ -81,7 +81,7 @@ def _graded(operation, static, names, moved, arrays, rows):
     """(values, their gradients in arrays, in parameters of rows)."""
     outputs = {"value": like(arrays[0], 1, wide(arrays[0]).dtype)}
     outputs |= {slope: like(arrays[names.index(name)]) for name, slope in moved}
-    without = still(_INFO[operation], _params(operation, static).values())
+    without = still(_INFO[operation], _params(operation, static).values()) if rows else []
     of_rows = [name for name in rows if name not in without]
     outputs |= {f"d_{name}": like(rows[name]) for name in of_rows}
     value, *slopes = call(operation, static, {**dict(zip(names, arrays, strict=True)), **rows}, outputs)

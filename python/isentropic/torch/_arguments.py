@@ -208,3 +208,29 @@ def checked_target(name, description, x, target, dim):
     if target.shape != x.shape:
         raise ValueError(f"{name}: {argument} must have the shape of {scores}, {tuple(x.shape)}, got {tuple(target.shape)}")
     return target.to(x.dtype)
+
+
+def checked_sample_weight(name, weight, argument, x, shape):
+    if weight is None:
+        return None
+    if not isinstance(weight, torch.Tensor):
+        raise TypeError(f"{name}: sample_weight must be a torch.Tensor, got {type(weight).__name__}")
+    no_gradient(name, "sample_weight", weight)
+    one_device(name, {argument: x, "sample_weight": weight})
+    if weight.shape != shape:
+        raise ValueError(
+            f"{name}: sample_weight must have one factor for each row, of shape {tuple(shape)}, got {tuple(weight.shape)}"
+        )
+    return weight
+
+
+def is_ignored(target, ignore_index):
+    """Which rows are; None ignores none."""
+    return torch.zeros_like(target, dtype=torch.bool) if ignore_index is None else target == ignore_index
+
+
+def quotient(total, count):
+    """total / count. Where all rows are ignored this is 0 / 0, NaN, but their gradients are 0, as they would not be by the
+    quotient's derivative."""
+    nothing = count == 0
+    return total / torch.where(nothing, 1, count) + torch.where(nothing, torch.nan, 0.0).to(total.dtype)

@@ -28,8 +28,9 @@ class TensorChain(_chain.Chain):
         self.check_tokens(tokens)
         tokens = None if tokens is None else torch.as_tensor(tokens, device=scores.device).long()
         texts = tokens if self.reads_text else no_tokens(scores)
-        # A compiler cannot know; there such a token is an error.
-        if self.reads_text and not torch.compiler.is_compiling() and (more := _chain._places_beyond(scores, tokens)) > 0:
+        # A compiler cannot know, and a device would have to be waited for; there such a token is an error.
+        known = self.reads_text and scores.is_cpu and not torch.compiler.is_compiling()
+        if known and (more := _chain.places_beyond(scores, tokens)) > 0:
             wide = torch.nn.functional.pad(scores, (0, more), value=-math.inf)
             return self(wide, position, tokens, streams)[:, : scores.shape[1]]
         if not self.draws:

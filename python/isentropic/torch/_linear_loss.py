@@ -12,6 +12,7 @@ from isentropic.torch._arguments import (
     Tensor,
     as_text,
     autocast,
+    checked_sample_weight,
     checked_target,
     dtype_beside,
     no_gradient,
@@ -22,7 +23,7 @@ from isentropic.torch._arguments import (
 from isentropic.torch._builder import Operator, wants_gradient
 from isentropic.torch._compat import dispatch_modes, has_memory, in_forward_mode, in_transform, is_dtensor, never_again, tracing
 from isentropic.torch._losses import DESCRIPTIONS, checked_teacher
-from isentropic.torch._modules import checked_sample_weight, checked_z_loss
+from isentropic.torch._modules import checked_z_loss
 from isentropic.torch._spec import OpSpec, result_type
 from isentropic.torch.backends.linear_loss import value_and_gradients
 

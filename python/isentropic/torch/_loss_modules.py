@@ -6,18 +6,10 @@ import torch
 import isentropic.torch._generated as _generated
 from isentropic._descriptions import documented
 from isentropic._maps import map_and_params
-from isentropic.torch._arguments import checked_dim
+from isentropic.torch._arguments import checked_dim, checked_sample_weight, is_ignored, quotient
 from isentropic.torch._compat import without_autocast
 from isentropic.torch._losses import sparse_distillation_loss
-from isentropic.torch._modules import (
-    Loss,
-    TeacherLoss,
-    checked_sample_weight,
-    is_ignored,
-    quotient,
-    weight_of_classes,
-    without_ignored,
-)
+from isentropic.torch._modules import Loss, TeacherLoss, weight_of_classes, without_ignored
 
 
 @torch.fx.wrap

@@ -9,12 +9,13 @@ from isentropic import _checks
 from isentropic._checks import index_or_none
 from isentropic.torch._arguments import (
     checked_dim,
+    checked_sample_weight,
     checked_target,
     dtype_beside,
     from_array,
     integer_dim,
-    no_gradient,
-    one_device,
+    is_ignored,
+    quotient,
     spread,
 )
 from isentropic.torch._losses import DESCRIPTIONS, mean_of_rows
@@ -43,20 +44,6 @@ def _mapped(function, x, **values):
     return _FUNCTIONS[function](x, **values)
 
 
-def checked_sample_weight(name, weight, argument, x, shape):
-    if weight is None:
-        return None
-    if not isinstance(weight, torch.Tensor):
-        raise TypeError(f"{name}: sample_weight must be a torch.Tensor, got {type(weight).__name__}")
-    no_gradient(name, "sample_weight", weight)
-    one_device(name, {argument: x, "sample_weight": weight})
-    if weight.shape != shape:
-        raise ValueError(
-            f"{name}: sample_weight must have one factor for each row, of shape {tuple(shape)}, got {tuple(weight.shape)}"
-        )
-    return weight
-
-
 def checked_z_loss(name, value):
     value = _checks.number(name, "z_loss", value)
     if not 0 <= value < math.inf:
@@ -74,11 +61,6 @@ def _along(weight, x, dim):
     shape = [1] * x.dim()
     shape[dim] = -1
     return weight.reshape(shape)
-
-
-def is_ignored(target, ignore_index):
-    """Which rows are; None ignores none."""
-    return torch.zeros_like(target, dtype=torch.bool) if ignore_index is None else target == ignore_index
 
 
 def weight_of_classes(weight, target):
@@ -189,13 +171,6 @@ def _reduced(module, function, x, target, values, weight, sample_weight, z_loss,
     else:
         result = each.mean()
     return result if dtype is None else result.to(dtype)
-
-
-def quotient(total, count):
-    """total / count. Where all rows are ignored this is 0 / 0, NaN, but their gradients are 0, as they would not be by the
-    quotient's derivative."""
-    nothing = count == 0
-    return total / torch.where(nothing, 1, count) + torch.where(nothing, torch.nan, 0.0).to(total.dtype)
 
 
 class Configured(torch.nn.Module):

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from isentropic._descriptions import MAPS
-from isentropic.torch._arguments import checked_dim
-from isentropic.torch._modules import checked_sample_weight, is_ignored, quotient
+from isentropic.torch._arguments import checked_dim, checked_sample_weight, is_ignored, quotient
 from isentropic.torch._spec import TokenStatistics
 from isentropic.torch.distributed import _functions
 
