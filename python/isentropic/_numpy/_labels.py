@@ -78,10 +78,10 @@ def _as_array(labels):
     if not isinstance(labels, (list, tuple)) or not array.size:
         return array
     if array.dtype.kind in "US":
-        one_kind, objects = (str, bytes)[array.dtype.kind == "S"], np.array(labels, object)
+        one_kind, objects = (str, bytes)[array.dtype.kind in "S"], np.array(labels, object)
         kept = all(isinstance(one, one_kind) and one[-1:] not in ("\0", b"\0") for one in objects.flat)
         return array if kept else objects
-    if array.dtype.kind == "f" and (abs(array) >= 2**53).any():
+    if array.dtype.kind in "f" and (abs(array) >= 2**53).any():
         objects = np.array(labels, object)
         return objects if any(isinstance(one, (int, np.integer)) for one in objects.flat) else array
     return array

@@ -16,11 +16,11 @@ def check_order(function, first, second):
         at = places.get(name, place)
         if at != place:
             argument, x, _ = second
-            kind, order = _kind(second), f"{first[0]}.{'columns' if _kind(first) == 'column' else 'index'}"
-            chosen = f".reindex({order})" if x.ndim == 1 else f"[{order}]" if kind == "column" else f".loc[{order}]"
+            order = f"{first[0]}.{'columns' if _has_columns(first) else 'index'}"
+            chosen = f".reindex({order})" if x.ndim == 1 else f"[{order}]" if _has_columns(second) else f".loc[{order}]"
             raise ValueError(
-                f"{function}: {argument} has the {kind} {name!r} at place {place}, {first[0]} at place {at}; reorder one: "
-                f"{argument}{chosen}"
+                f"{function}: {argument} has the {'column' if _has_columns(second) else 'name'} {name!r} at place {place}, "
+                f"{first[0]} at place {at}; reorder one: {argument}{chosen}"
             )
 
 
@@ -32,6 +32,6 @@ def _index(named):
     return None if type(index).__name__ == "RangeIndex" else index
 
 
-def _kind(named):
+def _has_columns(named):
     _, x, axis = named
-    return "column" if x.ndim == 2 and axis == -1 else "name"
+    return x.ndim == 2 and axis == -1
