@@ -149,8 +149,7 @@ def write(path, array, *, columns=None, labels=None, key=None, format=None):
         raise ValueError(f"write: key must be None if columns have names, got {key!r}")
     if form in (*ARROW, "jsonl"):
         names = columns or ([] if key is None else [key])
-        taken = [*names, *([] if labels is None else ["label"])]
-        twice = next((name for at, name in enumerate(names) if name in taken[at + 1 :]), None)
+        twice = _repeated([*names, *([] if labels is None else ["label"])])
         if twice is not None:
             what = "columns" if columns else "key"
             beside = "; labels are called label" if twice == "label" and labels is not None else ""
@@ -285,6 +284,11 @@ def _numbers(array):
     return values.astype(values.dtype.newbyteorder("="), copy=False), values.dtype.name
 
 
+def _repeated(names):
+    """The first name that appears again, or None."""
+    return next((name for at, name in enumerate(names) if name in names[at + 1 :]), None)
+
+
 def _of_bfloat16(bits):
     """float32, which holds all numbers of bfloat16."""
     return (bits.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
@@ -310,7 +314,7 @@ def _read_arrow(path, form, key, label, chosen, excluded, missing):
 
         table = pyarrow.feather.read_table(path)
     known = table.column_names
-    twice = next((name for at, name in enumerate(known) if name in known[at + 1 :]), None)
+    twice = _repeated(known)
     if twice is not None:
         raise ValueError(f"{path}: two columns are called {twice!r}; names must differ")
     lists = [field.name for field in table.schema if _is_list(field.type)]

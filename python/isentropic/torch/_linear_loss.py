@@ -77,9 +77,8 @@ class _WithGradients(torch.autograd.Function):
         else:
             # Another device or a batch has no number to read.
             factor = None if grad.is_cpu and has_memory(grad) and grad == 1 else grad
-            kept = [_times(one, factor, tensors[0].dtype, never_again(grad)) for one in kept[:3]] + [
-                _times(kept[3], factor, kept[3].dtype, never_again(grad))
-            ]
+            dtypes, own = (*[tensors[0].dtype] * 3, kept[3].dtype), never_again(grad)
+            kept = [_times(one, factor, dtype, own) for one, dtype in zip(kept, dtypes, strict=True)]
         of_hidden, of_weight, of_bias, of_rows = kept
         found = [of_hidden, of_weight, None, of_bias, of_rows, *[None] * (_OPERATOR.count - 5 + len(ctx.params))]
         return None, *(one if wanted else None for one, wanted in zip(found, ctx.needs_input_grad[1:], strict=True))

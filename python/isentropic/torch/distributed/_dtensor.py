@@ -155,11 +155,10 @@ _PART = 1 << 23  # scores of a rank at a time
 
 
 def _of_split_head(name, hidden, weight, bias, target, of_scores, out=None):
-    """[of_scores(scores, target) for some rows at a time], and the target of each row. weight, and bias, are sharded by
-    classes, and every rank has hidden and target; scores are a DTensor, and a rank has the scores of its classes. If there are
-    several such parts, backward computes the scores again. Gradients in hidden are summed over the ranks, the others stay with
-    the classes. Rows that are `out` are read as 0; those that are not finite have NaN for all scores, and no part in the
-    weight's gradient."""
+    """[of_scores(scores, target) for some rows at a time]. weight, and bias, are sharded by classes, and every rank has hidden
+    and target; scores are a DTensor, and a rank has the scores of its classes. If there are several such parts, backward
+    computes the scores again. Gradients in hidden are summed over the ranks, the others stay with the classes. Rows that are
+    `out` are read as 0; those that are not finite have NaN for all scores, and no part in the weight's gradient."""
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
     mesh = getattr(weight, "device_mesh", None)
@@ -194,7 +193,7 @@ def _of_split_head(name, hidden, weight, bias, target, of_scores, out=None):
     rows, own = hidden.reshape(-1, hidden.shape[-1]), target.reshape(math.prod(lead), *target.shape[len(lead) :])
     step = max(1, _PART * mesh.size(sharded[0]) // max(1, weight.shape[0]))  # on all ranks alike
     run = of_rows if len(rows) <= step else functools.partial(checkpoint, of_rows, use_reentrant=False)
-    return [run(rows[i : i + step], part, bias, own[i : i + step]) for i in range(0, max(1, len(rows)), step)], own
+    return [run(rows[i : i + step], part, bias, own[i : i + step]) for i in range(0, max(1, len(rows)), step)]
 
 
 def linear_token_statistics_of_dtensors(function, hidden, weight, target, bias, options):
@@ -203,7 +202,7 @@ def linear_token_statistics_of_dtensors(function, hidden, weight, target, bias, 
     def of_scores(scores, target):
         return tuple(one if one is None else one.to_local() for one in function(scores, target, **options))
 
-    found, _ = _of_split_head("linear_token_statistics", hidden, weight, bias, target, of_scores)
+    found = _of_split_head("linear_token_statistics", hidden, weight, bias, target, of_scores)
     lead = hidden.shape[:-1]
     whole = (None if one[0] is None else torch.cat(one) for one in zip(*found, strict=True))
     return TokenStatistics(*(one if one is None else one.reshape(*lead, *one.shape[1:]) for one in whole))
@@ -223,7 +222,7 @@ def linear_loss_of_dtensors(hidden, weight, target, functions, bias, reduction, 
         value = functions[0](scores, target, **params).to_local()
         return value if z_loss == 0 else torch.stack([value, functions[1](scores).to_local()])
 
-    found, _ = _of_split_head("linear_loss", hidden, weight, bias, target, of_scores, out)
+    found = _of_split_head("linear_loss", hidden, weight, bias, target, of_scores, out)
     value = torch.cat(found, -1)
     value = value[0] + z_loss * value[1].square() if z_loss else value
     factors = torch.ones_like(value) if sample_weight is None else sample_weight.reshape(-1).to(value.dtype)
