@@ -85,6 +85,13 @@ TEST(CudaSanitizedDeathTest, AWriteBeyondIsSeen) {
     row[33 + threadIdx.x] = 1;
   };
   EXPECT_DEATH(isentropic_emulate::launch(1, {32, 1, 1}, 1, 0, kernel), "heap-buffer-overflow");
+  const auto on_stack = [] {
+    float lane[4] = {};
+    float* volatile end = lane + 4;
+    __syncwarp();  // the switch to another thread and back keeps what is known of this stack
+    *end = 1;
+  };
+  EXPECT_DEATH(isentropic_emulate::launch(1, {32, 1, 1}, 1, 0, on_stack), "stack-buffer-overflow");
 }
 #endif
 
