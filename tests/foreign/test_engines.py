@@ -83,6 +83,12 @@ def test_polars(examples):
     assert of_table(lazy.collect().to_arrow()) == expected
 
 
+def test_names_of_polars_are_written(tmp_path):
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    isentropic.write(tmp_path / "x.csv", polars.DataFrame({"a": [1.5, 2.5], "b": [0.0, -1.0]}))
+    assert (tmp_path / "x.csv").read_text() == "a,b\n1.5,0\n2.5,-1\n"
+
+
 def test_duckdb(examples):
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
     file, expected = examples

@@ -479,3 +479,31 @@ def test_whole_scores_beside_fractions_are_read_again(tmp_path, ending, columns)
     assert isentropic.read(path).tolist() == [[1001, 3, 0.5]]
     isentropic.write(path, [[2.0, 1.0], [3.0, 0.5]], columns=["a", "b"])
     assert ".0" not in path.read_text()
+
+
+@pytest.mark.parametrize("ending", [*TEXT, *ARROW])
+def test_names_of_frames(tmp_path, ending):
+    pandas = pytest.importorskip("pandas")
+    if ending in ARROW:
+        pytest.importorskip("pyarrow")
+    path, columns, labels = tmp_path / f"x.{ending}", list("abcde"), list("stuvwxy")
+    named = pandas.DataFrame(X, index=labels, columns=columns)
+    counted = pandas.DataFrame(X)  # numbers are places, not names
+    for frame, given, expected in (
+        (named, {}, (columns, labels)),
+        (named.reset_index(drop=True), {}, (columns, None)),
+        (named, {"columns": list("vwxyz")}, (list("vwxyz"), labels)),
+        (named, {"labels": list("1234567")}, (columns, list("1234567"))),
+        (counted, {}, (None, None)),
+        (counted[counted[0] > X[0, 0]], {}, (None, None)),
+    ):
+        isentropic.write(path, frame, **given)
+        array, found, rows = isentropic.read(path, names=True)
+        assert np.array_equal(array.astype(np.float32), frame.to_numpy())
+        assert rows == expected[1] and (expected[0] is None or found == expected[0])
+    isentropic.write(path, named["a"])  # a series has a name for each row
+    array, _, rows = isentropic.read(path, names=True)
+    assert rows == labels and np.array_equal(np.ravel(array).astype(np.float32), X[:, 0])
+    if ending == "jsonl":
+        isentropic.write(path, named, key="scores")
+        assert isentropic.read(path, key="scores", names=True)[1:] == ([], labels)

@@ -11,7 +11,7 @@ import numpy as np
 import isentropic._core as _core
 from isentropic import _checks
 from isentropic._descriptions import documented
-from isentropic._numpy import _convert
+from isentropic._numpy import _convert, _names
 
 ARROW = ("parquet", "arrow", "feather")
 
@@ -115,7 +115,7 @@ def write(path, array, *, columns=None, labels=None, key=None, format=None):
         torch or ml_dtypes) keep their type, and anything else becomes float64. Parquet and Arrow have no bfloat16: it becomes
         float32.
     columns, labels (sequence of str or None): A name for each column and for each row; .npy, .npz and .safetensors cannot store
-        them.
+        them. Without them those of a frame of pandas or polars are written if they are text; columns=[] writes none.
     key (str or None): The name of the array in an .npz, .jsonl, .safetensors, .parquet or .arrow, if columns have no names.
     format (str or None): The format of the file, if its name does not say it.
     Raises: The format cannot store the names, the number of names is not that of columns or rows, or in a .jsonl, .parquet or
@@ -129,6 +129,10 @@ def write(path, array, *, columns=None, labels=None, key=None, format=None):
             raise ValueError(f"write: {argument} must be None for .{form}, which cannot store such names")
         if isinstance(given, str) and argument != "key":
             raise TypeError(f"write: {argument} must be a sequence of names, got one string")
+    if form not in UNNAMED:
+        own_columns, own_labels = _names.texts(array)
+        columns = own_columns if columns is None and key is None else columns
+        labels = own_labels if labels is None else labels
     values, kind = _numbers(array)
     if values.ndim == 0:
         raise ValueError("write: array must have at least one axis, got a single number")

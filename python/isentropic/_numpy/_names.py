@@ -1,4 +1,4 @@
-"""Names of entries: those that two arrays of one call have in common must stand at the same places in both."""
+"""Names of entries and rows: those that two arrays of one call have in common must stand at the same places in both."""
 
 
 def check_order(function, first, second):
@@ -22,6 +22,20 @@ def check_order(function, first, second):
                 f"{function}: {argument} has the {'column' if _has_columns(second) else 'name'} {name!r} at place {place}, "
                 f"{first[0]} at place {at}; reorder one: {argument}{chosen}"
             )
+
+
+def texts(x):
+    """(names of columns, names of rows) of a frame or series of pandas or polars, each None unless all of them are text."""
+    if type(x).__module__.startswith("polars"):
+        return (list(x.columns) if hasattr(x, "columns") else None), None
+    if not type(x).__module__.startswith("pandas") or not hasattr(x, "axes"):
+        return None, None
+    rows, columns = x.axes if len(x.axes) == 2 else (*x.axes, ())
+    return _if_text(columns), _if_text(rows)
+
+
+def _if_text(names):
+    return list(names) if len(names) > 0 and all(isinstance(name, str) for name in names) else None
 
 
 def _index(named):
