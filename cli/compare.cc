@@ -108,12 +108,17 @@ std::vector<isentropic::Map> maps_by_name(const std::string& names, std::optiona
   return chosen;
 }
 
-Comparison compare(const Table& table, std::string_view file, std::size_t row, const std::vector<isentropic::Map>& maps) {
+Comparison compare(const Table& table, std::string_view file, std::size_t before, std::size_t row,
+                   const std::vector<isentropic::Map>& maps) {
   if (table.rows == 0) bad_input("{}: there are no rows to compare", file);
-  if (row >= table.rows) bad_input("{}: there is no row {}; the rows are 0 to {}", file, row, table.rows - 1);
+  if (row < before || row - before >= table.rows) {
+    bad_input("{}: there is no row {}; the rows are {} to {}", file, row, before, before + table.rows - 1);
+  }
+  row -= before;
   Comparison comparison;
   comparison.file = file;
   comparison.row = row;
+  comparison.before = before;
   if (!table.labels.empty()) comparison.label = table.labels[row];
   if (!table.tokens.empty()) comparison.token = table.tokens[row];
   comparison.classes = class_names(table, row);
@@ -367,11 +372,13 @@ std::string format_of(const std::string& out) {
   bad_input("compare: -o must end in .txt, .json or .html, got '{}'; --format names the format", out);
 }
 
-// The row with this number or, if `text` is not a number, with this label.
-std::size_t row_of(const Table& table, std::string_view file, const std::string& text) {
+// The row of the file with this number or, if `text` is not a number, with this label; the first one that was read without it.
+std::size_t row_of(const Table& table, std::string_view file, std::size_t before, const std::optional<std::string>& wanted) {
+  if (!wanted) return before;
+  const std::string& text = *wanted;
   const bool number = text.find_first_not_of("+-.0123456789") == text.npos;
   const auto found = std::find(table.labels.begin(), table.labels.end(), text);
-  if (!number && found != table.labels.end()) return static_cast<std::size_t>(found - table.labels.begin());
+  if (!number && found != table.labels.end()) return before + static_cast<std::size_t>(found - table.labels.begin());
   if (!number && !table.labels.empty()) bad_input("{}: there is no row with the label {}", file, files::in_quotes(text));
   std::size_t row = 0;
   set_number(row, "--row", text);
@@ -382,7 +389,7 @@ std::size_t row_of(const Table& table, std::string_view file, const std::string&
 
 void add_compare(CLI::App& app, Program& program) {
   struct Options {
-    std::string row = "0";
+    std::optional<std::string> row;
     std::string maps;
     std::optional<double> entropy;
     std::string format;
@@ -391,7 +398,8 @@ void add_compare(CLI::App& app, Program& program) {
   const auto options = std::make_shared<Options>();
   CLI::App& command = *app.add_subcommand("compare", "One row of scores under several maps, side by side as bars.");
   add_input_options(command, program.files);
-  command.add_option("--row", options->row, "The row, counted from 0, or its label (default 0)")->option_text("ROW");
+  command.add_option("--row", options->row, "The row of FILE, counted from 0, or its label (default: the first)")
+      ->option_text("ROW");
   command
       .add_option_function<std::string>(
           "--maps",
@@ -418,13 +426,14 @@ void add_compare(CLI::App& app, Program& program) {
       if (options->still && options->format != "html") bad_input("compare: --static is for pages, --format html");
       const std::vector<isentropic::Map> maps = maps_by_name(options->maps, options->entropy);
       const Table table = widened(read_table(files));
-      const std::size_t row = row_of(table, files::input_name(files.in), options->row);
-      Comparison comparison = compare(table, files::input_name(files.in), row, maps);
+      const std::string name = files::input_name(files.in);
+      const std::size_t before = files.reading.first_row;
+      Comparison comparison = compare(table, name, before, row_of(table, name, before, options->row), maps);
       Overview all;
       if (options->format != "text") {
-        all = overview(table, row, maps, files.quiet);
+        all = overview(table, comparison.row, maps, files.quiet);
         comparison.histograms = all.histograms;
-        comparison.distances = row_distances(table, row, maps);
+        comparison.distances = row_distances(table, comparison.row, maps);
       }
       const std::size_t width = files::is_standard(files.out) ? terminal_width() : 80;
       const std::string report = options->format == "json" ? comparison_json(comparison)

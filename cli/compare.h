@@ -60,7 +60,8 @@ struct Comparison {
   };
 
   std::string file;
-  std::size_t row;
+  std::size_t row;                           // among those that were read
+  std::size_t before = 0;                    // rows of the file before the first one that was read
   std::string label;                         // the row's label, or nothing
   std::optional<files::Table::Token> token;  // what a reply says of it
   std::vector<std::string> classes;          // a name for each score
@@ -74,8 +75,9 @@ struct Comparison {
 // entropy and is included even if it is not listed. Throws BadInput.
 std::vector<isentropic::Map> maps_by_name(const std::string& names, std::optional<double> entropy);
 
-// Throws BadInput if the table has no such row.
-Comparison compare(const files::Table& table, std::string_view file, std::size_t row, const std::vector<isentropic::Map>& maps);
+// `before`: rows of the file that come before the table. Throws BadInput if the table has no such row of the file.
+Comparison compare(const files::Table& table, std::string_view file, std::size_t before, std::size_t row,
+                   const std::vector<isentropic::Map>& maps);
 
 // The row's distributions.
 std::vector<Comparison::Column> columns_of(const files::Table& table, std::size_t row,

@@ -212,6 +212,8 @@ function make(tag, parts, attributes = {}) {
   return element;
 }
 const count = (n) => n.toLocaleString("en-US");
+// Rows have their numbers in the file, of which --rows may have left out the first.
+const total = data.before === 0 ? count(data.total) : "rows " + count(data.before) + " to " + count(data.before + data.total - 1);
 function probability(p) {
   if (p === null) return "nan";
   if (p === 0 || p === 1) return String(p);
@@ -238,7 +240,7 @@ const name = (i) => data.words.length ? shownWord(data.words[row - data.first][i
 function draw() {
   const shown = rowData(row);
   const token = data.tokens[row - data.first];
-  at("where").textContent = "Row " + count(row) + (shown.label ? " (" + shown.label + ")" : "") + " of " + count(data.total) +
+  at("where").textContent = "Row " + count(row) + (shown.label ? " (" + shown.label + ")" : "") + " of " + total +
     (token ? ", reply " + count(token[0]) + ", position " + count(token[1]) : "") +
     ", " + count(data.cols) + (data.cols === 1 ? " class" : " classes");
   at("back").disabled = row === data.first;
@@ -320,7 +322,7 @@ function matrix() {
   const known = found.filter((d) => d !== null), most = Math.max(...known, 0);
   at("apart").textContent = measures[at("by").value][0] + " of each row from each other: " + measures[at("by").value][1] +
     ". Rows " + count(near.first) + " to " + count(near.first + n - 1) + (n < data.total ? ", those around row " +
-    count(data.row) + ", of " + count(data.total) : "") + ". A fuller colour is a larger distance" +
+    count(data.row) + ", of " + total : "") + ". A fuller colour is a larger distance" +
     (most > 0 ? ", up to " + distance(most) : "") + ". A frame without colour is a row without a distribution. Arrow keys move " +
     "through the matrix, Enter goes to the row.";
   const side = Math.max(n * cellSize, 120), step = side / n;
@@ -495,7 +497,7 @@ at("columns").replaceChildren(make("th", ["row"], {scope: "col"}),
   ...data.maps.map((map) => make("th", [map.name], {scope: "col"})));
 at("rows").querySelector("table").setAttribute("aria-rowcount", data.kept + 1);
 at("kept").textContent = "The entropy of each row in nats; a row's link shows it above. " + (data.kept === data.total ? "" :
-  "This page holds rows " + count(data.first) + " to " + count(last) + " of " + count(data.total) +
+  "This page holds rows " + count(data.first) + " to " + count(last) + " of " + total +
   ", those around row " + count(data.row) + ". With more rows it would be too large; another --row shows others. The entropies below are of all rows.");
 at("rows").addEventListener("scroll", lines);
 addEventListener("resize", () => {
@@ -669,13 +671,15 @@ std::string comparison_html(const Comparison& comparison, const files::Table& ta
   }
   const Distances none, &any = comparison.distances.empty() ? none : comparison.distances[0];
   const std::string data = fmt::format(
-      "{{\"file\":{},\"total\":{},\"cols\":{},\"first\":{},\"kept\":{},\"shown\":{},\"double\":{},\"whole\":{{\"first\":{},"
+      "{{\"file\":{},\"before\":{},\"total\":{},\"cols\":{},\"first\":{},\"kept\":{},\"shown\":{},\"double\":{},\"whole\":{{"
+      "\"first\":{},"
       "\"rows\":{}}},\"row\":{},\"top\":{:.6g},"
       "\"classes\":{{{}}},\"words\":[{}],\"tokens\":[{}],\"labels\":{},\"maps\":[{}],\"near\":{{\"first\":{},\"count\":{},"
       "\"maps\":[{}]}}}}",
-      text(comparison.file), table.rows, table.cols, all.first, all.rows, all.shown, all.numbers.index() == 1, whole_first,
-      whole, comparison.row, comparison.histograms.empty() ? 0 : comparison.histograms[0].top, names, words, places,
-      array(labels, text), map_data, any.first, any.count, near);
+      text(comparison.file), comparison.before, table.rows, table.cols, comparison.before + all.first, all.rows, all.shown,
+      all.numbers.index() == 1, comparison.before + whole_first, whole, comparison.before + comparison.row,
+      comparison.histograms.empty() ? 0 : comparison.histograms[0].top, names, words, places, array(labels, text), map_data,
+      comparison.before + any.first, any.count, near);
   std::string page = page_head("isentropic compare", explorer ? "'unsafe-inline' 'wasm-unsafe-eval'" : "'unsafe-inline'");
   page += kPage;
   const auto put = [&](std::string_view place, const std::string& content) {

@@ -26,7 +26,8 @@ std::string json_array(const Range& range, F element) {
 std::string comparison_json(const Comparison& comparison) {
   const auto text = [](const std::string& value) { return files::json_string(value); };
   std::string json = "{\n";
-  json += fmt::format("  \"file\": {},\n  \"row\": {},\n", files::json_string(comparison.file), comparison.row);
+  json +=
+      fmt::format("  \"file\": {},\n  \"row\": {},\n", files::json_string(comparison.file), comparison.before + comparison.row);
   if (!comparison.label.empty()) json += fmt::format("  \"label\": {},\n", files::json_string(comparison.label));
   if (const auto& token = comparison.token) {
     json += fmt::format("  \"reply\": {},\n  \"position\": {},\n  \"logprob\": {},\n  \"rank\": {},\n", token->reply,
@@ -58,7 +59,7 @@ std::string comparison_json(const Comparison& comparison) {
       json += fmt::format(
           ",\n      \"distances\": {{\"first_row\": {},\n        \"js_distance\": {},\n"
           "        \"total_variation\": {},\n        \"wasserstein\": {}}}",
-          distances.first, from_row(distances.js_distance), from_row(distances.total_variation),
+          comparison.before + distances.first, from_row(distances.js_distance), from_row(distances.total_variation),
           from_row(distances.wasserstein));
     }
     json += "\n    }";

@@ -59,7 +59,8 @@ class Layout {
     const std::string file = on_one_line(comparison_.file);
     const auto& token = comparison_.token;
     const std::string of = token ? fmt::format(", reply {}, position {}", token->reply, token->position) : "";
-    text_ = fmt::format("{}, row {}{}{}: {} classes\n", file, comparison_.row, label, of, comparison_.x.size());
+    text_ = fmt::format("{}, row {}{}{}: {} classes\n", file, comparison_.before + comparison_.row, label, of,
+                        comparison_.x.size());
     for (std::size_t begin = 0; begin < comparison_.columns.size(); begin += at_once_) {
       text_ += '\n';
       block(begin, std::min(begin + at_once_, comparison_.columns.size()));

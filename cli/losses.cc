@@ -51,17 +51,44 @@ const Table& table_of(Targets& targets, const Files& files, const Table& scores,
   bad_input("{} (TARGET has class numbers, from 0; names of classes can be the label column of FILE)", message);
 }
 
-// The class of a label, which is the name of a column or a class number from 0.
-std::int64_t class_of(const Table& scores, std::size_t row, const Files& files) {
-  const std::string& label = scores.labels[row];
-  const auto named = std::find(scores.header.begin(), scores.header.end(), label);
-  if (named != scores.header.end()) return named - scores.header.begin();
+std::optional<std::int64_t> whole_number(const std::string& text) {
   double number = 0;
-  const bool is_number = files::read_number(label, number) == files::Reading::number;
-  if (is_number && std::abs(number) < 0x1p53 && number == std::floor(number)) return static_cast<std::int64_t>(number);
-  Origin(scores, files.in)
-      .refuse(fmt::format("the label '{}' is neither the name of a column nor a class counted from 0", label), {.row = row},
-              "; give a file of targets as TARGET", true);
+  const bool is_number = files::read_number(text, number) == files::Reading::number;
+  if (!is_number || !(std::abs(number) < 0x1p53) || number != std::floor(number)) return std::nullopt;
+  return static_cast<std::int64_t>(number);
+}
+
+// Whether a label such as 1 means different classes as a name and as a number: some column is called by another's number.
+bool names_are_other_numbers(const Table& scores) {
+  for (std::size_t c = 0; c < scores.header.size(); ++c) {
+    const std::optional<std::int64_t> number = whole_number(scores.header[c]);
+    const auto place = static_cast<std::int64_t>(c);
+    if (number && *number >= 0 && *number < static_cast<std::int64_t>(scores.cols) && *number != place) return true;
+  }
+  return false;
+}
+
+// The class of a label, which is the name of a column or a class number from 0. Where these differ all labels are names.
+std::int64_t class_of(const Table& scores, std::size_t row, const Files& files, bool names_only) {
+  const std::string& label = scores.labels[row];
+  const auto refuse = [&](const std::string& what) {
+    Origin(scores, files.in).refuse(what, {.row = row}, "; give a file of targets as TARGET", true);
+  };
+  const auto named = std::find(scores.header.begin(), scores.header.end(), label);
+  if (named != scores.header.end()) {
+    if (std::find(named + 1, scores.header.end(), label) != scores.header.end()) {
+      refuse(fmt::format("several columns have the name '{}' of the label", label));
+    }
+    return named - scores.header.begin();
+  }
+  const std::optional<std::int64_t> number = whole_number(label);
+  if (number && (!names_only || *number < 0 || *number >= static_cast<std::int64_t>(scores.cols))) return *number;
+  refuse(number ? fmt::format(
+                      "the label '{}' is not the name of a column; a class number counted from 0 would mean another column "
+                      "than the same name",
+                      label)
+                : fmt::format("the label '{}' is neither the name of a column nor a class counted from 0", label));
+  return 0;
 }
 
 // The classes of these rows: their labels, or the one column of TARGET.
@@ -72,7 +99,8 @@ std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, cons
       bad_input("{}: {} has no labels; give a file of targets as TARGET, --labels COLUMN, or --target-key NAME of an array",
                 name, files::input_name(files.in));
     }
-    for (std::size_t r = 0; r < scores.rows; ++r) classes[r] = class_of(scores, r, files);
+    const bool names_only = names_are_other_numbers(scores);
+    for (std::size_t r = 0; r < scores.rows; ++r) classes[r] = class_of(scores, r, files, names_only);
     return classes;
   }
   table_of(targets, files, scores, TargetKind::classes);
@@ -237,6 +265,24 @@ Table of_all(Targets& targets, const Files& files, std::string_view name, std::s
   return one_number(result, value);
 }
 
+// Whether the scores seem to be probabilities. What fits them does not fit the scores that they came from.
+bool seem_probabilities(const Table& table) {
+  if (table.cols < 2 || table.rows == 0) return false;
+  const std::vector<double> numbers = as_doubles(table);
+  const double tolerance = sum_tolerance(table);
+  bool fractions = false;
+  for (std::size_t r = 0; r < table.rows; ++r) {
+    double sum = 0;
+    for (const double x : std::span(numbers).subspan(r * table.cols, table.cols)) {
+      if (!(x >= 0 && x <= 1)) return false;
+      fractions |= x != std::floor(x);
+      sum += x;
+    }
+    if (!(std::abs(sum - 1) <= tolerance)) return false;
+  }
+  return fractions;
+}
+
 // A command that calculates one number from all rows and their labels. `fitted` makes the map with that number; without it the
 // command takes no labels.
 template <class Evaluate>
@@ -270,8 +316,17 @@ void add_fit(CLI::App& app, Program& program, const std::string& name, const std
                                 before_and_after(fitted(value), said, x, classes));
         return value;
       };
-      write_table(files, of_all(*targets, files, name, result, labelled, read_table(files), reported));
-      if (!report->empty()) files::write_output(*report, page);
+      Table rows = read_table(files);
+      const bool warns = !files.quiet && seem_probabilities(rows);
+      Table value = of_all(*targets, files, name, result, labelled, std::move(rows), reported);
+      if (warns) {
+        fmt::print(stderr, "isentropic: {}: each row of {} sums to 1; if these are probabilities, give their logarithms\n",
+                   name, files::input_name(files.in));
+      }
+      std::optional<files::Output> page_file;  // in its place once the result is
+      if (!report->empty()) page_file.emplace(*report).write(page);
+      write_table(files, std::move(value));
+      if (page_file) page_file->finish();
     };
   });
 }
@@ -345,7 +400,8 @@ void add_calibration(CLI::App& app, Program& program) {
     const auto asked = std::get<isentropic::ExpectedCalibrationError>(made<isentropic::Calibration>(arguments));
     take_key(*targets, program.files);
     check_report(arguments.info.name, *report, program.files, *targets);
-    return {[targets, asked, report, &files = program.files, name = arguments.info.name](Table p) {
+    const auto page_file = std::make_shared<std::optional<files::Output>>();  // in its place once the result is
+    const auto result = [targets, asked, report, page_file, &files = program.files, name = arguments.info.name](Table p) {
       auto op = asked;
       op.sum_tolerance = asked.sum_tolerance.value_or(sum_tolerance(p));  // of the file's type, which is widened below
       std::string page;
@@ -361,9 +417,12 @@ void add_calibration(CLI::App& app, Program& program) {
         return isentropic::expected_calibration_error(op, rows, classes);
       };
       Table value = of_all(*targets, files, name, name, true, std::move(p), reported);
-      if (!report->empty()) files::write_output(*report, page);
+      if (!report->empty()) page_file->emplace(*report).write(page);
       return value;
-    }};
+    };
+    return {result, [page_file](std::size_t) {
+              if (*page_file) (*page_file)->finish();
+            }};
   };
   CLI::App& command =
       add_operation(app, program, info, evaluate,

@@ -176,7 +176,9 @@ CLI::App& add_operation(CLI::App& app, Program& program, const isentropic::Opera
       } catch (const isentropic::RowError& error) {
         origin.refuse(error, error.row());
       }
+      const std::size_t rows = table.rows;
       write_table(files, std::move(table));
+      if (evaluation.at_end) evaluation.at_end(rows);
     };
   });
   return command;

@@ -147,7 +147,10 @@ void add_sample(CLI::App& app, Program& program) {
   command
       .add_option_function<std::string>(
           "--steps", [options](const std::string& text) { options->steps = to_steps(text); },
-          fmt::format("Steps that change the distribution before the draw, in this order: STEP,... among {}", step_names()))
+          fmt::format(
+              "Steps that change the distribution before the draw, in this order: STEP,... among {}; several breakers are "
+              "joined by +, as in 13+198",
+              step_names()))
       ->option_text("STEPS");
   CLI::Option* const seed =
       add_number(command, "--seed", options->seed, "The same seed gives the same draws; required unless --probs is given");
@@ -191,6 +194,18 @@ void add_sample(CLI::App& app, Program& program) {
       check_tokens(*options);
       TextsSoFar texts;
       if (!options->tokens.empty()) texts.open(files, options->tokens);
+      const auto probs = [&](auto x, auto p, const isentropic::Texts& so_far) {
+        try {
+          sampler.probs(x, p, so_far);
+        } catch (const std::invalid_argument& error) {
+          // The library's advice is for those who call it.
+          constexpr std::string_view kFunction = "Sampler::probs: ", kAdvice = ": ask sample";
+          const std::string_view said = error.what();
+          const std::size_t advice = said.find(kAdvice);
+          if (!said.starts_with(kFunction) || advice == said.npos) throw;
+          bad_input("sample: --probs: {}; leave the step out", said.substr(kFunction.size(), advice - kFunction.size()));
+        }
+      };
       stream_rows(
           files,
           [&](Table table) {
@@ -198,7 +213,7 @@ void add_sample(CLI::App& app, Program& program) {
             std::vector<std::int64_t> tokens;
             const isentropic::Texts so_far = texts_of(texts, files, table, tokens);
             if (!options->probs) return drawn(sampler, *options, so_far, std::move(table));
-            return in_place(std::move(table), [&](auto x, auto p) { sampler.probs(x, p, so_far); });
+            return in_place(std::move(table), [&](auto x, auto p) { probs(x, p, so_far); });
           },
           [&](std::size_t rows) { texts.check_end(files, rows); });
     };

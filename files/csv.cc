@@ -7,6 +7,7 @@
 // from 1.
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <limits>
 #include <memory>
@@ -106,7 +107,11 @@ class CsvReader {
     if (is_missing(cell.text()) && hint.empty() && options_.advised.missing) hint = kOnMissing;
     const std::string advice = hint.empty() ? advice_for(cell, column) : "";
     if (hint.empty()) hint = advice;
-    if (cell.text().empty()) bad_input("{}:{}:{}: empty cell{}", name_, cell.line, column + 1, hint);
+    if (cell.text().empty()) {
+      const bool blanks = separator_ == ' ' && options_.advised.delimiter;
+      bad_input("{}:{}:{}: empty cell{}{}", name_, cell.line, column + 1, hint,
+                blanks ? "; where several blanks are one, tr -s ' ' makes it so" : "");
+    }
     bad_input("{}:{}:{}: {} is not a number{}{}", name_, cell.line, column + 1, in_quotes(cell.text()), typeset(cell.text()),
               hint);
   }
@@ -362,8 +367,21 @@ class CsvReader {
       if (kept[c]) roles_[c] = Role::keep;
       if (excluded[c] || (!chosen.empty() && !chosen[c] && !kept[c])) roles_[c] = Role::none;
     }
+    const auto twice = [&](std::size_t c, std::string_view first, std::string_view second) {
+      bad_input("{}: column {} is in both --{} and --{}", name_, names.empty() ? fmt::format("{}", c + 1) : in_quotes(names[c]),
+                first, second);
+    };
+    for (std::size_t c = 0; c < width; ++c) {
+      if (excluded[c] && kept[c]) twice(c, "exclude", options_.keep_option);
+      if (!chosen.empty() && chosen[c] && (kept[c] || excluded[c])) {
+        twice(c, "columns", kept[c] ? options_.keep_option : "exclude");
+      }
+    }
     if (!options_.label.empty()) {
       label_column_ = column_of(options_.label, "labels", names);
+      const std::size_t c = *label_column_;
+      if (excluded[c]) twice(c, "labels", "exclude");
+      if (!chosen.empty() && chosen[c]) twice(c, "labels", "columns");
     } else if (corner && !excluded[0] && !kept[0] && (chosen.empty() || !chosen[0])) {
       label_column_ = 0;
     } else if (has_data && first_data.size() == width) {
@@ -412,8 +430,11 @@ class CsvReader {
     values.clear();
     for (const std::size_t c : score_columns()) {
       double& number = values.emplace_back(0);
-      const bool read = number_of(row[c].text(), number) == Reading::number;
-      all.push_back(read ? written_as(row[c].text(), number) : Written::other);
+      const std::string_view text = row[c].text();
+      const bool read = number_of(text, number) == Reading::number;
+      const std::optional<std::string> plain =
+          options_.thousands == 0 ? std::nullopt : without_groups(text, options_.thousands);
+      all.push_back(read ? written_as(plain ? *plain : text, number) : Written::other);
     }
     return all;
   }
@@ -582,7 +603,7 @@ class CsvReader {
     if (!options_.columns.empty() || !options_.exclude.empty() || !options_.keep.empty()) return false;
     const std::size_t bad = options_.label.empty() && words[0] == 0 ? words[1] : words[0];
     not_a_number(first[bad], bad,
-                 fmt::format(", though other cells of this first line are (a header holds no numbers{})",
+                 fmt::format(", though other cells of this first line are numbers (a header holds none{})",
                              options_.advised.header ? "; --header and --no-header decide" : ""));
   }
 
@@ -726,6 +747,7 @@ class CsvReader {
       switch (number_of(cell.text(), number)) {
         case Reading::number:
           values.push_back(number);
+          if (separator_ == ';' && options_.thousands == 0) check_point(cell, c);
           break;
         case Reading::not_number:
           not_a_number(cell, c);
@@ -736,7 +758,20 @@ class CsvReader {
     return complete;
   }
 
+  // Where some numbers have decimal commas, the point of 12.500 stands between groups of digits.
+  void check_point(const Cell& cell, std::size_t column) const {
+    const std::string_view text = cell.text();
+    const char point = text.find(',') != text.npos ? ',' : text.find('.') != text.npos ? '.' : '\0';
+    if (point == '\0') return;
+    char before = point_.load(std::memory_order_relaxed);
+    if (before == point || (before == '\0' && point_.compare_exchange_strong(before, point)) || before == point) return;
+    bad_input("{}:{}:{}: {} has a decimal {}, and other numbers of the file have {}{}", name_, cell.line, column + 1,
+              in_quotes(text), point == ',' ? "comma" : "point", before == ',' ? "commas" : "points",
+              options_.advised.delimiter ? " (--thousands . reads points between groups of three digits)" : "");
+  }
+
   std::string name_;
+  mutable std::atomic<char> point_ = '\0';  // the decimal point or comma of the first number that has one
   RowText text_;
   char separator_;
   ReadOptions options_;

@@ -70,7 +70,10 @@ void JsonText::each_document(const std::function<void(const dom::element&, std::
     at = behind(at);
     ++documents_;
   }
-  if (documents.truncated_bytes() > 0) bad_input("{}: the JSON is cut short", name_);
+  if (documents.truncated_bytes() > 0) {
+    const Place place = place_of(start(at));
+    bad_input("{}:{}:{}: reply {}, which begins here, is cut short", name_, place.line, place.cell, documents_ + 1);
+  }
 }
 
 // Refuses the text from the document at or after `at` on. simdjson does not say where the mistake is: it is the first word

@@ -197,13 +197,25 @@ std::vector<std::string> result_keys(const Table& table) {
   return keys;
 }
 
+// A word of the input as JSON, which must be UTF-8: two words in another encoding may become one.
+std::string json_word(std::string_view word) {
+  for (std::string_view rest = word; !rest.empty();) {
+    const std::size_t length = utf8_length(rest);
+    if (length == 0) {
+      bad_input("{} is not UTF-8, which JSON needs; iconv -f latin1 -t utf-8 converts a file in Latin-1", in_quotes(word));
+    }
+    rest.remove_prefix(length);
+  }
+  return json_string(word);
+}
+
 std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
   out.clear();
   const bool named = !table.header.empty(), labelled = table.label_column.has_value(), noted = !table.note_header.empty();
   const bool object = named || labelled || noted || !table.kept.empty() || !table.key.empty();
   std::vector<std::string> names;
-  for (const std::string& name : table.header) names.push_back(json_string(name) + ": ");
-  const std::string label_name = json_string(table.label_header.empty() ? "label" : table.label_header) + ": ";
+  for (const std::string& name : table.header) names.push_back(json_word(name) + ": ");
+  const std::string label_name = json_word(table.label_header.empty() ? "label" : table.label_header) + ": ";
   const std::string note_name = json_string(table.note_header) + ": ";
   // One number for each row is written as a number, not as an array of one.
   const bool scalar = !named && table.cols == 1 && table.shape.size() == 1 + table.nested.size() && !table.result.empty();
@@ -225,16 +237,16 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
             separate();
             out.append(label_name);
             const std::string& label = table.labels[r];
-            out.append(table.number_labels && is_json_number(label) ? label : json_string(label));
+            out.append(table.number_labels && is_json_number(label) ? label : json_word(label));
           };
           if (object) out.push_back('{');
           for (const Table::Kept& column : table.kept) {
             if (std::find(taken.begin(), taken.end(), column.name) != taken.end()) continue;
             if (column.words[r]) add_label();  // readers take the first string of an object for the label
             separate();
-            out.append(json_string(column.name));
+            out.append(json_word(column.name));
             out.append(std::string_view(": "));
-            out.append(column.words[r] ? json_string(column.cells[r]) : column.cells[r].empty() ? "null" : column.cells[r]);
+            out.append(column.words[r] ? json_word(column.cells[r]) : column.cells[r].empty() ? "null" : column.cells[r]);
           }
           if (object && !named) {
             add_label();

@@ -232,13 +232,22 @@ class ReplyReader {
     FoundToken token;
     if (const auto text = name_in(object)) token.text = std::string(*text);
     if (has_logprob(object)) token.logprob = logprob_in(scope, object, at);
+    std::vector<std::string> written;
     const auto add_candidate = [&](const dom::element& candidate, std::size_t at_candidate) {
       ReplyToken::Candidate one = {"", logprob_of(scope, candidate, at_candidate)};
       dom::object fields;
       const bool named = candidate.get(fields) == simdjson::SUCCESS && name_in(fields);
       if (named) one.text = std::string(*name_in(fields));
-      const auto same = [&](const auto& other) { return other.text == one.text && other.logprob == one.logprob; };
-      if (named && std::ranges::any_of(token.candidates, same)) return;  // it appears twice
+      if (named) {
+        // Parts of a character are all written as U+FFFD; their bytes or numbers tell them apart.
+        std::string whole = fmt::format("{} {}", one.logprob, one.text);
+        for (const std::string_view key : {"bytes", "id", "token_id"}) {
+          dom::element value;
+          if (fields[key].get(value) == simdjson::SUCCESS) whole += fmt::format(" {} {}", key, simdjson::minify(value));
+        }
+        if (std::ranges::find(written, whole) != written.end()) return;  // it appears twice
+        written.push_back(std::move(whole));
+      }
       token.candidates.push_back(std::move(one));
     };
     if (candidates) text_.each_of(*candidates, at_candidates, add_candidate);

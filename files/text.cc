@@ -253,8 +253,8 @@ bool resembles_number(std::string_view text) {
   for (const char c : text) {
     if (c == '.') {
       ++points;
-    } else if (is_digit(c)) {
-      ++digits;
+    } else if (is_digit(c) || (digits > 0 && std::string_view("OoIl").find(c) != std::string_view::npos)) {
+      ++digits;  // also 1O with the letter O
     } else if (std::string_view(",'_ ").find(c) == std::string_view::npos) {
       return false;
     }

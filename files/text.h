@@ -83,8 +83,8 @@ bool is_missing(double number, const std::vector<std::string>& words);
 // is also a no-break space, narrow or not.
 std::optional<std::string> without_groups(std::string_view text, char between);
 
-// Whether people may mean a number by a word that read_number refuses: 1,000 or 10% or 0x1p3 or 1d5 or (5) or --5, also with a
-// typeset sign or space. No such word is taken for a label.
+// Whether people may mean a number by a word that read_number refuses: 1,000 or 10% or 0x1p3 or 1d5 or (5) or --5 or 1O, also
+// with a typeset sign or space. No such word is taken for a label.
 bool resembles_number(std::string_view text);
 
 // The word with - for a minus sign (U+2212) or dash (U+2013) before it, and with blanks for no-break spaces (U+00A0) in it or

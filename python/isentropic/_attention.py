@@ -108,21 +108,24 @@ def _fits(shape, wanted):
         return False
 
 
-def check_mask_type(function, mask, fits):
+def check_mask_type(function, mask, fits, argument="mask"):
     """`fits` says whether it is of bools or of floats."""
     if not fits:
         raise TypeError(
-            f"{function}: mask must be of bools (True: the key is seen) or of floats (added to the scores), "
+            f"{function}: {argument} must be of bools (True: the key is seen) or of floats (added to the scores), "
             f"got dtype {mask.dtype}"
         )
 
 
-def mask_shape(function, mask, fits, shape):
+def mask_shape(function, mask, fits, shape, argument="mask"):
     """The shape (..., m, n) to which a mask broadcasts."""
-    check_mask_type(function, mask, fits)
+    check_mask_type(function, mask, fits, argument)
     wanted = (*shape.lead, shape.queries, shape.keys)
     if not _fits(mask.shape, wanted):
-        raise ValueError(f"{function}: mask must broadcast to {wanted}, got shape {tuple(mask.shape)}")
+        given = tuple(mask.shape)
+        of_keys = len(wanted) > 2 and given == (wanted[0], shape.keys)
+        where = f"; one of each batch's keys is {argument}[:, {'None, ' * (len(wanted) - 2)}:]" if of_keys else ""
+        raise ValueError(f"{function}: {argument} must broadcast to {wanted}, got shape {given}{where}")
     return wanted
 
 

@@ -116,16 +116,29 @@ def asked_params(function, names, values, param_grad):
 # The functions of arrays that isentropic.torch does not have.
 _NOT_OF_TORCH = {
     "brier_score",
+    "contingency_table",
     "entropy_invariant_scale",
+    "entropy_of_counts",
     "expected_calibration_error",
     "fit_target_entropy",
     "fit_temperature",
     "fit_vector_scaling",
     "match_entropy",
+    "mutual_information_of_counts",
+    "mutual_information_of_labels",
+    "mutual_information_scores",
+    "read",
     "reliability_bins",
     "reliability_diagram",
     "write",
 }
+
+
+def along_axis(weights, x, axis):
+    """Weights that broadcast to x: those of one axis lie along x's `axis`, a weight for each of its entries."""
+    if weights.ndim != 1 or x.ndim < 2:
+        return weights
+    return weights.reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
 
 
 def of_torch(operation, x):
@@ -139,8 +152,8 @@ def no_autograd(operation, name, x):
         if not of_torch(operation.removesuffix("_vjp"), x):
             no_gradient(operation, name, x)
         raise TypeError(
-            f"{operation}: {name} is a {type(x).__name__} that requires grad; the functions of isentropic.torch are "
-            f"differentiable, or pass {name}.detach() and use the _vjp function for the gradient"
+            f"{operation}: {name} is a {type(x).__name__} that requires grad; "
+            f"isentropic.torch.{operation.removesuffix('_vjp')} is differentiable, or pass {name}.detach()"
         )
 
 

@@ -168,7 +168,8 @@ template <class S, class Way, class Op>
 __global__ void __launch_bounds__(32) SparseSearchKernel(const __grid_constant__ cuda::Call<Op> call, cuda::SparseWork work) {
   const RowTag<float> d;
   const size_t r = Team::Number();
-  const auto [kept, least] = work.rows[r];
+  const unsigned kept = work.rows[r].kept;  // no structured binding: clang captures none in a lambda
+  const float least = work.rows[r].least;
   if (kept > cuda::kMostApart) return;
   float* const z = reinterpret_cast<float*>(Team::Shared().partial);
   Filtered<float> found;

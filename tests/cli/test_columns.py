@@ -683,3 +683,26 @@ def test_whole_numbers_from_0_above_whole_numbers_are_a_row(cli):
     for text in ("0,1,2\n2,1.5,0\n", "0,1,2\nnan,1,1\n", "0,1,2\n1e1,1,1\n"):
         cli.write("x.csv", text)
         assert "may be names or scores" in cli.error("softmax", "x.csv")
+
+
+def test_columns_that_two_options_name(cli):
+    cli.write("x.csv", table(["a", "b", "c"]))
+    for command, options, said in (
+        ("softmax", ["--labels", "a", "--exclude", "a"], "column 'a' is in both --labels and --exclude"),
+        ("softmax", ["--labels", "1", "--columns", "a-c"], "column 'a' is in both --labels and --columns"),
+        ("softmax", ["--columns", "a-c", "--exclude", "b"], "column 'b' is in both --columns and --exclude"),
+        ("describe", ["--exclude", "c", "--keep", "c", "--input", "scores"], "column 'c' is in both --exclude and --keep"),
+        ("describe", ["--columns", "a,b", "--keep", "a", "--input", "scores"], "column 'a' is in both --columns and --keep"),
+    ):
+        assert cli.error(command, "x.csv", *options) == f"x.csv: {said}"
+    cli.write("y.csv", table([]))
+    assert (
+        cli.error("softmax", "y.csv", "--labels", "2", "--exclude", "2") == "y.csv: column 2 is in both --labels and --exclude"
+    )
+
+
+def test_whole_numbers_with_marks_between_thousands(cli):
+    cli.write("x.csv", 'a,b,c\n"1,234","2,345",12\n"3,456","1,100",15\n')
+    found = parsed(cli.output("entropy", "x.csv", "--normalize", "--thousands", ",").split("\n", 1)[1])
+    counts = np.array([[1234, 2345, 12], [3456, 1100, 15]])
+    np.testing.assert_allclose(found.ravel(), isentropic.entropy(counts, normalize=True))

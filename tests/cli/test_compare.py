@@ -188,3 +188,16 @@ def test_report_of_another_name(cli):
     assert json.loads(gzip.decompress((cli.directory / "y.JSON.gz").read_bytes()))["file"] == file
     assert cli.error("compare", file, "--maps", "") == "compare: --maps must not be empty"
     assert "text: bars to read" in cli.output("compare", "--help")
+
+
+def test_rows_are_counted_in_the_file(cli):
+    cli.write("x.csv", "\n".join(f"{r}.25,{2 * r}.5" for r in range(40)) + "\n")
+    read = ["compare", "x.csv", "--rows", "20:30", "--format", "json"]
+    for given, row in (([], 20), (["--row", "22"], 22)):
+        found = json.loads(cli.output(*read, *given))
+        assert found["row"] == row and found["scores"] == [row + 0.25, 2 * row + 0.5]
+        assert found["maps"][0]["distances"]["first_row"] == 20
+    assert cli.error(*read, "--row", "3") == "x.csv: there is no row 3; the rows are 20 to 29"
+    assert cli.output("compare", "x.csv", "--rows", "20:30", "--row", "29").startswith("x.csv, row 29: 2 classes\n")
+    page = cli.output("compare", "x.csv", "--rows", "20:30", "--row", "22", "--format", "html", "--static")
+    assert '"before":20,"total":10,' in page and '"first":20,' in page and '"row":22,' in page

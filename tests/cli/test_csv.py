@@ -89,7 +89,7 @@ def test_every_bit_survives(cli):
         ("a\nb\n", "x.csv:2:1: 'b' is not a number"),
         (
             "id,1,abc,3\nx,4,5,6\n",
-            "x.csv:1:3: 'abc' is not a number, though other cells of this first line are (a header holds no numbers; "
+            "x.csv:1:3: 'abc' is not a number, though other cells of this first line are numbers (a header holds none; "
             "--header and --no-header decide)",
         ),
         (
@@ -167,3 +167,36 @@ def test_lines_of_old_macs(cli):
         message = cli.error("softmax", cli.write("x.csv", content), "-o", "y.csv")
         assert message == "x.csv:1: a carriage return (CR) is not followed by a line feed; lines end with LF or CR LF"
     assert cli.output("softmax", cli.write("x.csv", '"a\rb",b\r\n1,1\r\n')) == '"a\rb",b\n0.5,0.5\n'
+
+
+@pytest.mark.parametrize("rows", ["12.500;2,5\n", "2,5;1\n12.500;1\n", "1;0,5\n1;2\n0.5;2\n"])
+def test_decimal_points_beside_decimal_commas(cli, rows):
+    cli.write("x.csv", "sep=;\na;b\n" + rows)
+    assert "and other numbers of the file have " in cli.error("logsumexp", "x.csv")
+    cli.write("x.csv", "a;b\n" + rows)
+    if "." in rows and "12.500" in rows:
+        assert (
+            cli.output("logsumexp", "x.csv", "--delimiter", ";", "--thousands", ".", "--columns", "1-2")
+            .splitlines()[1]
+            .startswith("12500" if rows.startswith("12") else "2.7")
+        )
+    cli.write("x.csv", "a;b\n0.125;1\n2.5;3\n")  # points alone
+    assert len(cli.output("logsumexp", "x.csv", "--delimiter", ";").splitlines()) == 3
+
+
+def test_labels_that_are_not_utf8(cli):
+    cli.write("x.csv", b"l,a,b\nn\xe9,1,2\nn\xe8,2,1\n")
+    done = cli("softmax", "x.csv", "--format-out", "jsonl")
+    assert done.returncode == 2 and done.stdout == b"" and b"is not UTF-8, which JSON needs; iconv" in done.stderr
+    assert b"n\xe9," in cli("softmax", "x.csv").stdout
+
+
+def test_blanks_that_align_columns(cli):
+    assert cli.error("softmax", "--delimiter", "space", stdin=b"1   2 3\n").endswith("tr -s ' ' makes it so")
+
+
+def test_a_letter_in_a_number_is_no_label(cli):
+    cli.write("x.csv", "a,b,c\n1,2,1O\n")
+    assert cli.error("softmax", "x.csv").startswith("x.csv:2:3: '1O' is not a number")
+    cli.write("x.csv", "name,a,b\nO2,1,2\nI1,2,1\n")
+    assert cli.output("softmax", "x.csv").splitlines()[1].startswith("O2,")

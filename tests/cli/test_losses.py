@@ -295,3 +295,64 @@ def test_calibration_of_targets_that_are_none(cli):
     assert cli.error("softmax_loss", "x.csv", "p.csv", "--ignore_index", 1).startswith(
         "softmax_loss: --ignore_index needs classes, and TARGET has several columns"
     )
+
+
+def test_labels_of_columns_that_are_called_by_numbers(cli):
+    """1, 2, 3 are not counted from 0: then labels are names, and a class number is not guessed."""
+    rows = "2.5,1.5,0.5\n0.5,3.5,1.5\n0.5,1.5,3.5\n".splitlines()
+    x = np.array([[float(cell) for cell in row.split(",")] for row in rows])
+
+    def labelled(header, labels):
+        lines = [f"{label},{row}" for label, row in zip(labels, rows, strict=True)]
+        return cli.write("x.csv", "\n".join([f"label,{header}", *lines]) + "\n")
+
+    labelled("1,2,3", "312")
+    found = values_of(cli.output("softmax_loss", "x.csv", "--labels", "label"))
+    assert found == pytest.approx(isentropic.softmax_loss(x, [2, 0, 1]))
+    for header, labels in (("1,2,3", "012"), ("2,1,0", "003"), ("a,0,2", "a01")):
+        labelled(header, labels)
+        for command in ("softmax_loss", "fit_temperature"):
+            done = cli(command, "x.csv", "--labels", "label")
+            refused = header != "2,1,0" or labels != "003"
+            assert (done.returncode == 2) == refused or b"3" in done.stderr
+            assert not refused or b"is not the name of a column; a class number counted from 0 would mean" in done.stderr
+    labelled("0,1,2", "012")  # names and places are the same
+    assert values_of(cli.output("softmax_loss", "x.csv", "--labels", "label")) == pytest.approx(
+        isentropic.softmax_loss(x, [0, 1, 2])
+    )
+    labelled("2019,2020,2021", "012")
+    assert values_of(cli.output("softmax_loss", "x.csv", "--labels", "label")) == pytest.approx(
+        isentropic.softmax_loss(x, [0, 1, 2])
+    )
+    labelled("1,2,3", ["1", "-100", "2"])
+    found = values_of(cli.output("softmax_loss", "x.csv", "--labels", "label", "--ignore_index", "-100"))
+    assert found == pytest.approx([*isentropic.softmax_loss(x[:1], [0]), 0.0, *isentropic.softmax_loss(x[2:], [1])])
+    labelled("a,a,b", "aab")
+    assert cli.error("softmax_loss", "x.csv").startswith("x.csv:2:1: several columns have the name 'a' of the label")
+
+
+@pytest.mark.parametrize("command", ["fit_temperature", "fit_target_entropy", "expected_calibration_error"])
+def test_a_report_that_cannot_be_written_leaves_the_result_as_it_was(cli, command):
+    cli.write("x.csv", "l,a,b\na,0.25,0.75\nb,0.5,0.5\na,0.75,0.25\n")
+    cli.write("o.csv", "OLD\n")
+    message = cli(command, "x.csv", "--report", "nodir/r.html", "-o", "o.csv", "--quiet")
+    assert message.returncode == 2 and b"nodir/r.html" in message.stderr
+    assert (cli.directory / "o.csv").read_text() == "OLD\n"
+    message = cli(command, "x.csv", "--report", "r.html", "-o", "nodir/o.csv", "--quiet")
+    assert message.returncode == 2 and not (cli.directory / "r.html").exists()
+
+
+def test_a_fit_of_probabilities_says_so(cli):
+    p, y = isentropic.softmax(X[:50]), (X[:50] + RNG.gumbel(size=(50, 4))).argmax(-1)
+    cli.save("p.npy", p)
+    cli.save("y.npy", y)
+    for arguments in (("fit_temperature", "p.npy", "y.npy"), ("match_entropy", "p.npy")):
+        done = cli(*arguments)
+        assert done.returncode == 0 and done.stderr.decode() == (
+            f"isentropic: {arguments[0]}: each row of p.npy sums to 1; if these are probabilities, give their logarithms\n"
+        )
+        assert cli(*arguments, "--quiet").stderr == b""
+    cli.save("p.npy", np.log(p))
+    cli.output("fit_temperature", "p.npy", "y.npy")
+    cli.save("p.npy", np.eye(4)[y])  # scores may be of 0 and 1
+    assert b"sums to 1" not in cli("match_entropy", "p.npy").stderr

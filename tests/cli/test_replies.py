@@ -490,3 +490,22 @@ def test_help_names_the_columns(cli):
         "rank, its place among all tokens by probability, from 1",
     ):
         assert word in text
+
+
+def test_parts_of_a_character_are_different_candidates(cli):
+    """They all are U+FFFD, and may have one logprob; their bytes or numbers tell them apart."""
+    for ours, theirs in (({"bytes": [240]}, {"bytes": [226]}), ({"id": 6}, {"id": 7})):
+        parts = [{"token": "\ufffd", "logprob": -1.75, **own} for own in (ours, theirs)]
+        top = [{"token": "a", "logprob": -0.5}, *parts, {"token": "b", "logprob": -3.0}]
+        reply = chat([{"token": "a", "logprob": -0.5, "top_logprobs": top}])
+        (row,) = described(cli, reply, measures="entropy,support,mass")
+        np.testing.assert_allclose(float(row["mass"]), np.exp([-0.5, -1.75, -1.75, -3.0]).sum())
+        assert row["support"] == "4"
+        again = chat([{"token": "a", "logprob": -0.5, "top_logprobs": [*top, parts[0]]}])  # one of them twice
+        assert described(cli, again, measures="entropy,support,mass") == [row]
+
+
+def test_a_log_that_is_cut_names_the_reply(cli):
+    whole = json.dumps(chat([token("Hi", -0.2)]))
+    message = refused(cli, whole + "\n" + whole[:-20])
+    assert message == "standard input:2:1: reply 2, which begins here, is cut short"

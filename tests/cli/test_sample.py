@@ -235,3 +235,10 @@ def test_a_misspelt_step(cli, name):
     message = cli.error("sample", cli.write("x.csv", "1,2\n"), "--seed", 1, "--steps", f"{name}=1")
     steps = [one["name"] for one in json.loads(cli.output("list", "--json")) if one["family"] == "step"]
     assert message == f"sample: --steps must be one of {', '.join(steps)}, got '{name}': did you mean top_n_sigma?"
+
+
+def test_probabilities_that_depend_on_the_draw(cli):
+    cli.write("x.csv", "1,2,3\n")
+    for step in ("xtc=0.5:0.1", "mirostat=2:0.1"):
+        message = cli.error("sample", "x.csv", "--steps", step, "--probs")
+        assert message == f"sample: --probs: what {step.split('=')[0]} leaves depends on the draw; leave the step out"

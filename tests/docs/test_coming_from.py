@@ -60,7 +60,7 @@ def value(expression, x):
 
 
 def test_the_table_is_found():
-    assert len(PAIRS) == 21
+    assert len(PAIRS) == 22
     assert {theirs.split(".")[0] for theirs, _ in PAIRS} == {"scipy", "torch", "jax", "optax", "jaxopt", "distrax", "entmax"}
 
 
@@ -81,6 +81,7 @@ def test_measures_side_by_side_are_equal(theirs, ours):
     names = {"p": P, "q": Q, "x": X[0], "isentropic": isentropic, "scipy": scipy, "torch": torch, "t": torch.from_numpy}
     names["P"], names["Q"] = (torch.distributions.Categorical(torch.from_numpy(one)) for one in (P, Q))
     names["counts"] = np.array([[3, 0, 2], [1, 4, 1]])
+    names |= {"c": np.array([2, 0]), "la": [0, 0, 1, 2, 2, 1], "lb": [1, 1, 0, 0, 2, 1]}
     first = theirs.split(".")[0]
     names["log"] = (lambda q: torch.from_numpy(np.log(q))) if first == "torch" else np.log
     if first not in names:
@@ -92,7 +93,7 @@ def test_measures_side_by_side_are_equal(theirs, ours):
 
 
 def test_the_table_of_measures_is_found():
-    assert len(MEASURES) == 17
+    assert len(MEASURES) == 20
     named = re.findall(r"`isentropic\.(\w+)", (DOCS / "coming_from.md").read_text())
     assert len(named) > 40
     assert [name for name in named if not hasattr(isentropic, name)] == []
@@ -294,6 +295,12 @@ def test_traps_of_transport():
     with pytest.raises(ValueError, match=r"^optimal_transport: infeasible"):
         isentropic.optimal_transport(a, b, forbidden)
     assert ot.wasserstein_1d(u, v, p=2) == pytest.approx(isentropic.wasserstein_1d(u, v, order=2) ** 2)
+    columns = np.stack([u, v, u * v], -1)
+    weights = np.arange(1.0, len(u) + 1) / np.arange(1.0, len(u) + 1).sum()  # of one axis: along the samples, in both
+    for a, b in ((weights, None), (weights, weights[::-1])):
+        there = ot.wasserstein_1d(columns, 2 * columns, a, b, p=2)
+        here = isentropic.wasserstein_1d(columns, 2 * columns, u_weights=a, v_weights=b, order=2, axis=0) ** 2
+        np.testing.assert_allclose(here, there)
     assert ot.emd2_1d(u, v) == pytest.approx(isentropic.wasserstein_1d(u, v, order=2) ** 2)
 
 

@@ -518,3 +518,18 @@ def test_one_graph_for_all_scales(function):
     for scale in (0.3, 0.4, 0.5, 0.6):
         torch.testing.assert_close(compiled(q, scale), function(q, q, q, scale=scale), rtol=1e-13, atol=1e-13)
     assert counted.frame_count == 2
+
+
+def test_a_mask_of_the_wrong_shape_is_named_as_it_was_given():
+    q = torch.randn(2, 4, 7, 8)
+    for function, argument in ((et.attention, "mask"), (et.scaled_dot_product_attention, "attn_mask")):
+        for options in ({}, {"map": "entmax"}):
+            with pytest.raises(
+                ValueError,
+                match=rf"{argument} must broadcast to \(2, 4, 7, 7\), got shape \(2, 7\); one of each batch's keys is "
+                rf"{argument}\[:, None, None, :\]$",
+            ):
+                function(q, q, q, **{argument: torch.ones(2, 7, dtype=torch.bool)}, **options)
+            with pytest.raises(ValueError, match=rf"{argument} must broadcast to \(2, 4, 7, 7\), got shape \(3, 7\)$"):
+                function(q, q, q, **{argument: torch.ones(3, 7, dtype=torch.bool)}, **options)
+            function(q, q, q, **{argument: torch.ones(2, 7, dtype=torch.bool)[:, None, None, :]}, **options)

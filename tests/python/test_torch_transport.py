@@ -740,3 +740,29 @@ def test_the_gradient_of_a_tall_plan_is_that_of_the_wide_one(shape):
         one, other = (x - x.mean() if x.dim() == 1 else x for x in (one, other))
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
     torch.autograd.gradgradcheck(lambda cost: value(a.detach(), b.detach(), cost), [given[2]], rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("door", ["arrays", "torch", "jax"])
+def test_weights_of_one_axis_lie_along_the_samples(door):
+    """Whatever the axis: also where there are as many problems as samples."""
+    if door == "jax":
+        jax = pytest.importorskip("jax")
+        module, to, axis = __import__("isentropic.jax").jax, jax.numpy.asarray, "axis"
+    else:
+        module, to, axis = (et, torch.as_tensor, "dim") if door == "torch" else (isentropic, np.asarray, "axis")
+    rng = np.random.default_rng(3)
+    u, v, a, b = rng.normal(size=(4, 4, 2)), rng.normal(size=(4, 4, 2)), rng.random(4), rng.random(4)
+    for at in (0, 1, -2):
+        along = [1] * 3
+        along[at] = 4
+        want = isentropic.wasserstein_1d(
+            u,
+            v,
+            u_weights=np.broadcast_to(a.reshape(along), u.shape),
+            v_weights=np.broadcast_to(b.reshape(along), v.shape),
+            axis=at,
+        )
+        got = module.wasserstein_1d(to(u), to(v), u_weights=to(a), v_weights=to(b), **{axis: at})
+        np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5 if door == "jax" else 1e-12)
+    with pytest.raises(ValueError, match=r"u_weights must broadcast to the shape .*\(4, 4, 2\).* got (shape )?\(2,\)"):
+        module.wasserstein_1d(to(u), to(v), u_weights=to(rng.random(2)), **{axis: 0})

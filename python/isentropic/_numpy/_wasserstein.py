@@ -66,8 +66,8 @@ class _Pairs(Together):
 def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, return_grad=False):
     """
     u, v: Samples along axis, of any number each; the other axes count pairs and broadcast. Never changed.
-    u_weights, v_weights (array or None): Weights of u's and v's samples, in a shape that broadcasts to theirs: finite, at least
-        0, not all 0; scaled to sum 1. None: all weigh the same.
+    u_weights, v_weights (array or None): Weights of u's and v's samples: one for each sample along axis, or an array that
+        broadcasts to theirs; finite, at least 0, not all 0; scaled to sum 1. None: all weigh the same.
     order (float, at least 1): The power of distances; with inf, the largest distance.
     axis: The axis of samples, in u and in v.
     return_grad (bool): Whether to return the gradient too.
@@ -94,7 +94,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, 
             continue
         given, shape = arrays.given[argument], arrays.given[samples].shape
         try:
-            arrays.given[argument] = np.broadcast_to(given, shape)
+            arrays.given[argument] = np.broadcast_to(_checks.along_axis(given, arrays.given[samples], axis), shape)
         except ValueError:
             raise ValueError(
                 f"{name}: {argument} must broadcast to the shape of {samples}, {shape}, got {given.shape}"

@@ -8,6 +8,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 import isentropic
+from isentropic import _checks
 from isentropic._descriptions import documented
 from isentropic._numpy import _wasserstein
 from isentropic._numpy._transport import with_nan_alone
@@ -100,7 +101,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1):
             x = array(name, argument[0], x)
             w = jnp.ones((), x.dtype) if w is None else array(name, argument, w, least=0)
             try:
-                w = jnp.broadcast_to(w, x.shape)
+                w = jnp.broadcast_to(_checks.along_axis(w, x, axis), x.shape)
             except ValueError:
                 raise ValueError(
                     f"{name}: {argument} must broadcast to the shape {x.shape} of {argument[0]}, got {w.shape}"

@@ -11,6 +11,7 @@ from isentropic._attention import (
     checked_softcap,
     counted,
     linear_values,
+    mask_shape,
     scale_values,
     shape_of,
     sinks_shape,
@@ -267,7 +268,7 @@ def _attended(
         elif isinstance(value, Tensor):
             value = value.item()
         params[key] = value
-    _check_mask(function, mask)
+    _check_mask(function, mask, shape)
     no_gradient(function, "train_length", train_length)
     kappa = from_array(function, "kappa", kappa)
     if isinstance(kappa, Tensor):
@@ -376,17 +377,13 @@ def _by_torch(q, k, v, mask, temperature, scale, number, train_length, kappa, ca
     return out.reshape(*shape.lead, m, v.shape[-1])
 
 
-def _check_mask(function, mask):
+def _check_mask(function, mask, shape):
     if mask is None:
         return
     argument = "mask" if function == "attention" else "attn_mask"
     if not isinstance(mask, Tensor):
         raise TypeError(f"{function}: {argument} must be a torch.Tensor, got {type(mask).__name__}")
-    if mask.dtype is not torch.bool and not mask.is_floating_point():
-        raise TypeError(
-            f"{function}: {argument} must be of bools (True: the key is seen) or of floats (added to the scores), got dtype "
-            f"{mask.dtype}"
-        )
+    mask_shape(function, mask, mask.dtype is torch.bool or mask.is_floating_point(), shape, argument)
 
 
 def _may_move(mask):
@@ -505,7 +502,7 @@ def scaled_dot_product_attention(
     m, n, causal = shape.queries, shape.keys, bool(is_causal)
     # With dropout there must be as many weights as in torch, so that the same ones are dropped.
     if window is not None or (causal and (m > n or further)):
-        attn_mask, causal = _within(function, attn_mask, m, n, window, causal, query.device), False
+        attn_mask, causal = _within(function, attn_mask, shape, window, causal, query.device), False
     elif causal and m < n:
         key, value = key[..., :m, :], value[..., :m, :]
     scale = "sqrt" if scale is None else scale
@@ -530,9 +527,9 @@ def keys_seen(m, n, *, causal=False, mask=None):
     return formulas.keys_seen(ROWS, m, n, causal, mask, None if mask is None else mask.device)
 
 
-def _within(function, mask, m, n, window, causal, device):
+def _within(function, mask, shape, window, causal, device):
     """The mask combined with the window: a query sees only keys nearer than window and, if causal, none after its own."""
-    behind = torch.arange(m, device=device)[:, None] - torch.arange(n, device=device)
+    behind = torch.arange(shape.queries, device=device)[:, None] - torch.arange(shape.keys, device=device)
     seen = behind >= 0 if causal else torch.ones_like(behind, dtype=torch.bool)
     if window is not None:
         if isinstance(window, bool) or not isinstance(window, int) or window < 1:
@@ -540,7 +537,7 @@ def _within(function, mask, m, n, window, causal, device):
         seen = seen & (behind.abs() < window)
     if mask is None:
         return seen
-    _check_mask(function, mask)
+    _check_mask(function, mask, shape)
     return mask & seen if mask.dtype == torch.bool else torch.where(seen, mask, -torch.inf)
 
 

@@ -76,6 +76,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
     u, v, u_weights, v_weights = map(given.get, ("u", "v", "u_weights", "v_weights"))
     checked_dim(name, "u", u, dim)
     checked_dim(name, "v", v, dim)
+    u_weights, v_weights = (w if w is None else _checks.along_axis(w, x, dim) for w, x in ((u_weights, u), (v_weights, v)))
 
     def fits():
         _broadcast_beside(u, v, dim)
