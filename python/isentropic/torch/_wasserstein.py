@@ -76,16 +76,16 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
     u, v, u_weights, v_weights = map(given.get, ("u", "v", "u_weights", "v_weights"))
     checked_dim(name, "u", u, dim)
     checked_dim(name, "v", v, dim)
-    u_weights, v_weights = (w if w is None else _checks.along_axis(w, x, dim) for w, x in ((u_weights, u), (v_weights, v)))
+    weights = [w if w is None else _checks.along_axis(w, x, dim) for w, x in ((u_weights, u), (v_weights, v))]
 
     def fits():
         _broadcast_beside(u, v, dim)
         some = order >= 1 and u.shape[dim] > 0 and v.shape[dim] > 0
-        return some and all(w is None or _are_masses(w.expand(x.shape), dim) for w, x in ((u_weights, u), (v_weights, v)))
+        return some and all(w is None or _are_masses(w.expand(x.shape), dim) for w, x in zip(weights, (u, v), strict=True))
 
     _refuse_unless(fits, isentropic.wasserstein_1d, u, v, u_weights=u_weights, v_weights=v_weights, order=order, axis=dim)
     lead = _broadcast_beside(u, v, dim)
-    rows = (u, v, *(w if w is None else w.expand(x.shape) for w, x in ((u_weights, u), (v_weights, v))))
+    rows = (u, v, *(w if w is None else w.expand(x.shape) for w, x in zip(weights, (u, v), strict=True)))
     rows = (x if x is None else x.movedim(dim, -1) for x in rows)
     rows = [x if x is None else x.expand(*lead, x.shape[-1]) for x in rows]
     return _nan_beside(_line_distance(*rows, order), *(w for w in rows[2:] if w is not None))
