@@ -75,8 +75,8 @@ TEST(Allocations, AreCounted) {
   void* volatile memory = nullptr;
   EXPECT_EQ(allocations_of([&] { memory = std::malloc(8); }), 1u);
   std::free(memory);
-  EXPECT_EQ(allocations_of([&] { memory = new char[8]; }), 1u);
-  delete[] static_cast<char*>(memory);
+  EXPECT_EQ(allocations_of([&] { memory = ::operator new(8); }), 1u);  // a compiler may leave out `new char[8]`
+  ::operator delete(memory);
   EXPECT_EQ(allocations_of([&] { memory = std::aligned_alloc(64, 64); }), 1u);
   std::free(memory);
   EXPECT_GT(allocations_of([] { std::vector<std::string>(2, std::string(100, 'a')); }), 2u);
