@@ -3,6 +3,8 @@
 Each engine is tested where it is installed: `pip install polars duckdb datasets "ray[data]" pyspark distributed`.
 """
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -132,7 +134,8 @@ def test_ray(examples, kills, tmp_path):
 
 @pytest.mark.parametrize("kills", [False, True])
 @pytest.mark.parametrize("way", ["mapInArrow", "mapInPandas"])
-def test_spark(examples, way, kills, tmp_path):
+def test_spark(examples, way, kills, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # otherwise workers are the python3 of PATH
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
     file, expected = examples
     function = mapped(str(tmp_path / "killed") if kills else None)
