@@ -309,13 +309,11 @@ def test_labels_of_columns_that_are_called_by_numbers(cli):
     labelled("1,2,3", "312")
     found = values_of(cli.output("softmax_loss", "x.csv", "--labels", "label"))
     assert found == pytest.approx(isentropic.softmax_loss(x, [2, 0, 1]))
-    for header, labels in (("1,2,3", "012"), ("2,1,0", "003"), ("a,0,2", "a01")):
+    for header, labels in (("1,2,3", "012"), ("a,0,2", "a01")):
         labelled(header, labels)
         for command in ("softmax_loss", "fit_temperature"):
-            done = cli(command, "x.csv", "--labels", "label")
-            refused = header != "2,1,0" or labels != "003"
-            assert (done.returncode == 2) == refused or b"3" in done.stderr
-            assert not refused or b"is not the name of a column; a class number counted from 0 would mean" in done.stderr
+            message = cli.error(command, "x.csv", "--labels", "label")
+            assert "is not the name of a column; a class number counted from 0 would mean another column" in message
     labelled("0,1,2", "012")  # names and places are the same
     assert values_of(cli.output("softmax_loss", "x.csv", "--labels", "label")) == pytest.approx(
         isentropic.softmax_loss(x, [0, 1, 2])
